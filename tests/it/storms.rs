@@ -115,7 +115,7 @@ fn expired_lock_is_free_before_the_wheel_fires() {
     let is_due = |engine: &Engine, now| engine.next_deadline().is_some_and(|next| next <= now);
     while is_due(&slices.engine, slices.now.now) {
         for name in reads.by_ref().take(3) {
-            behind += usize::from(!slices.engine.keyspace.database(0).is_empty());
+            behind += usize::from(!slices.engine.writer.keyspace().database(0).is_empty());
             assert_eq!(slices.run(&["GET", name]), b"$-1\r\n", "{name}");
             assert_eq!(slices.run(&["PTTL", name]), b":-2\r\n", "{name}");
             assert_eq!(slices.run(&["SET", name, "another", "NX"]), b"+OK\r\n", "{name}");
@@ -128,7 +128,7 @@ fn expired_lock_is_free_before_the_wheel_fires() {
     assert_eq!(expired.len(), LOCKS);
     assert_eq!(expired.iter().collect::<BTreeSet<_>>(), names.iter().collect());
     assert_eq!(slices.run(&["DBSIZE"]), b":0\r\n");
-    assert_eq!(slices.engine.keyspace.timers(), 0);
+    assert_eq!(slices.engine.writer.keyspace().timers(), 0);
 }
 
 /// The number of waiting clients that get the lock after a release. They retry on several threads.

@@ -1,9 +1,7 @@
 //! The context of a command's handler: the engine, the caller, the time, and safe ways to read and
 //! change keys.
 //!
-//! Invariants: a handler accesses keys only through this type, so that it never sees an expired
-//! key; and it reports every change through [`Context::changed`], so that watchers and subscribers
-//! are notified.
+//! Invariant: a handler accesses keys only through this type, so that it never sees an expired key.
 
 use lockwheel_resp::{Protocol, Reply, number};
 
@@ -14,8 +12,10 @@ use crate::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::sessions::{ClientId, Session};
 use crate::store::dict::Slot;
-use crate::store::records::{HashMut, NewValue, Record, Records};
-use crate::store::value::{OutOfLine, Typed, Value, ValueRef};
+use crate::store::edit::{Edit, HashEdit};
+use crate::store::effects::Place;
+use crate::store::records::{NewValue, Record};
+use crate::store::value::{OutOfLine, Typed, ValueRef};
 use crate::time::{Millis, Time};
 
 /// How a command was called.
@@ -124,7 +124,7 @@ impl Context<'_> {
     pub fn find_for_read(&mut self, key: &[u8]) -> Option<Slot> {
         let Some(slot) = self.find(key) else {
             self.engine.stats.keyspace_misses += 1;
-            self.engine.notify(Events::KEY_MISS, "keymiss", self.database, key);
+            self.event(Events::KEY_MISS, "keymiss", key);
             return None;
         };
         self.engine.stats.keyspace_hits += 1;
@@ -161,15 +161,15 @@ impl Context<'_> {
         part: impl FnOnce(ValueRef<'_>) -> Result<Option<&[u8]>, Error>,
     ) -> Result<Reply, Error> {
         let Some(slot) = self.read_slot(key) else { return Ok(Reply::Null) };
-        let Engine { keyspace, replies, .. } = &mut *self.engine;
-        let part = part(keyspace.database(self.database).record(slot).value())?;
+        let Engine { writer, replies, .. } = &mut *self.engine;
+        let part = part(writer.keyspace().database(self.database).record(slot).value())?;
         Ok(part.map_or(Reply::Null, |bytes| replies.bulk(bytes)))
     }
 
     /// The record in a slot of the selected database. The slot must have just been found.
     #[inline(always)]
     pub fn record(&self, slot: Slot) -> Record<'_> {
-        self.engine.keyspace.database(self.database).record(slot)
+        self.engine.writer.keyspace().database(self.database).record(slot)
     }
 
     /// The value of a key that must be of one type, for a command that reads it.
@@ -210,29 +210,35 @@ impl Context<'_> {
     }
 
     /// The value of a key that must be of one type, for a command that changes it.
-    pub fn write_as<T: OutOfLine>(&mut self, key: &[u8]) -> Result<Option<&mut T>, Error> {
+    pub fn write_as<'c, T: OutOfLine>(
+        &'c mut self,
+        key: &'c [u8],
+    ) -> Result<Option<Edit<'c, T>>, Error> {
         let Some(slot) = self.find_for_write(key) else { return Ok(None) };
-        self.records_mut().value_mut(slot).ok_or(Error::WrongType).map(Some)
+        let edit = self.engine.writer.edit(self.database, slot, key);
+        edit.ok_or(Error::WrongType).map(Some)
     }
 
     /// The hash of a key, for a command that changes it.
-    pub fn write_hash(&mut self, key: &[u8]) -> Result<Option<HashMut<'_>>, Error> {
+    #[inline]
+    pub fn write_hash<'c>(&'c mut self, key: &'c [u8]) -> Result<Option<HashEdit<'c>>, Error> {
         let Some(slot) = self.find_for_write(key) else { return Ok(None) };
-        match self.records_mut().hash_mut(slot) {
-            Some(hash) => Ok(Some(hash)),
-            None => Err(Error::WrongType),
-        }
+        let edit = self.engine.writer.edit_hash(self.database, slot, key);
+        edit.ok_or(Error::WrongType).map(Some)
     }
 
-    /// The bytes of a string, to be changed in place. Its slot must have just been found.
-    pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
-        self.records_mut().raw_mut(slot)
+    /// As [`Writer::patch`], for a string in a slot that has just been found.
+    ///
+    /// [`Writer::patch`]: crate::store::writer::Writer::patch
+    pub fn patch(&mut self, slot: Slot, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
+        let patched = self.engine.writer.patch(self.database, slot, offset, bytes);
+        patched.map_err(|_| Error::OutOfMemory)
     }
 
     /// The deadline of the key in a slot that has just been found.
     #[inline]
     pub fn deadline_at(&self, slot: Slot) -> Option<Millis> {
-        self.engine.keyspace.database(self.database).records().deadline(slot)
+        self.engine.writer.keyspace().database(self.database).records().deadline(slot)
     }
 
     /// The deadline of a live key: `None` if there is no such key, `Some(None)` if it has no
@@ -258,81 +264,76 @@ impl Context<'_> {
     #[inline(always)]
     pub fn put(&mut self, key: &[u8], found: Option<Slot>, value: NewValue<'_>) -> Slot {
         let Some(slot) = found else { return self.add(key, value) };
-        let now = self.time.now;
-        self.engine.keyspace.set_value(self.database, slot, value).set_used_at(slot, now);
+        self.engine.writer.set_value_used(self.database, slot, value, self.time.now);
         slot
     }
 
     /// Replaces the value of a key that has just been found and keeps its deadline.
     #[inline(always)]
     pub fn set_value(&mut self, slot: Slot, value: NewValue<'_>) {
-        self.engine.keyspace.set_value(self.database, slot, value);
+        self.engine.writer.set_value(self.database, slot, value);
     }
 
     /// The value of a key, for adding elements; an empty value is created if the key does not
     /// exist.
-    pub fn open<T: OutOfLine + Default>(&mut self, key: &[u8]) -> Result<&mut T, Error> {
+    pub fn open<'c, T: OutOfLine + Default>(
+        &'c mut self,
+        key: &'c [u8],
+    ) -> Result<Edit<'c, T>, Error> {
         let slot = match self.find(key) {
             Some(slot) => slot,
             None => self.add(key, NewValue::Value(T::default().into())),
         };
         self.mark_used(slot);
-        self.records_mut().value_mut(slot).ok_or(Error::WrongType)
+        self.engine.writer.edit(self.database, slot, key).ok_or(Error::WrongType)
     }
 
     /// Adds a key. It must not exist.
     pub fn add(&mut self, key: &[u8], value: NewValue<'_>) -> Slot {
-        let now = self.time.now;
-        let slot = self.engine.keyspace.add(self.database, key, value, now);
-        self.engine.notify(Events::NEW, "new", self.database, key);
-        slot
+        self.engine.writer.add(self.database, key, value, self.time.now)
     }
 
-    /// Removes a key; returns whether it existed. Notifies neither watchers nor subscribers.
+    /// Removes a key; returns whether it existed.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let found = self.find(key);
         if let Some(slot) = found {
-            self.engine.keyspace.discard(self.database, slot);
+            self.engine.writer.remove(self.database, slot);
         }
         found.is_some()
     }
 
-    /// As `remove`, and returns the value and the deadline.
-    pub fn take(&mut self, key: &[u8]) -> Option<(Value, Option<Millis>)> {
-        let slot = self.find(key)?;
-        let removed = self.engine.keyspace.remove(self.database, slot);
-        let deadline = removed.deadline();
-        Some((removed.into_value(), deadline))
+    /// Moves the key in `slot` with its deadline to a place where no key is.
+    pub fn move_key(&mut self, slot: Slot, to: Place<'_>) {
+        self.engine.writer.move_key(self.database, slot, to, self.time.now);
+    }
+
+    /// Copies the value and deadline of the key in `slot` to a place where no key is.
+    pub fn copy_key(&mut self, slot: Slot, to: Place<'_>) {
+        self.engine.writer.copy_key(self.database, slot, to, self.time.now);
     }
 
     /// Removes a key that has become empty, and publishes the event.
     pub fn remove_emptied(&mut self, key: &[u8]) {
         self.remove(key);
-        self.engine.notify(Events::GENERIC, "del", self.database, key);
+        self.event(Events::GENERIC, "del", key);
     }
 
     /// Sets or clears the deadline of the key in `slot`.
     #[inline]
     pub fn set_deadline_at(&mut self, slot: Slot, deadline: Option<Millis>) {
-        self.engine.keyspace.set_deadline(self.database, slot, deadline);
+        self.engine.writer.set_deadline(self.database, slot, deadline);
     }
 
-    /// Counts a change of a key, and notifies watchers, tracking clients and subscribers.
+    /// Counts a change of a key, and publishes its event.
+    #[inline]
     pub fn changed(&mut self, kind: Events, event: &str, key: &[u8]) {
-        self.engine.dirty += 1;
-        let engine = &*self.engine;
-        let has_listeners = engine.handles_touch(self.database) || engine.is_tracking();
-        if has_listeners || engine.events.contains(kind) {
-            self.notify_change(kind, event, key);
-        }
+        self.engine.writer.changed(kind, event, self.database, key);
     }
 
-    /// In one function, so that a change without any listener costs little.
-    #[cold]
-    fn notify_change(&mut self, kind: Events, event: &str, key: &[u8]) {
-        self.engine.touch(self.database, key);
-        self.engine.invalidate(key, Some((self.client, self.caller)));
-        self.engine.notify(kind, event, self.database, key);
+    /// Publishes a keyspace event.
+    #[inline]
+    pub fn event(&mut self, kind: Events, event: &str, key: &[u8]) {
+        self.engine.writer.event(kind, event, self.database, key);
     }
 
     #[inline]
@@ -346,12 +347,7 @@ impl Context<'_> {
     /// As `mark_used`, even if the client has set `CLIENT NO-TOUCH`.
     #[inline]
     pub fn mark_used_now(&mut self, slot: Slot) {
-        let now = self.time.now;
-        self.records_mut().set_used_at(slot, now);
-    }
-
-    fn records_mut(&mut self) -> &mut Records {
-        self.engine.keyspace.database_mut(self.database).records_mut()
+        self.engine.writer.set_used_at(self.database, slot, self.time.now);
     }
 }
 

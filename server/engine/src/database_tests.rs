@@ -82,7 +82,7 @@ fn expiration_breaks_only_the_watches_of_its_database() {
             ("SELECT 1; WATCH k; SELECT 2; WATCH k", "nil-array"),
         ] {
             let mut stage = three_databases();
-            stage.engine.keyspace.set_active_expiry(active_expiry);
+            stage.engine.writer.set_active_expiry(active_expiry);
             stage.check(&format!("b> PEXPIRE k 10; {watch}; +9999us"));
             stage.check("MULTI; PING; EXEC => [PONG]");
             stage.check(&format!("SELECT 0; {watch}; +1us; MULTI; PING; EXEC => {expected}"));
@@ -101,7 +101,7 @@ fn unwatching_ends_the_watches_of_all_databases() {
     let mut stage = three_databases();
     stage.check("WATCH k; SELECT 1; WATCH k; c> WATCH k; UNWATCH");
     for (database, watchers) in [(0, 1), (1, 0)] {
-        assert_eq!(stage.engine.keyspace.database(database).watchers.len(), watchers);
+        assert_eq!(stage.engine.watchers.keys_of(database), watchers);
     }
 }
 

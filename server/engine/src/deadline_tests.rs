@@ -148,7 +148,7 @@ fn stage(active_expiry: bool) -> Stage {
     let mut settings = Settings::default();
     settings.compat_version = CompatVersion::Redis84;
     let mut stage = Stage::new(settings);
-    stage.engine.keyspace.set_active_expiry(active_expiry);
+    stage.engine.writer.set_active_expiry(active_expiry);
     stage
 }
 

@@ -92,6 +92,7 @@ impl Context<'_> {
         // A command in a script never blocks and never runs a script.
         let result = (entry.command.run)(self, argv);
         let engine = &mut *self.engine;
+        engine.observe_effects(Some((self.client, Caller::Script)));
         if engine.tracked.clients() > 0 {
             engine.remember_reads(self.client, entry.command, argv);
         }
@@ -115,6 +116,7 @@ impl Context<'_> {
         let Context { client, caller, database, time, .. } = *self;
         let result = (entry.command.run)(self, argv);
         let (engine, command) = (&mut *self.engine, entry.command);
+        engine.observe_effects(Some((client, caller)));
         if engine.tracked.clients() > 0 {
             engine.remember_reads(client, command, argv);
         }

@@ -11,6 +11,7 @@
 
 pub mod command;
 pub mod commands;
+mod commit;
 pub mod context;
 #[cfg(test)]
 mod database_tests;
@@ -47,22 +48,25 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 use lockwheel_resp::encode::encode;
-use lockwheel_scripting::{Functions, Interpreter, LogLevel};
+use lockwheel_scripting::{Interpreter, LogLevel};
 
 use crate::settings::{MemoryShare, Permission, Settings};
 use command::{CommandStats, CommandTable};
 use dispatch::DispatchResult;
 use instruments::faults::Faults;
 use instruments::journal::Journal;
-use notify::Events;
+use instruments::shadow::Shadow;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
 use sessions::pubsub::PubSub;
 use sessions::tracking::Tracked;
+use sessions::transaction::Watchers;
 use sessions::waiters::Waiters;
 use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
 use store::dict::{HashSeed, Slot};
+use store::libraries::Libraries;
+use store::writer::Writer;
 use store::{Due, Keyspace};
 use time::{ClockOrder, Millis, Rate, Time};
 use timers::Timers;
@@ -146,8 +150,8 @@ const ERROR_CODES_MAX: usize = 128;
 pub struct Engine {
     /// The settings, as `CONFIG` shows and changes them.
     pub settings: Settings,
-    /// The databases.
-    pub keyspace: Keyspace,
+    /// The state, and the only way to change it.
+    pub writer: Writer,
     /// Timers that do not belong to keys.
     pub timers: Timers<Timer>,
     /// The connected clients.
@@ -158,16 +162,14 @@ pub struct Engine {
     pub tracked: Tracked,
     /// The clients that wait for keys.
     pub waiters: Waiters,
+    /// The clients that watch keys.
+    watchers: Watchers,
     /// The commands.
     pub commands: &'static CommandTable,
     /// Statistics of each command, by its position in the table.
     pub command_stats: Vec<CommandStats>,
-    /// The keyspace events that are published: the value of `notify-keyspace-events`.
-    pub events: Events,
     /// The counters.
     pub stats: Stats,
-    /// Number of changes to keys since the start.
-    pub dirty: u64,
     /// The source of randomness of commands such as `RANDOMKEY`.
     pub random: Random,
     /// When the engine was created, on the lease clock.
@@ -185,7 +187,7 @@ pub struct Engine {
     /// The Lua interpreter; `None` while a script runs.
     pub interpreter: Option<Box<Interpreter>>,
     /// The function libraries; `None` while a function runs.
-    pub functions: Option<Functions>,
+    pub functions: Option<Libraries>,
     /// The running script or function.
     pub script: Option<Running>,
     scripts_started: u64,
@@ -203,6 +205,8 @@ pub struct Engine {
     pub clock_rate: Rate,
     /// The fault rules.
     pub faults: Faults,
+    /// An engine that follows the effects of this one, on a server that verifies them.
+    shadow: Option<Box<Shadow>>,
     /// The journal of a server for tests; `None` while an entry is written.
     journal: Option<Box<Journal>>,
     /// The value that the next [`Engine::run`] returns instead of `Next`; set by a handler.
@@ -216,7 +220,6 @@ pub struct Engine {
     busy: bool,
     deliveries: Vec<ClientId>,
     due: Vec<Due>,
-    expired_key: Vec<u8>,
     event_channel: Vec<u8>,
     killed: Vec<ClientId>,
 }
@@ -241,11 +244,13 @@ impl Engine {
             // A cluster has one database.
             settings.databases = 1;
         }
-        Engine {
-            keyspace: Keyspace::new(settings.databases as usize, hash_seed, time.now),
-            events: settings.notify_keyspace_events,
+        let functions = commands::functions::functions(seed[3], settings.compat_version);
+        let shadow = Shadow::of(&settings, time, seed);
+        let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
+        let mut engine = Engine {
+            writer: Writer::new(keyspace, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
-            functions: Some(commands::functions::functions(seed[3], settings.compat_version)),
+            functions: Some(Libraries::new(functions)),
             settings,
             timers: Timers::new(time.now),
             sessions: Sessions::default(),
@@ -254,8 +259,9 @@ impl Engine {
             commands,
             command_stats: vec![CommandStats::default(); commands.entries().len()],
             waiters: Waiters::default(),
+            watchers: Watchers::default(),
+            shadow,
             stats: Stats::default(),
-            dirty: 0,
             random,
             started_at: time.now,
             process_id: 0,
@@ -283,10 +289,11 @@ impl Engine {
             // Allocated now: a long-lived allocation behind a million keys would keep their memory
             // from being returned to the system.
             due: Vec::with_capacity(store::DUE_TOGETHER),
-            expired_key: Vec::with_capacity(KEY_BYTES),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             killed: Vec::new(),
-        }
+        };
+        engine.update_recording();
+        engine
     }
 
     // --- clients ---
@@ -352,6 +359,7 @@ impl Engine {
             self.block_until_unpaused(client, reply_mode);
             return Flow::Again;
         };
+        self.end_unit(time);
         self.serve_waiters(time);
         if self.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
@@ -520,8 +528,8 @@ impl Engine {
     pub fn tick(&mut self, time: Time, budget: u32) {
         let budget_left = self.expire_due(time, budget);
         if budget_left > 0 {
-            self.keyspace.work_ahead(time.now, budget_left);
-            self.keyspace.garbage.free(budget_left as usize);
+            self.writer.work_ahead(time.now, budget_left);
+            self.writer.free_garbage(budget_left as usize);
             if let Some(interpreter) = self.interpreter.as_mut() {
                 interpreter.tidy();
             }
@@ -535,14 +543,16 @@ impl Engine {
     /// Whether [`Engine::tick`] has memory to free, independent of time.
     #[inline]
     pub fn has_garbage(&self) -> bool {
-        !self.keyspace.garbage.is_empty()
+        !self.writer.keyspace().garbage().is_empty()
             || self.interpreter.as_ref().is_some_and(|lua| lua.has_garbage())
-            || self.functions.as_ref().is_some_and(Functions::has_garbage)
+            || self.functions.as_ref().is_some_and(|functions| functions.has_garbage())
     }
 
     /// Moves all deadlines and timers `span` later.
-    pub fn postpone(&mut self, span: Millis) {
-        self.keyspace.postpone(span);
+    pub fn postpone(&mut self, span: Millis, time: Time) {
+        self.writer.postpone(span);
+        self.observe_effects(None);
+        self.end_unit(time);
         self.timers.postpone(span);
         if let Some(pause) = &mut self.pause {
             pause.until = Millis(pause.until.0.saturating_add(span.0));
@@ -551,33 +561,35 @@ impl Engine {
 
     /// When [`Engine::tick`] next has something to do.
     pub fn next_deadline(&self) -> Option<Millis> {
-        let moments = [self.next_due(), self.keyspace.next_work_ahead()];
+        let moments = [self.next_due(), self.writer.keyspace().next_work_ahead()];
         moments.into_iter().flatten().min()
     }
 
     /// When the next key or timer is due.
     fn next_due(&self) -> Option<Millis> {
-        let moments = [self.keyspace.next_deadline(), self.timers.next_deadline()];
+        let moments = [self.writer.keyspace().next_deadline(), self.timers.next_deadline()];
         moments.into_iter().flatten().min()
     }
 
     /// Whether everything due by `now` has been processed. A cheap check, since many requests
     /// arrive in one millisecond.
     fn is_done_for(&self, now: Millis) -> bool {
-        self.keyspace.is_done_for(now) && self.timers.next_deadline().is_none_or(|next| next > now)
+        self.writer.keyspace().is_done_for(now)
+            && self.timers.next_deadline().is_none_or(|next| next > now)
     }
 
     /// Processes what is due and returns the rest of `budget`.
     fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
         while budget > 0 {
             let Some(moment) = self.next_due().filter(|&moment| moment <= time.now) else {
-                if self.keyspace.advance(time.now) {
+                if self.writer.advance(time.now) {
                     self.timers.advance(time.now);
                 }
                 break;
             };
             self.process_next(moment, &mut budget);
         }
+        self.end_unit(time);
         self.serve_waiters(time);
         budget
     }
@@ -585,14 +597,15 @@ impl Engine {
     /// Processes the next key or timer, which is due at `moment`. At the same moment keys expire
     /// before timers fire.
     fn process_next(&mut self, moment: Millis, budget: &mut u32) {
-        if self.keyspace.next_deadline().is_some_and(|next| next <= moment) {
+        if self.writer.keyspace().next_deadline().is_some_and(|next| next <= moment) {
             let mut due = std::mem::take(&mut self.due);
-            if let Some(database) = self.keyspace.pop_due(moment, budget, &mut due) {
+            if let Some(database) = self.writer.pop_due(moment, budget, &mut due) {
                 for due in due.drain(..) {
                     self.remove_expired(database, due);
                 }
             }
             self.due = due;
+            self.observe_effects(None);
             return;
         }
         match self.timers.pop_due(moment, budget) {
@@ -610,32 +623,20 @@ impl Engine {
     /// subscribers.
     #[cold]
     fn expire(&mut self, database: usize, slot: Slot) {
-        self.remove_expired(database, self.keyspace.due(database, slot));
+        self.remove_expired(database, self.writer.keyspace().due(database, slot));
     }
 
     fn remove_expired(&mut self, database: usize, due: Due) {
-        if self.journal.is_some() {
-            self.note_end_of_lease(database, due.slot);
-        }
-        // Keys expire by the million, so the key is copied to a buffer that is reused.
-        let mut key = std::mem::take(&mut self.expired_key);
-        key.clear();
-        key.extend_from_slice(self.keyspace.database(database).key(due.slot));
-        self.keyspace.discard_due(database, due);
         self.stats.expired_keys += 1;
-        self.dirty += 1;
-        self.touch(database, &key);
-        self.invalidate(&key, None);
-        self.notify(Events::EXPIRED, "expired", database, &key);
-        self.expired_key = key;
+        self.writer.remove_expired(database, due);
     }
 
     /// The slot of a key, if the key exists and its deadline has not been reached. An expired key
     /// is removed.
     #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
-        let slot = self.keyspace.find_cached(database, key)?;
-        if self.keyspace.database(database).records().is_expired(slot, time) {
+        let slot = self.writer.find_cached(database, key)?;
+        if self.writer.keyspace().database(database).records().is_expired(slot, time) {
             self.expire(database, slot);
             return None;
         }
@@ -644,9 +645,9 @@ impl Engine {
 
     /// Whether a key exists and has reached its deadline.
     fn has_expired(&self, database: usize, key: &[u8], time: Time) -> bool {
-        self.keyspace
-            .find(database, key)
-            .is_some_and(|slot| self.keyspace.database(database).records().is_expired(slot, time))
+        self.writer.keyspace().find(database, key).is_some_and(|slot| {
+            self.writer.keyspace().database(database).records().is_expired(slot, time)
+        })
     }
 
     // --- pauses ---

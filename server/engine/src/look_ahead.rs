@@ -19,10 +19,10 @@ impl Engine {
     /// Prefetches for the requests that a client has sent and that have not been run.
     pub fn look_ahead(&mut self, client: ClientId, unread: &[u8]) {
         let number = self.sessions.get(client).map_or(0, |state| state.database);
-        if self.keyspace.database(number).len() >= KEYS_MIN {
+        if self.writer.keyspace().database(number).len() >= KEYS_MIN {
             let requests = peek(unread).take(limits::LOOK_AHEAD_REQUESTS);
             let keys: LookAhead<&[u8]> = requests.filter_map(|head| self.first_key(head)).collect();
-            self.keyspace.look_ahead(number, &keys);
+            self.writer.look_ahead(number, &keys);
         }
     }
 

@@ -1,8 +1,6 @@
 //! Estimates of memory in bytes, from lengths and counts. The actual consumption of the allocator
 //! is not known to the engine.
 
-use lockwheel_scripting::Functions;
-
 use crate::Engine;
 use crate::store::Database;
 use crate::store::dict::Slot;
@@ -126,8 +124,8 @@ fn extrapolate(sizes: impl Iterator<Item = usize>, count: usize) -> usize {
 impl Engine {
     /// The memory of all keys.
     pub fn dataset_bytes(&self) -> usize {
-        (0..self.keyspace.count())
-            .map(|number| self.keyspace.database(number))
+        (0..self.writer.keyspace().count())
+            .map(|number| self.writer.keyspace().database(number))
             .filter(|database| !database.is_empty())
             .map(of_database)
             .sum()
@@ -153,7 +151,7 @@ impl Engine {
 
     /// The memory of function libraries.
     pub fn function_bytes(&self) -> usize {
-        self.functions.as_ref().map_or(0, Functions::memory_bytes)
+        self.functions.as_ref().map_or(0, |functions| functions.memory_bytes())
     }
 
     /// The greatest memory use so far, including the present one.

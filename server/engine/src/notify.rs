@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 
 use crate::Engine;
+use crate::store::effects::Place;
 
 bitflags! {
     /// The letters of `notify-keyspace-events`.
@@ -88,24 +89,17 @@ impl Events {
 }
 
 impl Engine {
-    /// Publishes an event to its subscribers, if events of its class are enabled.
-    #[inline]
-    pub fn notify(&mut self, kind: Events, event: &str, database: usize, key: &[u8]) {
-        if self.events.contains(kind) {
-            self.publish_event(event, database, key);
-        }
-    }
-
-    #[cold]
-    fn publish_event(&mut self, event: &str, database: usize, key: &[u8]) {
+    /// Publishes an event to its subscribers.
+    pub(crate) fn publish_event(&mut self, event: &[u8], Place { database, key }: Place<'_>) {
+        let events = self.writer.events();
         // Leases expire by the million, so the channel name is written to a buffer that is reused.
         let mut channel = std::mem::take(&mut self.event_channel);
-        if self.events.contains(Events::KEYSPACE) {
+        if events.contains(Events::KEYSPACE) {
             name_channel(&mut channel, "__keyspace@", database, key);
-            self.publish(&channel, event.as_bytes());
+            self.publish(&channel, event);
         }
-        if self.events.contains(Events::KEYEVENT) {
-            name_channel(&mut channel, "__keyevent@", database, event.as_bytes());
+        if events.contains(Events::KEYEVENT) {
+            name_channel(&mut channel, "__keyevent@", database, event);
             self.publish(&channel, key);
         }
         self.event_channel = channel;

@@ -1,8 +1,10 @@
 //! Running scripts and functions: their access to the engine, and their interruption.
 
+use crate::store::libraries::Libraries;
+use crate::store::writer::Writer;
 use lockwheel_resp::{Protocol, Reply};
 pub use lockwheel_scripting::LogLevel;
-use lockwheel_scripting::{CommandId, Found, Functions, Host, Interrupt, Script};
+use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script};
 
 use crate::Engine;
 use crate::context::{Caller, Context};
@@ -131,14 +133,14 @@ impl Engine {
     /// Changes the function libraries. Their code runs without access to the engine.
     pub fn change_functions<T>(
         &mut self,
-        change: impl FnOnce(&mut Functions, &mut LibraryLoader) -> T,
+        change: impl FnOnce(&mut Writer, &mut Libraries, &mut LibraryLoader) -> T,
     ) -> Result<T, Error> {
-        let Some(functions) = self.functions.as_mut() else { return Err(self.busy_error()) };
+        let Some(libraries) = self.functions.as_mut() else { return Err(self.busy_error()) };
         let mut loader = LibraryLoader {
             interrupts_left: limits::FUNCTION_LOAD_INTERRUPTS_MAX,
             log: Vec::new(),
         };
-        let result = change(functions, &mut loader);
+        let result = change(&mut self.writer, libraries, &mut loader);
         self.log.append(&mut loader.log);
         Ok(result)
     }

@@ -67,8 +67,9 @@ fn event_and_key(message: &Reply) -> String {
 }
 
 impl Stage {
-    /// A new engine.
-    pub(crate) fn new(settings: Settings) -> Stage {
+    /// A new engine, whose effects are verified.
+    pub(crate) fn new(mut settings: Settings) -> Stage {
+        settings.verify_effects = true;
         let engine = Engine::new(settings, Time::at(BEGIN), [1, 2, 3, 4]);
         let begin_us = BEGIN.0 * 1000;
         Stage {

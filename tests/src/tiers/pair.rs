@@ -100,7 +100,7 @@ impl Side {
 
     /// Sets all keys to their initial values again, if any has changed.
     pub fn reset_keys(&mut self) {
-        if self.dirty_at_reset == Some(self.engine.dirty) {
+        if self.dirty_at_reset == Some(self.engine.writer.dirty()) {
             return;
         }
         self.run(self.clients[0], &[b"FLUSHALL"]);
@@ -109,7 +109,7 @@ impl Side {
             self.run(self.clients[0], &argv);
         }
         self.messages();
-        self.dirty_at_reset = Some(self.engine.dirty);
+        self.dirty_at_reset = Some(self.engine.writer.dirty());
     }
 
     /// Runs a script with the present keys.
@@ -118,7 +118,7 @@ impl Side {
         let mut seen = Observation::default();
         let before = self.engine.command_stats.clone();
         let stats = self.engine.stats.clone();
-        let dirty = self.engine.dirty;
+        let dirty = self.engine.writer.dirty();
         for command in request.commands(script) {
             let argv: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
             let reply = self.run(client, &argv);
@@ -143,7 +143,7 @@ impl Side {
             now.keyspace_hits - stats.keyspace_hits,
             now.keyspace_misses - stats.keyspace_misses,
             now.total_error_replies - stats.total_error_replies,
-            self.engine.dirty - dirty,
+            self.engine.writer.dirty() - dirty,
         ];
         if seen.counters[2] > 0 {
             for (code, count) in &now.errors {
@@ -153,7 +153,7 @@ impl Side {
                 }
             }
         }
-        if self.engine.dirty != dirty {
+        if self.engine.writer.dirty() != dirty {
             seen.keys = self.keys();
         }
         seen

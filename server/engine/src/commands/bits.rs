@@ -1,14 +1,17 @@
 //! Commands for the bits of strings. Bit 0 is the highest bit of the first byte.
 
 use lockwheel_resp::{Reply, number};
+use smallvec::SmallVec;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::commands::strings::grow;
+use crate::commands::strings::zeros;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::notify::Events;
+use crate::store::dict::Slot;
 use crate::store::records::NewValue;
 use crate::store::string_value::{StringValue, Text};
+use crate::store::value::Typed;
 
 const BITMAP: Command = Command {
     group: Group::Bitmap,
@@ -122,10 +125,10 @@ fn setbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         Ok(1) => true,
         _ => return Err(Error::line("ERR bit is not an integer or out of range")),
     };
-    let (bytes, grown) = open(context, argv[1], place)?;
-    let old = bit(bytes, place) == 1;
+    let (slot, grown) = open(context, argv[1], place)?;
+    let old = bit(bytes_at(context, slot), place) == 1;
     if grown || old != on {
-        set_bits(bytes, place, 1, u64::from(on));
+        write_bits(context, slot, place, 1, u64::from(on))?;
         context.changed(Events::STRING, "setbit", argv[1]);
     }
     Ok(old.into())
@@ -139,27 +142,42 @@ fn place(context: &Context<'_>, argument: &[u8]) -> Result<u64, Error> {
     place.filter(|place| place >> 3 < bytes_max).ok_or(INVALID)
 }
 
-/// The bytes of a string, to be changed in place, extended to the bit at `last`; and whether they
-/// were extended.
-fn open<'c>(
-    context: &'c mut Context<'_>,
-    key: &[u8],
-    last: u64,
-) -> Result<(&'c mut Vec<u8>, bool), Error> {
+/// The slot of a string that is about to be changed in place, extended to the bit at `last`; and
+/// whether it was extended.
+fn open(context: &mut Context<'_>, key: &[u8], last: u64) -> Result<(Slot, bool), Error> {
     let length = usize::try_from((last >> 3) + 1).map_err(|_| Error::OutOfMemory)?;
-    let found = context.find_to_write::<StringValue>(key)?.map(|(slot, _)| slot);
-    let slot = match found {
-        Some(slot) => slot,
-        None => {
-            let mut bytes = Vec::new();
-            grow(&mut bytes, length)?;
-            context.add(key, NewValue::Value(StringValue::Raw(bytes).into()))
+    match context.find_to_write::<StringValue>(key)?.map(|(slot, text)| (slot, text.len())) {
+        Some((slot, before)) => {
+            let grows = before < length;
+            let (offset, bytes) = if grows { (length - 1, &[0][..]) } else { (0, &[][..]) };
+            context.patch(slot, offset, bytes)?;
+            Ok((slot, grows))
         }
-    };
-    let bytes = context.raw_mut(slot);
-    let grown = found.is_none() || bytes.len() < length;
-    grow(bytes, length)?;
-    Ok((bytes, grown))
+        None => {
+            let bytes = StringValue::Raw(zeros(length)?);
+            Ok((context.add(key, NewValue::Value(bytes.into())), true))
+        }
+    }
+}
+
+/// The bytes of the string in a slot.
+fn bytes_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
+    StringValue::of(context.record(slot).value()).map(Text::bytes).unwrap_or_default()
+}
+
+/// Sets `count` bits from `place` on of the string in a slot, which must be long enough.
+fn write_bits(
+    context: &mut Context<'_>,
+    slot: Slot,
+    place: u64,
+    count: u32,
+    bits: u64,
+) -> Result<(), Error> {
+    let start = (place >> 3) as usize;
+    let end = ((place + u64::from(count) - 1) >> 3) as usize;
+    let mut bytes: SmallVec<[u8; 9]> = bytes_at(context, slot)[start..=end].into();
+    set_bits(&mut bytes, place & 7, count, bits);
+    context.patch(slot, start, &bytes).map(drop)
 }
 
 /// The bit at an offset: 0 beyond the end.
@@ -293,8 +311,7 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         found.into_iter().map(|it| it.map(Text::bytes).unwrap_or_default()).collect();
     let length = strings.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
     let at = |string: &[u8], place: usize| string.get(place).copied().unwrap_or(0);
-    let mut result = Vec::new();
-    grow(&mut result, length)?;
+    let mut result = zeros(length)?;
     result[..strings[0].len()].copy_from_slice(strings[0]);
     // NOT has one string, which is combined with itself without effect.
     let others = if is(argv[1], "not") { &strings[..] } else { &strings[1..] };
@@ -358,11 +375,11 @@ fn bitfield(context: &mut Context<'_>, argv: &[&[u8]], read_only: bool) -> Resul
     if read_only {
         return Err(Error::line("ERR BITFIELD_RO only supports the GET subcommand"));
     }
-    let (bytes, grown) = open(context, key, last)?;
+    let (slot, grown) = open(context, key, last)?;
     let mut changed = false;
     let mut replies = Vec::with_capacity(operations.len());
     for Operation { kind, integer, place, overflow } in &operations {
-        let old = integer.read(bytes, *place);
+        let old = integer.read(bytes_at(context, slot), *place);
         let (new, shows_old) = match *kind {
             OperationKind::Get => (Some(old), true),
             OperationKind::Set(value) => (integer.fit(integer.of(value), *overflow), true),
@@ -373,7 +390,7 @@ fn bitfield(context: &mut Context<'_>, argv: &[&[u8]], read_only: bool) -> Resul
             continue;
         };
         if !matches!(kind, OperationKind::Get) {
-            set_bits(bytes, *place, integer.bits, new as u64);
+            write_bits(context, slot, *place, integer.bits, new as u64)?;
             changed |= grown || new != old;
         }
         replies.push(Reply::Integer(if shows_old { old } else { new } as i64));

@@ -565,7 +565,7 @@ fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
 
 fn keys_in_slot<'a>(context: &'a Context<'_>, slot: u16) -> impl Iterator<Item = &'a [u8]> {
     let time = context.time;
-    let records = context.engine.keyspace.database(context.database).records().iter();
+    let records = context.engine.writer.keyspace().database(context.database).records().iter();
     let of_slot =
         records.filter(move |&(key, record)| slot_of(key) == slot && !record.is_expired(time));
     of_slot.map(|(key, _)| key)
@@ -610,7 +610,7 @@ fn flush_slots(context: &mut Context<'_>) -> Result<Reply, Error> {
 }
 
 fn is_empty(context: &Context<'_>) -> bool {
-    context.engine.keyspace.database(context.database).is_empty()
+    context.engine.writer.keyspace().database(context.database).is_empty()
 }
 
 fn ranges(context: &Context<'_>, argv: &[&[u8]]) -> Result<Vec<(u16, u16)>, Error> {
@@ -785,7 +785,7 @@ mod tests {
     #[test]
     fn expired_keys_are_in_no_slot() {
         let mut stage = cluster();
-        stage.engine.keyspace.set_active_expiry(false);
+        stage.engine.writer.set_active_expiry(false);
         stage.check("SET {a}1 v; SET {a}2 v PX 10; CLUSTER COUNTKEYSINSLOT 15495 => 2; +10ms");
         stage.check("CLUSTER COUNTKEYSINSLOT 15495 => 1");
         stage.check("CLUSTER GETKEYSINSLOT 15495 9 => [\"{a}1\"]");

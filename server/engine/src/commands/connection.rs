@@ -123,7 +123,7 @@ fn select(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR SELECT is not allowed in cluster mode"));
     }
     match usize::try_from(number) {
-        Ok(number) if number < context.engine.keyspace.count() => {
+        Ok(number) if number < context.engine.writer.keyspace().count() => {
             context.select(number);
             Ok(Reply::OK)
         }

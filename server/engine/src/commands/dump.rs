@@ -83,8 +83,8 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let slot = context.add(key, value.into());
     context.set_deadline_at(slot, deadline);
     let now = context.time.now;
-    let database = context.engine.keyspace.database_mut(context.database);
-    database.records_mut().set_idle(slot, Millis(options.idle_ms), now);
+    let idle = Millis(options.idle_ms);
+    context.engine.writer.set_idle(context.database, slot, idle, now);
     context.changed(Events::GENERIC, "restore", key);
     Ok(Reply::OK)
 }

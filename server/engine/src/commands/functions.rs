@@ -236,8 +236,9 @@ fn load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         (replace, code) = (true, argument);
     }
-    let loaded =
-        context.engine.change_functions(|functions, host| functions.load(code, replace, host))?;
+    let loaded = context.engine.change_functions(|writer, libraries, host| {
+        writer.load_library(libraries, code, replace, host)
+    })?;
     Ok(changed(context, loaded.map(Reply::bulk)))
 }
 
@@ -259,33 +260,26 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         .ok_or(Error::line("ERR DUMP payload version or checksum are wrong"))?;
     let codes = serialised::read_libraries(body);
     let codes = codes.map_err(|text| Error::text(format!("ERR {text}")))?;
-    let restored = context
-        .engine
-        .change_functions(|functions, host| functions.restore(&codes, policy, host))?;
+    let restored = context.engine.change_functions(|writer, libraries, host| {
+        writer.restore_libraries(libraries, &codes, policy, host)
+    })?;
     Ok(changed(context, restored.map(|()| Reply::OK)))
 }
 
-/// The reply to a change of the libraries, which counts as a change or as an error.
+/// The reply to a change of the libraries; a refusal counts as an error.
 fn changed(context: &mut Context<'_>, result: Result<Reply, Reply>) -> Reply {
-    match result {
-        Ok(reply) => {
-            context.engine.dirty += 1;
-            reply
-        }
-        Err(refusal) => {
-            context.engine.count_error(&refusal);
-            refusal
-        }
-    }
+    result.unwrap_or_else(|refusal| {
+        context.engine.count_error(&refusal);
+        refusal
+    })
 }
 
 /// `FUNCTION DELETE`: removes a library and replies with OK.
 fn delete(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if !context.engine.change_functions(|functions, _| functions.delete(argv[2]))? {
-        return Err(Error::line("ERR Library not found"));
-    }
-    context.engine.dirty += 1;
-    Ok(Reply::OK)
+    let is_deleted = context
+        .engine
+        .change_functions(|writer, libraries, _| writer.delete_library(libraries, argv[2]))?;
+    if is_deleted { Ok(Reply::OK) } else { Err(Error::line("ERR Library not found")) }
 }
 
 /// `FUNCTION FLUSH`: removes all libraries and replies with OK.
@@ -296,14 +290,13 @@ fn flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [_] => return Err(Error::line("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
         _ => return Err(wrong_subcommand("FUNCTION", argv[1])),
     }
-    context.engine.change_functions(|functions, _| functions.flush())?;
-    context.engine.dirty += 1;
+    context.engine.change_functions(|writer, libraries, _| writer.flush_libraries(libraries))?;
     Ok(Reply::OK)
 }
 
 /// `FUNCTION DUMP`: replies with all libraries serialized.
 fn dump(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let libraries = context.engine.functions.iter().flat_map(Functions::libraries);
+    let libraries = context.engine.functions.iter().flat_map(|functions| functions.libraries());
     let payload = serialised::write_libraries(libraries.map(|library| &*library.code));
     Ok(Reply::Bulk(payload.into()))
 }
@@ -331,7 +324,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             }
         };
     }
-    let libraries = context.engine.functions.iter().flat_map(Functions::libraries);
+    let libraries = context.engine.functions.iter().flat_map(|functions| functions.libraries());
     let wanted = libraries.filter(|library| {
         pattern.is_none_or(|p| glob::matches_ignoring_case(p, library.name.as_bytes()))
     });

@@ -444,7 +444,7 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
         value_bytes_max: usize::try_from(settings.hash_max_listpack_value_bytes)
             .unwrap_or(usize::MAX),
     };
-    (small, context.engine.keyspace.seed)
+    (small, context.engine.writer.keyspace().seed)
 }
 
 #[cfg(test)]
@@ -460,8 +460,8 @@ mod tests {
             let mut stage = Stage::new(Settings::default());
             stage.check("HSET h f 1 g 1");
             let deadline = stage.time().after(Millis(10));
-            let slot = stage.engine.keyspace.find(0, b"h").expect("set above");
-            stage.engine.keyspace.set_deadline(0, slot, deadline);
+            let slot = stage.engine.writer.keyspace().find(0, b"h").expect("set above");
+            stage.engine.writer.set_deadline(0, slot, deadline);
             stage.check(&format!("{command}; +9ms; HEXISTS h g => 1; +1ms; HEXISTS h g => 0"));
         }
     }
@@ -527,8 +527,8 @@ mod tests {
     }
 
     fn encoding_of_h(stage: &Stage) -> &'static str {
-        let slot = stage.engine.keyspace.find(0, b"h").expect("set before");
-        stage.engine.keyspace.database(0).record(slot).value().encoding()
+        let slot = stage.engine.writer.keyspace().find(0, b"h").expect("set before");
+        stage.engine.writer.keyspace().database(0).record(slot).value().encoding()
     }
 
     #[test]

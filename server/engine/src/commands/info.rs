@@ -208,14 +208,14 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("mem_aof_buffer", 0);
     fields.add("mem_allocator", engine.settings.allocator);
     fields.add("active_defrag_running", 0);
-    let garbage = &engine.keyspace.garbage;
+    let garbage = engine.writer.keyspace().garbage();
     fields.add("lazyfree_pending_objects", garbage.pending_objects());
     fields.add("lazyfreed_objects", garbage.freed_objects);
 }
 
 fn persistence(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.zeros(&["loading", "async_loading"]);
-    fields.add("rdb_changes_since_last_save", engine.dirty);
+    fields.add("rdb_changes_since_last_save", engine.writer.dirty());
     fields.add("rdb_bgsave_in_progress", 0);
     fields.add("rdb_last_save_time", engine.started_at.0 / 1000);
     fields.add("rdb_last_bgsave_status", "ok");
@@ -317,8 +317,8 @@ fn lockwheel(engine: &mut Engine, _: Time, fields: &mut Fields) {
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {
-    for number in 0..engine.keyspace.count() {
-        let database = engine.keyspace.database(number);
+    for number in 0..engine.writer.keyspace().count() {
+        let database = engine.writer.keyspace().database(number);
         if database.is_empty() {
             continue;
         }

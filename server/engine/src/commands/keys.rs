@@ -12,9 +12,10 @@ use crate::error::Error;
 use crate::glob;
 use crate::notify::Events;
 use crate::store::dict::Slot;
+use crate::store::effects::Place;
 use crate::store::records::Record;
 use crate::store::string_value::TextForm;
-use crate::store::value::{Value, ValueRef};
+use crate::store::value::ValueRef;
 use crate::time::Millis;
 
 const KEYS: Command =
@@ -49,7 +50,9 @@ pub const COMMANDS: &[Command] = &[
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         doc: "Counts the keys of the selected database.",
         example: "SET k v; DBSIZE => 1",
-        run: |context, _| Ok(context.engine.keyspace.database(context.database).len().into()),
+        run: |context, _| {
+            Ok(context.engine.writer.keyspace().database(context.database).len().into())
+        },
         ..SERVER
     },
     Command {
@@ -352,12 +355,6 @@ fn references(value: ValueRef<'_>) -> i64 {
 
 // --- renaming, copying, moving ---
 
-/// Adds a key that is known to be absent, with its previous deadline.
-fn put(context: &mut Context<'_>, key: &[u8], value: Value, deadline: Option<Millis>) {
-    let slot = context.add(key, value.into());
-    context.set_deadline_at(slot, deadline);
-}
-
 /// `RENAME` and `RENAMENX`. Returns whether the key was renamed.
 fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Result<bool, Error> {
     let (from, to) = (argv[1], argv[2]);
@@ -367,9 +364,9 @@ fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Resu
     if from == to || (only_if_free && context.find(to).is_some()) {
         return Ok(!only_if_free);
     }
-    let Some((value, deadline)) = context.take(from) else { return Err(Error::NoSuchKey) };
     context.remove(to);
-    put(context, to, value, deadline);
+    let Some(slot) = context.find(from) else { return Err(Error::NoSuchKey) };
+    context.move_key(slot, Place { database: context.database, key: to });
     context.changed(Events::GENERIC, "rename_from", from);
     context.changed(Events::GENERIC, "rename_to", to);
     Ok(true)
@@ -392,20 +389,20 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if database == context.database && from == to {
         return Err(SAME_OBJECT);
     }
-    let Some(value) = context.read(from).map(ValueRef::to_value) else {
+    if context.read_slot(from).is_none() {
         return Ok(Reply::from(false));
-    };
-    let deadline = context.deadline(from).flatten();
-    let copied = context.within(database, |context| {
-        if !replace && context.find(to).is_some() {
-            return false;
+    }
+    let is_free = context.within(database, |context| {
+        let is_free = replace || context.find(to).is_none();
+        if is_free {
+            context.remove(to);
         }
-        context.remove(to);
-        put(context, to, value, deadline);
-        context.changed(Events::GENERIC, "copy_to", to);
-        true
+        is_free
     });
-    Ok(Reply::from(copied))
+    let Some(slot) = context.find(from).filter(|_| is_free) else { return Ok(Reply::from(false)) };
+    context.copy_key(slot, Place { database, key: to });
+    context.within(database, |context| context.changed(Events::GENERIC, "copy_to", to));
+    Ok(Reply::from(true))
 }
 
 /// `MOVE`: replies with 1 if the key was moved, else 0.
@@ -419,11 +416,10 @@ fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(SAME_OBJECT);
     }
     let taken = context.within(database, |context| context.find(key).is_some());
-    if context.find_for_write(key).is_none() || taken {
+    let Some(slot) = context.find_for_write(key).filter(|_| !taken) else {
         return Ok(Reply::from(false));
-    }
-    let Some((value, deadline)) = context.take(key) else { return Ok(Reply::from(false)) };
-    context.within(database, |context| put(context, key, value, deadline));
+    };
+    context.move_key(slot, Place { database, key });
     context.changed(Events::GENERIC, "move_from", key);
     context.within(database, |context| context.changed(Events::GENERIC, "move_to", key));
     Ok(Reply::from(true))
@@ -443,7 +439,7 @@ fn database_number(context: &Context<'_>, argument: &[u8]) -> Result<usize, Erro
 fn existing(context: &Context<'_>, number: i64) -> Result<usize, Error> {
     usize::try_from(number)
         .ok()
-        .filter(|&number| number < context.engine.keyspace.count())
+        .filter(|&number| number < context.engine.writer.keyspace().count())
         .ok_or(Error::OutOfRange("DB index"))
 }
 
@@ -454,12 +450,12 @@ fn is_expired(context: &Context<'_>, slot: Slot) -> bool {
 }
 
 fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
-    context.engine.keyspace.database(context.database).key(slot)
+    context.engine.writer.keyspace().database(context.database).key(slot)
 }
 
 /// `KEYS`: replies with the keys that match a pattern.
 fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let database = context.engine.keyspace.database(context.database);
+    let database = context.engine.writer.keyspace().database(context.database);
     let matching = database
         .records()
         .iter()
@@ -474,14 +470,14 @@ fn randomkey(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     const TRIALS: usize = 128;
     for _ in 0..TRIALS {
         let engine = &mut *context.engine;
-        let records = engine.keyspace.database(context.database).records();
+        let records = engine.writer.keyspace().database(context.database).records();
         let Some(slot) = records.random(&mut engine.random) else { return Ok(Reply::Null) };
         if !is_expired(context, slot) {
             return Ok(Reply::bulk(key_at(context, slot)));
         }
         context.engine.expire(context.database, slot);
     }
-    let records = context.engine.keyspace.database(context.database).records();
+    let records = context.engine.writer.keyspace().database(context.database).records();
     let unexpired: Vec<Slot> =
         records.scan(0, usize::MAX).0.filter(|&slot| !is_expired(context, slot)).collect();
     if unexpired.is_empty() {
@@ -518,7 +514,7 @@ fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
 fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u64) {
     /// Slots examined for each key requested, as in Redis.
     const PLACES_PER_KEY: usize = 10;
-    let records = context.engine.keyspace.database(context.database).records();
+    let records = context.engine.writer.keyspace().database(context.database).records();
     let (mut slots, mut at) = (Vec::new(), cursor);
     let mut places_left = count.saturating_mul(PLACES_PER_KEY);
     loop {
@@ -538,18 +534,16 @@ fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u
 /// `FLUSHDB`: removes the keys of the selected database and replies with OK.
 fn flushdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
-    flush(context, context.database);
-    context.engine.invalidate_all();
+    context.engine.writer.flush(context.database);
     Ok(Reply::OK)
 }
 
 /// `FLUSHALL`: removes all keys and replies with OK.
 fn flushall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
-    for database in 0..context.engine.keyspace.count() {
-        flush(context, database);
+    for database in 0..context.engine.writer.keyspace().count() {
+        context.engine.writer.flush(database);
     }
-    context.engine.invalidate_all();
     Ok(Reply::OK)
 }
 
@@ -560,12 +554,6 @@ fn check_flush_option(argv: &[&[u8]]) -> Result<(), Error> {
         [option] if is(option, "async") || is(option, "sync") => Ok(()),
         _ => Err(Error::Syntax),
     }
-}
-
-fn flush(context: &mut Context<'_>, database: usize) {
-    let engine = &mut *context.engine;
-    engine.touch_all(database, None);
-    engine.dirty += engine.keyspace.clear(database) as u64;
 }
 
 /// `SWAPDB`: swaps two databases and replies with OK.
@@ -580,13 +568,7 @@ fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let first = number(argv[1], "ERR invalid first DB index")?;
     let second = number(argv[2], "ERR invalid second DB index")?;
     let (first, second) = (existing(context, first)?, existing(context, second)?);
-    if first != second {
-        let engine = &mut *context.engine;
-        engine.touch_all(first, Some(second));
-        engine.touch_all(second, Some(first));
-        engine.keyspace.swap(first, second);
-    }
-    context.engine.dirty += 1;
+    context.engine.writer.swap(first, second);
     Ok(Reply::OK)
 }
 
@@ -640,7 +622,7 @@ mod tests {
     fn expired_keys_are_not_shown_before_they_are_removed() {
         let mut stage = Stage::new(Settings::default());
         let engine = &mut stage.engine;
-        engine.keyspace.set_active_expiry(false);
+        engine.writer.set_active_expiry(false);
         stage.check("SET k v PX 10; SET l v; +9ms");
         stage.check("KEYS k => [\"k\"]; SCAN 0 MATCH k => [\"0\", [\"k\"]]");
         stage.check("+1ms; DBSIZE => 2; KEYS * => [\"l\"]; DBSIZE => 2; RANDOMKEY => \"l\"");
@@ -652,7 +634,7 @@ mod tests {
     fn random_key_is_never_an_expired_one() {
         let mut stage = Stage::new(Settings::default());
         let engine = &mut stage.engine;
-        engine.keyspace.set_active_expiry(false);
+        engine.writer.set_active_expiry(false);
         for number in 0..500 {
             stage.check(&format!("SET k{number} v PX 10"));
         }
@@ -685,9 +667,9 @@ mod tests {
     fn flushing_removes_the_timers() {
         let mut stage = Stage::new(Settings::default());
         stage.check("SET k v PX 10; MOVE k 1; SET k v PX 10; FLUSHDB SYNC => OK; DBSIZE => 0");
-        assert_eq!(stage.engine.keyspace.timers(), 1);
+        assert_eq!(stage.engine.writer.keyspace().timers(), 1);
         stage.check("FLUSHALL ASYNC => OK; SET k v; +10ms; GET k => \"v\"");
-        assert_eq!(stage.engine.keyspace.timers(), 0);
+        assert_eq!(stage.engine.writer.keyspace().timers(), 0);
     }
 
     proptest! {

@@ -381,7 +381,7 @@ fn push_to(
     end: End,
 ) -> Result<usize, Error> {
     let small = small(context);
-    let list = context.open::<List>(key)?;
+    let mut list = context.open::<List>(key)?;
     list.grow(elements, small);
     elements.iter().for_each(|element| list.push(end, element));
     let length = list.len();
@@ -398,7 +398,7 @@ fn linsert(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(Error::Syntax),
     };
     let small = small(context);
-    let Some(list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
+    let Some(mut list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
     // Before the search for the pivot, as in Redis: a list becomes a quicklist even if it is not
     // found.
     list.grow(&argv[4..], small);
@@ -415,7 +415,7 @@ fn linsert(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn lset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, element) = (argv[1], argv[3]);
     let small = small(context);
-    let list = context.write_as::<List>(key)?.ok_or(Error::NoSuchKey)?;
+    let mut list = context.write_as::<List>(key)?.ok_or(Error::NoSuchKey)?;
     let place = place(integer(argv[2])?, list.len());
     list.grow(&argv[3..], small);
     if !place.is_some_and(|place| list.set(place, element)) {
@@ -452,7 +452,7 @@ fn take(
     end: End,
     count: usize,
 ) -> Result<Option<Vec<Element>>, Error> {
-    let Some(list) = context.write_as::<List>(key)? else { return Ok(None) };
+    let Some(mut list) = context.write_as::<List>(key)? else { return Ok(None) };
     let taken: Vec<Element> = (0..count.min(list.len())).filter_map(|_| list.pop(end)).collect();
     if !taken.is_empty() {
         after_removal(context, if end == End::Left { "lpop" } else { "rpop" }, key);
@@ -466,7 +466,7 @@ fn after_removal(context: &mut Context<'_>, event: &str, key: &[u8]) {
     let small = small(context);
     match context.write_as::<List>(key) {
         Ok(Some(list)) if list.is_empty() => context.remove_emptied(key),
-        Ok(Some(list)) => list.shrink(small),
+        Ok(Some(mut list)) => list.shrink(small),
         Ok(None) | Err(_) => {}
     }
 }
@@ -492,7 +492,7 @@ fn take_all(
 fn lrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let count = parse_direction(argv[2])?;
-    let Some(list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
+    let Some(mut list) = context.write_as::<List>(key)? else { return Ok(0_usize.into()) };
     let from = if count < 0 { End::Right } else { End::Left };
     let count = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let removed = list.remove(argv[3], usize::try_from(count).unwrap_or(usize::MAX), from);
@@ -506,7 +506,7 @@ fn lrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn ltrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let (start, end) = (integer(argv[2])?, integer(argv[3])?);
-    if let Some(list) = context.write_as::<List>(key)? {
+    if let Some(mut list) = context.write_as::<List>(key)? {
         list.keep(places(start, end, list.len()));
         after_removal(context, "ltrim", key);
     }
@@ -532,7 +532,8 @@ fn move_element(
         return Ok(None);
     }
     context.write_as::<List>(to)?;
-    let Some(element) = context.write_as::<List>(from)?.and_then(|list| list.pop(from_end)) else {
+    let Some(element) = context.write_as::<List>(from)?.and_then(|mut list| list.pop(from_end))
+    else {
         return Ok(None);
     };
     push_to(context, to, &[&element], to_end)?;

@@ -102,8 +102,9 @@ fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let used = engine.used_memory_bytes();
     let dataset = engine.dataset_bytes();
     let peak = engine.peak_memory_bytes();
-    let count = engine.keyspace.count();
-    let keys: usize = (0..count).map(|number| engine.keyspace.database(number).len()).sum();
+    let count = engine.writer.keyspace().count();
+    let keys: usize =
+        (0..count).map(|number| engine.writer.keyspace().database(number).len()).sum();
     let percent = |part: usize, whole: usize| {
         Reply::Double(if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 })
     };
@@ -141,7 +142,7 @@ fn usage(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         };
     }
     let Some(slot) = context.find(argv[2]) else { return Ok(Reply::Null) };
-    let database = context.engine.keyspace.database(context.database);
+    let database = context.engine.writer.keyspace().database(context.database);
     Ok(Reply::from(memory::of_key(database, slot, samples)))
 }
 

@@ -705,7 +705,7 @@ impl Trial {
         settings.compat_version = CompatVersion::Redis84;
         settings.notify_keyspace_events = Events::KEYEVENT | Events::EXPIRED;
         let mut stage = Stage::new(settings);
-        stage.engine.keyspace.set_active_expiry(active_expiry);
+        stage.engine.writer.set_active_expiry(active_expiry);
         stage.check("l> PSUBSCRIBE __keyevent@*__:expired");
         stage.step("l<");
         for database in 0..DATABASES {
@@ -785,17 +785,17 @@ impl Trial {
         }
         for database in 0..DATABASES {
             let keys = self.model.held.keys().filter(|place| place.0 == database).count();
-            let found = self.stage.engine.keyspace.database(database).len();
+            let found = self.stage.engine.writer.keyspace().database(database).len();
             assert_eq!(found, keys, "in {database}");
         }
         let in_databases = 0..DATABASES;
-        let keyspace = &self.stage.engine.keyspace;
+        let keyspace = self.stage.engine.writer.keyspace();
         let counted: usize =
             in_databases.map(|database| keyspace.database(database).with_deadline()).sum();
         let with_deadline = self.model.with_deadline();
         assert_eq!(counted, with_deadline);
         let timers = if self.active_expiry { with_deadline } else { 0 };
-        assert_eq!(self.stage.engine.keyspace.timers(), timers, "one timer a deadline");
+        assert_eq!(self.stage.engine.writer.keyspace().timers(), timers, "one timer a deadline");
         self.compare_events();
     }
 
@@ -852,6 +852,6 @@ proptest! {
         }
         trial.advance(10_000_000_000);
         trial.compare();
-        prop_assert_eq!(trial.stage.engine.keyspace.timers(), 0);
+        prop_assert_eq!(trial.stage.engine.writer.keyspace().timers(), 0);
     }
 }

@@ -114,7 +114,7 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [name, on] if is(name, "set-active-expire") => {
             let on = integer(on).unwrap_or(0) != 0;
             let engine = &mut *context.engine;
-            engine.keyspace.set_active_expiry(on);
+            engine.writer.set_active_expiry(on);
             Ok(Reply::OK)
         }
         _ => {
@@ -185,11 +185,11 @@ mod tests {
         assert_eq!(slept, Flow::Sleep(Millis(2)));
         stage.check("DEBUG SLEEP x => OK; DEBUG ERROR \"MY own\" => !MY own");
         stage.check("DEBUG SET-ACTIVE-EXPIRE 0 => OK; SET k v PX 10; +10ms");
-        assert_eq!(stage.engine.keyspace.database(0).len(), 1);
+        assert_eq!(stage.engine.writer.keyspace().database(0).len(), 1);
         stage.check("SET l v PX 10; +10ms; DBSIZE => 2; DEBUG SET-ACTIVE-EXPIRE 1; DBSIZE => 0");
         stage.check("DEBUG SET-ACTIVE-EXPIRE 0");
         stage.check("GET k => nil; SET k v PX 10; DEBUG SET-ACTIVE-EXPIRE 1; +10ms");
-        assert_eq!(stage.engine.keyspace.database(0).len(), 0);
+        assert_eq!(stage.engine.writer.keyspace().database(0).len(), 0);
         stage.check(
             "DEBUG JMAP => !ERR unknown subcommand or wrong number of arguments for \
                      'JMAP'. Try DEBUG HELP.",

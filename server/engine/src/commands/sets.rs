@@ -16,7 +16,7 @@ use crate::notify::Events;
 use crate::random::Random;
 use crate::store::dict::HashSeed;
 use crate::store::records::NewValue;
-use crate::store::set::{Set, SmallSet};
+use crate::store::set::{Set, SetForm, SmallSet};
 
 const SET: Command =
     Command { group: Group::Set, categories: Categories::SET, keys: READ_KEY, ..Command::BASE };
@@ -313,7 +313,7 @@ fn bulks<'a>(members: impl Iterator<Item = Cow<'a, [u8]>>) -> Vec<Reply> {
 fn sadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, members) = (argv[1], &argv[2..]);
     let (small, seed) = forms(context);
-    let set = context.open::<Set>(key)?;
+    let mut set = context.open::<Set>(key)?;
     set.expect(members[0], members.len(), small, seed);
     let added = members.iter().filter(|member| set.add(member, small, seed)).count();
     if added > 0 {
@@ -325,7 +325,7 @@ fn sadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `SREM`: replies with the number of removed members.
 fn srem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let Some(set) = context.write_as::<Set>(key)? else { return Ok(0_usize.into()) };
+    let Some(mut set) = context.write_as::<Set>(key)? else { return Ok(0_usize.into()) };
     let removed = argv[2..].iter().filter(|member| set.remove(member)).count();
     let emptied = set.is_empty();
     if removed > 0 {
@@ -345,7 +345,7 @@ fn smove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(false.into());
     }
     context.write_as::<Set>(to)?;
-    let Some(source) = context.write_as::<Set>(from)? else { return Ok(false.into()) };
+    let Some(mut source) = context.write_as::<Set>(from)? else { return Ok(false.into()) };
     if from == to {
         return Ok(source.contains(member).into());
     }
@@ -357,7 +357,7 @@ fn smove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if emptied {
         context.remove_emptied(from);
     }
-    let target = context.open::<Set>(to)?;
+    let mut target = context.open::<Set>(to)?;
     target.expect(member, 1, small, seed);
     if target.add(member, small, seed) {
         context.changed(Events::SET, "sadd", to);
@@ -380,7 +380,7 @@ fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(Error::Syntax),
     };
     let (small, seed) = forms(context);
-    let Some(set) = context.write_as::<Set>(key)? else {
+    let Some(mut set) = context.write_as::<Set>(key)? else {
         return Ok(count.map_or(Reply::Null, |_| Reply::Set(Vec::new())));
     };
     let picked: Vec<Vec<u8>> = set
@@ -392,7 +392,7 @@ fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         set.remove(member);
     }
     // A dictionary that has lost most of its members becomes small again, as in Redis.
-    if matches!(set, Set::Large(_)) && set.len().saturating_mul(5) <= picked.len() {
+    if set.form() == SetForm::Large && set.len().saturating_mul(5) <= picked.len() {
         set.rebuild(small, seed);
     }
     let emptied = set.is_empty();
@@ -418,7 +418,7 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSet, HashSeed) {
         entries_max: size(settings.set_max_listpack_entries),
         value_bytes_max: size(settings.set_max_listpack_value_bytes),
     };
-    (small, context.engine.keyspace.seed)
+    (small, context.engine.writer.keyspace().seed)
 }
 
 // --- several sets ---

@@ -100,7 +100,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// Updates the state that the engine derives from its settings.
 fn apply(engine: &mut Engine) {
-    engine.events = engine.settings.notify_keyspace_events;
+    engine.writer.set_events(engine.settings.notify_keyspace_events);
     if engine.settings.requirepass.is_none() {
         for id in engine.sessions.in_order() {
             if let Some(client) = engine.sessions.get_mut(id) {
@@ -113,7 +113,7 @@ fn apply(engine: &mut Engine) {
 /// `CONFIG RESETSTAT`: resets the counters and replies with OK.
 fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.stats = Stats::default();
-    context.engine.keyspace.garbage.freed_objects = 0;
+    context.engine.writer.reset_freed_objects();
     context.engine.command_stats.fill(CommandStats::default());
     Ok(Reply::OK)
 }

@@ -392,8 +392,8 @@ fn zrangestore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
 fn remove(context: &mut Context<'_>, argv: &[&[u8]], by: By, event: &str) -> Result<Reply, Error> {
     let key = argv[1];
     let bounds = Bounds::read(by, argv[2], argv[3])?;
-    let Some(set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
-    let ranks = bounds.ranks(set, false);
+    let Some(mut set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
+    let ranks = bounds.ranks(&set, false);
     let removed = ranks.len();
     set.remove_range(ranks);
     let emptied = set.is_empty();

@@ -383,7 +383,7 @@ fn add(context: &mut Context<'_>, argv: &[&[u8]], mut options: AddOptions) -> Re
         Some(context.open::<SortedSet>(key)?)
     };
     let (mut added, mut updated, mut result) = (0_usize, 0_usize, None);
-    if let Some(set) = set {
+    if let Some(mut set) = set {
         for (&[_, member], score) in pairs.iter().zip(scores) {
             let old = set.score(member);
             let Some(new) = options.new_score(old, score)? else { continue };
@@ -408,7 +408,7 @@ fn add(context: &mut Context<'_>, argv: &[&[u8]], mut options: AddOptions) -> Re
 /// `ZREM`: replies with the number of removed members.
 fn zrem(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    let Some(set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
+    let Some(mut set) = context.write_as::<SortedSet>(key)? else { return Ok(0_usize.into()) };
     let removed = argv[2..].iter().filter(|member| set.remove(member).is_some()).count();
     let emptied = set.is_empty();
     notify_removal(context, key, "zrem", removed, emptied);
@@ -446,7 +446,7 @@ fn pop(
     end: End,
     count: usize,
 ) -> Result<Option<Vec<[Reply; 2]>>, Error> {
-    let Some(set) = context.write_as::<SortedSet>(key)? else { return Ok(None) };
+    let Some(mut set) = context.write_as::<SortedSet>(key)? else { return Ok(None) };
     let len = set.len();
     let count = count.min(len);
     let (ranks, event) = match end {
@@ -538,7 +538,7 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
         member_bytes_max: usize::try_from(settings.zset_max_listpack_value_bytes)
             .unwrap_or(usize::MAX),
     };
-    (small, context.engine.keyspace.seed)
+    (small, context.engine.writer.keyspace().seed)
 }
 
 /// Sets a key to a new sorted set, or removes it if the set is empty; returns the number of

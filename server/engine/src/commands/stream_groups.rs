@@ -4,13 +4,13 @@
 use lockwheel_resp::Reply;
 
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::commands::streams::{bound, entry_id, notify_change};
+use crate::commands::streams::{bound, entry_id};
 use crate::commands::{help, help_row};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::notify::Events;
+use crate::store::edit::Edit;
 use crate::store::stream::Stream;
-use crate::store::stream::group::Group as ReaderGroup;
 use crate::store::stream::id::StreamId;
 
 const STREAM: Command = Command {
@@ -120,15 +120,11 @@ fn xgroup_create(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Err
         b"$" => stream.map_or(StreamId::MIN, |stream| stream.last_id),
         id => entry_id(id)?,
     };
-    let stream = context.open::<Box<Stream>>(key)?;
-    if !stream.add_group(name, ReaderGroup::new(id, options.entries_read)) {
+    let mut stream = context.open::<Box<Stream>>(key)?;
+    if !stream.add_group(name, id, options.entries_read) {
         return Err(Error::line("BUSYGROUP Consumer Group name already exists"));
     }
-    if is_new {
-        context.changed(Events::STREAM, "xgroup-create", key);
-    } else {
-        notify_change(context, "xgroup-create", key);
-    }
+    context.changed(Events::STREAM, "xgroup-create", key);
     Ok(Reply::OK)
 }
 
@@ -143,22 +139,19 @@ fn xgroup_setid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
         b"$" => stream.last_id,
         id => bound(id, 0)?,
     };
-    if let Some((group, _)) = stream.group_mut(argv[3]) {
-        group.last_id = id;
-        group.entries_read = options.entries_read;
+    if let Some(mut group) = stream.into_group(argv[3]) {
+        group.set_position(id, options.entries_read);
     }
-    notify_change(context, "xgroup-setid", argv[2]);
+    context.changed(Events::STREAM, "xgroup-setid", argv[2]);
     Ok(Reply::OK)
 }
 
 /// `XGROUP DESTROY`: replies with 1 if the group was removed, else 0.
 fn xgroup_destroy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
+    let mut stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
     let removed = stream.remove_group(argv[3]);
     if removed {
-        notify_change(context, "xgroup-destroy", argv[2]);
-        // Clients blocked on the group must be unblocked, since it will get no more entries.
-        context.engine.mark_for_waiters(context.database, argv[2]);
+        context.changed(Events::STREAM, "xgroup-destroy", argv[2]);
     }
     Ok(removed.into())
 }
@@ -167,10 +160,10 @@ fn xgroup_destroy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Er
 fn xgroup_createconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let now = context.time.wall();
     let stream = stream_of_group(context, argv)?;
-    let group = stream.group_mut(argv[3]);
-    let added = group.is_some_and(|(group, _)| group.add_consumer(argv[4], now));
+    let group = stream.into_group(argv[3]);
+    let added = group.is_some_and(|mut group| group.add_consumer(argv[4], now));
     if added {
-        notify_change(context, "xgroup-createconsumer", argv[2]);
+        context.changed(Events::STREAM, "xgroup-createconsumer", argv[2]);
     }
     Ok(added.into())
 }
@@ -178,10 +171,10 @@ fn xgroup_createconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Re
 /// `XGROUP DELCONSUMER`: replies with the number of entries that were pending with the consumer.
 fn xgroup_delconsumer(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let stream = stream_of_group(context, argv)?;
-    let group = stream.group_mut(argv[3]);
-    let removed = group.and_then(|(group, _)| group.remove_consumer(argv[4]));
+    let group = stream.into_group(argv[3]);
+    let removed = group.and_then(|mut group| group.remove_consumer(argv[4]));
     if removed.is_some() {
-        notify_change(context, "xgroup-delconsumer", argv[2]);
+        context.changed(Events::STREAM, "xgroup-delconsumer", argv[2]);
     }
     Ok(removed.unwrap_or(0).into())
 }
@@ -194,8 +187,8 @@ const KEY_REQUIRED: Error = Error::line(
 /// The stream at argument 2, which has the group at argument 3.
 fn stream_of_group<'a>(
     context: &'a mut Context<'_>,
-    argv: &[&[u8]],
-) -> Result<&'a mut Stream, Error> {
+    argv: &[&'a [u8]],
+) -> Result<Edit<'a, Box<Stream>>, Error> {
     let stream = context.write_as::<Box<Stream>>(argv[2])?.ok_or(KEY_REQUIRED)?;
     if stream.group(argv[3]).is_none() {
         return Err(no_such_group(argv[2], argv[3]));

@@ -9,10 +9,11 @@ use lockwheel_resp::Reply;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::stream_reads::no_group;
 use crate::commands::streams::{
-    entry_id, entry_ids, entry_reply, id_reply, notify_change, range_end, range_start,
+    entry_id, entry_ids, entry_reply, id_reply, range_end, range_start,
 };
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::notify::Events;
 use crate::store::stream::Stream;
 use crate::store::stream::group::{Group as ReaderGroup, Pending};
 use crate::store::stream::id::StreamId;
@@ -83,12 +84,12 @@ fn xack(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, name) = (argv[1], argv[2]);
     context.find_for_read(key);
     let stream = context.write_as::<Box<Stream>>(key)?;
-    let Some((group, _)) = stream.and_then(|stream| stream.group_mut(name)) else {
+    let Some(mut group) = stream.and_then(|stream| stream.into_group(name)) else {
         return Ok(0_i64.into());
     };
     let ids = entry_ids(&argv[3..])?;
     let acknowledged = ids.into_iter().filter(|&id| group.acknowledge(id)).count();
-    context.engine.dirty += acknowledged as u64;
+    context.engine.writer.count_changes(acknowledged as u64);
     Ok(acknowledged.into())
 }
 
@@ -198,11 +199,16 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let now = context.time.wall();
     let claim = Claim::parse(&argv[4..], now)?;
     let stream = context.write_as::<Box<Stream>>(key)?;
-    let Some((group, entries)) = stream.and_then(|stream| stream.group_mut(name)) else {
+    let Some(mut group) = stream.and_then(|stream| stream.into_group(name)) else {
         return Err(no_group(key, name, ""));
     };
-    let mut changes = u64::from(claim.last_id > group.last_id);
-    group.last_id = group.last_id.max(claim.last_id);
+    let entries = group.entries;
+    let moves = claim.last_id > group.last_id;
+    if moves {
+        let entries_read = group.entries_read;
+        group.set_position(claim.last_id, entries_read);
+    }
+    let mut changes = u64::from(moves);
     let is_new = group.seen(consumer, now);
     let mut replies = Vec::new();
     for &id in &claim.ids {
@@ -222,9 +228,9 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         replies.push(if claim.just_id { id_reply(id) } else { entry_reply((id, entry)) });
         changes += 1;
     }
-    context.engine.dirty += changes;
+    context.engine.writer.count_changes(changes);
     if is_new {
-        notify_change(context, "xgroup-createconsumer", key);
+        context.changed(Events::STREAM, "xgroup-createconsumer", key);
     }
     Ok(Reply::Array(replies))
 }
@@ -313,9 +319,10 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
     let now = context.time.wall();
     context.find_for_read(key);
     let stream = context.write_as::<Box<Stream>>(key)?;
-    let Some((group, entries)) = stream.and_then(|stream| stream.group_mut(name)) else {
+    let Some(mut group) = stream.and_then(|stream| stream.into_group(name)) else {
         return Err(no_group(key, name, ""));
     };
+    let entries = group.entries;
     let is_new = group.seen(consumer, now);
     let (mut claimed, mut deleted) = (Vec::new(), Vec::new());
     let mut next = group.pending().range(start..).next().map(|(&id, _)| id);
@@ -340,9 +347,9 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
         let after = id.next();
         next = after.and_then(|after| group.pending().range(after..).next()).map(|(&id, _)| id);
     }
-    context.engine.dirty += (claimed.len() + deleted.len()) as u64;
+    context.engine.writer.count_changes((claimed.len() + deleted.len()) as u64);
     if is_new {
-        notify_change(context, "xgroup-createconsumer", key);
+        context.changed(Events::STREAM, "xgroup-createconsumer", key);
     }
     let next = id_reply(next.unwrap_or(StreamId::MIN));
     Ok(Reply::Array(vec![next, Reply::Array(claimed), Reply::Array(deleted)]))

@@ -7,10 +7,12 @@
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
-use crate::commands::streams::{entry_id, entry_reply, id_reply, notify_change};
+use crate::commands::streams::{entry_id, entry_reply, id_reply};
 use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
+use crate::notify::Events;
 use crate::sessions::waiters::WaitCondition;
+use crate::store::edit::GroupEdit;
 use crate::store::stream::Stream;
 use crate::store::stream::id::StreamId;
 use crate::store::value::Kind;
@@ -287,29 +289,28 @@ fn read_for_consumer(
     let count = request.count_max();
     context.find_for_read(key);
     let Some(stream) = context.write_as::<Box<Stream>>(key)? else { return Ok(None) };
-    let Some((group_state, _)) = stream.group_mut(group) else { return Ok(None) };
-    let is_new = group_state.seen(consumer, now);
+    let Some(mut group) = stream.into_group(group) else { return Ok(None) };
+    let is_new = group.seen(consumer, now);
     let entries = match position {
-        Position::After(id) => Some(history(stream, group, consumer, id, count, now)),
-        Position::New => new_entries(stream, group, consumer, count, now, !request.acknowledged),
+        Position::After(id) => Some(history(&mut group, consumer, id, count, now)),
+        Position::New => new_entries(&mut group, consumer, count, now, !request.acknowledged),
     };
     if is_new {
-        notify_change(context, "xgroup-createconsumer", key);
+        context.changed(Events::STREAM, "xgroup-createconsumer", key);
     }
-    context.engine.dirty += u64::from(entries.is_some());
+    context.engine.writer.count_changes(u64::from(entries.is_some()));
     Ok(entries)
 }
 
 /// The entries pending with a consumer, delivered once more.
 fn history(
-    stream: &mut Stream,
-    group: &[u8],
+    group: &mut GroupEdit<'_>,
     consumer: &[u8],
     after: StreamId,
     count: usize,
     now: Millis,
 ) -> Vec<Reply> {
-    let Some((group, entries)) = stream.group_mut(group) else { return Vec::new() };
+    let entries = group.entries;
     let pending = group.consumer(consumer).into_iter().zip(after.next());
     let pending = pending.flat_map(|(consumer, from)| consumer.pending().range(from..));
     let ids: Vec<StreamId> = pending.copied().take(count).collect();
@@ -325,19 +326,16 @@ fn history(
 
 /// The entries that no consumer of the group was given before, if there are any.
 fn new_entries(
-    stream: &mut Stream,
-    group: &[u8],
+    group: &mut GroupEdit<'_>,
     consumer: &[u8],
     count: usize,
     now: Millis,
     pending: bool,
 ) -> Option<Vec<Reply>> {
-    let extent = stream.extent();
-    let (group, entries) = stream.group_mut(group)?;
-    let new = entries.range(group.last_id.next()?..).take(count);
+    let new = group.entries.range(group.last_id.next()?..).take(count);
     let mut replies = Vec::new();
     for (&id, entry) in new {
-        group.deliver(id, consumer, now, pending, extent);
+        group.deliver(id, consumer, now, pending);
         replies.push(entry_reply((id, entry)));
     }
     (!replies.is_empty()).then_some(replies)

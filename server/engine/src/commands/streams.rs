@@ -215,7 +215,7 @@ fn xadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let wall_ms = context.time.wall().0.unsigned_abs();
     let limits = node_limits(context);
     // A new stream accepts any id except the one refused above, so no empty stream remains.
-    let stream = context.open::<Box<Stream>>(key)?;
+    let mut stream = context.open::<Box<Stream>>(key)?;
     if stream.last_id == StreamId::MAX {
         return Err(Error::line(
             "ERR The stream has exhausted the last possible ID, unable to add more items",
@@ -228,7 +228,7 @@ fn xadd(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let trimmed = options.trim.map_or(0, |trim| stream.trim(trim));
     context.changed(Events::STREAM, "xadd", key);
     if trimmed > 0 {
-        context.engine.notify(Events::STREAM, "xtrim", context.database, key);
+        context.event(Events::STREAM, "xtrim", key);
     }
     Ok(id_reply(id))
 }
@@ -245,7 +245,9 @@ fn xtrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR syntax error, XTRIM must be called with a trimming strategy"));
     }
     let trim = options.trim(context)?;
-    let Some(stream) = context.write_as::<Box<Stream>>(argv[1])? else { return Ok(0_i64.into()) };
+    let Some(mut stream) = context.write_as::<Box<Stream>>(argv[1])? else {
+        return Ok(0_i64.into());
+    };
     let trimmed = trim.map_or(0, |trim| stream.trim(trim));
     if trimmed > 0 {
         context.changed(Events::STREAM, "xtrim", argv[1]);
@@ -255,7 +257,9 @@ fn xtrim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `XDEL`: replies with the number of deleted entries.
 fn xdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let Some(stream) = context.write_as::<Box<Stream>>(argv[1])? else { return Ok(0_i64.into()) };
+    let Some(mut stream) = context.write_as::<Box<Stream>>(argv[1])? else {
+        return Ok(0_i64.into());
+    };
     let ids = entry_ids(&argv[2..])?;
     let deleted = ids.into_iter().filter(|&id| stream.delete(id)).count();
     if deleted > 0 {
@@ -289,7 +293,7 @@ fn xsetid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             _ => return Err(Error::Syntax),
         }
     }
-    let stream = context.write_as::<Box<Stream>>(argv[1])?.ok_or(Error::NoSuchKey)?;
+    let mut stream = context.write_as::<Box<Stream>>(argv[1])?.ok_or(Error::NoSuchKey)?;
     let smaller_than = if id < stream.max_deleted_id {
         Some("ID specified in XSETID is smaller than current max_deleted_entry_id")
     } else if stream.has_after(id) {
@@ -302,19 +306,12 @@ fn xsetid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let Some(refusal) = smaller_than {
         return Err(Error::text(format!("ERR The {refusal}")));
     }
-    stream.last_id = id;
-    stream.entries_added = entries_added.unwrap_or(stream.entries_added);
-    if max_deleted_id != StreamId::MIN {
-        stream.max_deleted_id = max_deleted_id;
-    }
-    notify_change(context, "xsetid", argv[1]);
+    let entries_added = entries_added.unwrap_or(stream.entries_added);
+    let is_given = max_deleted_id != StreamId::MIN;
+    let max_deleted_id = if is_given { max_deleted_id } else { stream.max_deleted_id };
+    stream.set_totals(id, max_deleted_id, entries_added);
+    context.changed(Events::STREAM, "xsetid", argv[1]);
     Ok(Reply::OK)
-}
-
-/// Sends the event of a change that affects no entry, and so no watchers.
-pub fn notify_change(context: &mut Context<'_>, event: &str, key: &[u8]) {
-    context.engine.dirty += 1;
-    context.engine.notify(Events::STREAM, event, context.database, key);
 }
 
 pub(super) fn node_limits(context: &Context<'_>) -> NodeLimits {

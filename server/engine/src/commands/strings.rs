@@ -433,7 +433,7 @@ fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8
     }
     context.changed(Events::STRING, "set", key);
     if matches!(expiry, Expiry::At(_)) {
-        context.engine.notify(Events::GENERIC, "expire", context.database, key);
+        context.event(Events::GENERIC, "expire", key);
     }
 }
 
@@ -615,9 +615,8 @@ fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let length = match context.find_to_write::<StringValue>(key)? {
         Some((slot, value)) => {
             string_end(value.len() as u64, more, bytes_max)?;
-            let bytes = context.raw_mut(slot);
-            bytes.extend_from_slice(more);
-            bytes.len()
+            let offset = value.len();
+            context.patch(slot, offset, more)?
         }
         None => {
             context.add(key, NewValue::Text(more));
@@ -656,10 +655,10 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let end = string_end(offset, patch, bytes_max)?;
     let length = match found {
-        Some((slot, _)) => overwrite(context.raw_mut(slot), patch, end)?,
+        Some((slot, _)) => context.patch(slot, end - patch.len(), patch)?,
         None => {
-            let mut bytes = Vec::new();
-            overwrite(&mut bytes, patch, end)?;
+            let mut bytes = zeros(end)?;
+            bytes[end - patch.len()..].copy_from_slice(patch);
             context.add(key, NewValue::Value(StringValue::Raw(bytes).into()));
             end
         }
@@ -668,21 +667,12 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(length.into())
 }
 
-/// Writes `patch` so that it ends at `end`, padding with zeros if necessary; returns the new
-/// length.
-fn overwrite(bytes: &mut Vec<u8>, patch: &[u8], end: usize) -> Result<usize, Error> {
-    grow(bytes, end)?;
-    bytes[end - patch.len()..end].copy_from_slice(patch);
-    Ok(bytes.len())
-}
-
-/// Appends zeros up to `length` bytes.
-pub(super) fn grow(bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
-    if length > bytes.len() {
-        bytes.try_reserve(length - bytes.len()).map_err(|_| Error::OutOfMemory)?;
-        bytes.resize(length, 0);
-    }
-    Ok(())
+/// So many zeros.
+pub(super) fn zeros(length: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Error::OutOfMemory)?;
+    bytes.resize(length, 0);
+    Ok(bytes)
 }
 
 /// The end of a string with `more` at `offset`, if it may be that long.
@@ -872,8 +862,8 @@ mod tests {
         ] {
             let mut stage = Stage::new(Settings::default());
             stage.check(commands);
-            let slot = stage.engine.keyspace.find(0, b"k").expect("set by the commands");
-            let record = stage.engine.keyspace.database(0).record(slot);
+            let slot = stage.engine.writer.keyspace().find(0, b"k").expect("set by the commands");
+            let record = stage.engine.writer.keyspace().database(0).record(slot);
             let ValueRef::String(value) = record.value() else { panic!("no string: {record:?}") };
             assert_eq!(value.encoding(), encoding, "{commands}");
         }

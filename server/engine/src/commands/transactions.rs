@@ -147,7 +147,7 @@ mod tests {
         check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
         check("SET k v PX 10; +10ms; WATCH k; MULTI; GET k; EXEC => [nil]");
         let mut stage = Stage::new(Settings::default());
-        stage.engine.keyspace.set_active_expiry(false);
+        stage.engine.writer.set_active_expiry(false);
         stage.check("SET k v PX 10; +10ms; WATCH k; b> GET k; MULTI; GET k; EXEC => [nil]");
         stage.check("SET k v PX 10; WATCH k; +10ms; MULTI; GET k; EXEC => nil-array");
     }

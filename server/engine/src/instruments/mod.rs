@@ -1,4 +1,5 @@
-//! Instruments of servers started for tests: fault rules and the journal.
+//! Instruments of servers started for tests: fault rules, the journal and the shadow.
 
 pub mod faults;
 pub mod journal;
+pub mod shadow;

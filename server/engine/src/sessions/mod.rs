@@ -143,6 +143,8 @@ pub struct Watched {
     pub database: usize,
     /// The key.
     pub key: Box<[u8]>,
+    /// Whether the key existed when the watch began.
+    pub existed: bool,
 }
 
 impl Session {

@@ -1,8 +1,11 @@
 //! Transactions: `MULTI`, `EXEC` and `WATCH`.
 
+use std::collections::BTreeMap;
+
 use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
 use crate::sessions::{ClientId, Watched};
+use crate::store::effects::Place;
 use crate::time::Time;
 
 /// The commands a client has queued since `MULTI`.
@@ -61,15 +64,16 @@ impl Engine {
     /// Starts watching a key for a client, unless the client watches it already.
     pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
         // An expired key is removed first, so that its removal does not count as a change.
-        self.find_alive(database, key, time);
+        let existed = self.find_alive(database, key, time).is_some();
+        self.observe_effects(None);
         let Some(state) = self.sessions.get_mut(client) else { return };
         if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
             return;
         }
-        state.watched.push(Watched { database, key: key.into() });
+        state.watched.push(Watched { database, key: key.into(), existed });
         self.sessions.hold(client, watch_bytes(key));
-        let watchers = &mut self.keyspace.database_mut(database).watchers;
-        watchers.entry(key.into()).or_default().push(client);
+        self.watchers.add(database, key, client);
+        self.update_recording();
     }
 
     /// Ends all watches of a client.
@@ -78,14 +82,9 @@ impl Engine {
         state.watch_broken = false;
         for watched in std::mem::take(&mut state.watched) {
             self.sessions.release(client, watch_bytes(&watched.key));
-            let watchers = &mut self.keyspace.database_mut(watched.database).watchers;
-            if let Some(clients) = watchers.get_mut(&watched.key) {
-                clients.retain(|&other| other != client);
-                if clients.is_empty() {
-                    watchers.remove(&watched.key);
-                }
-            }
+            self.watchers.remove(watched.database, &watched.key, client);
         }
+        self.update_recording();
     }
 
     /// Whether a watched key has changed or expired since the watch began.
@@ -96,70 +95,67 @@ impl Engine {
         })
     }
 
-    /// Handles a change of a key: breaks the transactions that watch it, and marks it for waiting
-    /// clients.
-    #[inline]
-    pub fn touch(&mut self, database: usize, key: &[u8]) {
-        if self.handles_touch(database) {
-            self.handle_touch(database, key);
-        }
-    }
-
-    /// Whether [`Engine::touch`] has anything to do.
-    #[inline]
-    pub fn handles_touch(&self, database: usize) -> bool {
-        self.has_waiters()
-            || self.faults.writes.is_some()
-            || !self.keyspace.database(database).watchers.is_empty()
-    }
-
-    #[cold]
-    fn handle_touch(&mut self, database: usize, key: &[u8]) {
-        self.mark_for_waiters(database, key);
-        if let Some(writes) = &mut self.faults.writes {
-            writes.touch(database, key);
-        }
-        if !self.keyspace.database(database).watchers.is_empty() {
-            self.break_watches(database, key);
-        }
-    }
-
-    #[cold]
-    fn break_watches(&mut self, database: usize, key: &[u8]) {
-        let watchers = &self.keyspace.database(database).watchers;
-        for &client in watchers.get(key).into_iter().flatten() {
+    /// Breaks the transactions that watch a key, which has changed.
+    pub(crate) fn break_watches(&mut self, place: Place<'_>) {
+        let watchers = self.watchers.keys.get(&place.database);
+        for &client in watchers.and_then(|keys| keys.get(place.key)).into_iter().flatten() {
             if let Some(state) = self.sessions.get_mut(client) {
                 state.watch_broken = true;
             }
         }
     }
 
-    /// Handles a database that is about to be emptied or swapped with `other`: breaks the
-    /// transactions that watch a key that exists before or after the change, and marks keys for
-    /// waiting clients. Must be called before the change.
-    pub fn touch_all(&mut self, database: usize, other: Option<usize>) {
-        self.mark_all_for_waiters(database, other);
-        if let Some(writes) = &mut self.faults.writes {
-            writes.touch_all(database);
+    /// Breaks the transactions that watch a key of a database that was emptied or swapped, unless
+    /// the key existed neither before nor after the change. While a transaction is not broken, the
+    /// key exists exactly if it did when the watch began.
+    pub(crate) fn break_watches_of_database(&mut self, database: usize, is_swapped: bool) {
+        let watchers = self.watchers.keys.get(&database);
+        for (key, clients) in watchers.into_iter().flatten() {
+            let exists = is_swapped && self.writer.keyspace().find(database, key).is_some();
+            for &client in clients {
+                let Some(state) = self.sessions.get_mut(client) else { continue };
+                let mut watched = state.watched.iter();
+                let here = |it: &&Watched| it.database == database && it.key == *key;
+                let existed = watched.find(here).is_some_and(|it| it.existed);
+                state.watch_broken |= exists || existed;
+            }
         }
-        let watched: Vec<(Box<[u8]>, Vec<ClientId>)> = self
-            .keyspace
-            .database(database)
-            .watchers
-            .iter()
-            .map(|(key, clients)| (key.clone(), clients.clone()))
-            .collect();
-        for (key, clients) in watched {
-            let here = self.keyspace.find(database, &key).is_some();
-            let there = other.is_some_and(|other| self.keyspace.find(other, &key).is_some());
-            if !here && !there {
-                continue;
+    }
+}
+
+/// The clients that watch keys, by database and key.
+#[derive(Debug, Default)]
+pub struct Watchers {
+    keys: BTreeMap<usize, BTreeMap<Box<[u8]>, Vec<ClientId>>>,
+}
+
+impl Watchers {
+    /// Whether no key is watched.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The number of watched keys of a database.
+    #[cfg(test)]
+    pub(crate) fn keys_of(&self, database: usize) -> usize {
+        self.keys.get(&database).map_or(0, BTreeMap::len)
+    }
+
+    fn add(&mut self, database: usize, key: &[u8], client: ClientId) {
+        let keys = self.keys.entry(database).or_default();
+        keys.entry(key.into()).or_default().push(client);
+    }
+
+    fn remove(&mut self, database: usize, key: &[u8], client: ClientId) {
+        let Some(keys) = self.keys.get_mut(&database) else { return };
+        if let Some(clients) = keys.get_mut(key) {
+            clients.retain(|&other| other != client);
+            if clients.is_empty() {
+                keys.remove(key);
             }
-            for client in clients {
-                if let Some(state) = self.sessions.get_mut(client) {
-                    state.watch_broken = true;
-                }
-            }
+        }
+        if keys.is_empty() {
+            self.keys.remove(&database);
         }
     }
 }

@@ -137,11 +137,6 @@ impl Waiters {
         queues.filter(|queue| queue.wake_if_gone > 0).count()
     }
 
-    /// Whether any client waits for a key.
-    fn has_waiters_for(&self, database: usize, key: &[u8]) -> bool {
-        self.queues.get(&database).is_some_and(|queues| queues.contains_key(key))
-    }
-
     /// Marks a key that now holds a value of this type, or none, if that meets a waiter's
     /// condition.
     fn mark(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
@@ -262,6 +257,7 @@ impl Engine {
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.key_wait = Some(Arc::new(key_wait));
         }
+        self.update_recording();
     }
 
     /// Records which command has blocked its client.
@@ -284,11 +280,12 @@ impl Engine {
 
     // --- waits are served ---
 
-    /// Marks a key that has changed, if that meets the condition of a client that waits for it.
+    /// Marks a key that has changed and now holds a value of this type, or none, if that meets the
+    /// condition of a client that waits for it.
     #[inline]
-    pub(crate) fn mark_for_waiters(&mut self, database: usize, key: &[u8]) {
+    pub(crate) fn mark_for_waiters(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
         if self.has_waiters() {
-            self.mark_if_waited_for(database, key);
+            self.waiters.mark(database, key, kind);
         }
     }
 
@@ -298,21 +295,12 @@ impl Engine {
         !self.waiters.queues.is_empty()
     }
 
-    #[cold]
-    fn mark_if_waited_for(&mut self, database: usize, key: &[u8]) {
-        if self.waiters.has_waiters_for(database, key) {
-            let kind = self.kind_of(database, key);
-            self.waiters.mark(database, key, kind);
-        }
-    }
-
-    /// As [`Engine::mark_for_waiters`], for all keys of a database that is about to be emptied or
-    /// swapped with `other`.
-    pub(crate) fn mark_all_for_waiters(&mut self, database: usize, other: Option<usize>) {
+    /// As [`Engine::mark_for_waiters`], for all keys of a database that was emptied or swapped.
+    pub(crate) fn mark_all_for_waiters(&mut self, database: usize, is_swapped: bool) {
         let queues = self.waiters.queues.get(&database);
         let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
         for key in keys {
-            let kind = other.and_then(|other| self.kind_of(other, &key));
+            let kind = if is_swapped { self.kind_of(database, &key) } else { None };
             self.waiters.mark(database, &key, kind);
         }
     }
@@ -320,13 +308,15 @@ impl Engine {
     /// Marks the keys again that were marked while a waiter was stopped by `CLIENT PAUSE`.
     pub(crate) fn mark_held_for_waiters(&mut self) {
         for (database, key) in std::mem::take(&mut self.waiters.held) {
-            self.mark_for_waiters(database, &key);
+            let kind = self.kind_of(database, &key);
+            self.mark_for_waiters(database, &key, kind);
         }
     }
 
-    fn kind_of(&self, database: usize, key: &[u8]) -> Option<Kind> {
-        let slot = self.keyspace.find(database, key)?;
-        Some(self.keyspace.database(database).record(slot).value().kind())
+    /// The type of the value of a key, expired or not.
+    pub(crate) fn kind_of(&self, database: usize, key: &[u8]) -> Option<Kind> {
+        let slot = self.writer.keyspace().find(database, key)?;
+        Some(self.writer.keyspace().database(database).record(slot).value().kind())
     }
 
     /// Serves the clients that wait for marked keys until no key is marked. Does nothing within a
@@ -381,6 +371,7 @@ impl Engine {
         time: Time,
     ) -> Option<(u64, ClientId)> {
         self.find_alive(database, key, time);
+        self.observe_effects(None);
         let kind = self.kind_of(database, key);
         self.waiters.queues.get(&database)?.get(key)?.first_ready(from, kind)
     }
@@ -463,6 +454,7 @@ impl Engine {
         if let Some(key_wait) = blocked.key_wait {
             self.sessions.release(client, key_wait.bytes());
             self.waiters.leave(&key_wait);
+            self.update_recording();
         }
         true
     }

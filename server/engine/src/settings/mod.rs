@@ -64,6 +64,8 @@ pub struct Settings {
     pub enable_debug_command: Permission,
     /// Which clients may use `LOCKWHEEL`. Only servers for tests should permit all clients.
     pub enable_test_commands: Permission,
+    /// Whether a second engine verifies the effects; see [`shadow`](crate::instruments::shadow).
+    pub verify_effects: bool,
     /// Which clients may change protected directives.
     pub enable_protected_configs: Permission,
     /// Bytes of memory beyond which writes are refused; 0 is no limit.
@@ -144,6 +146,7 @@ impl Default for Settings {
             proto_max_bulk_len_bytes: 512 << 20,
             enable_debug_command: Permission::No,
             enable_test_commands: Permission::No,
+            verify_effects: false,
             enable_protected_configs: Permission::No,
             maxmemory_bytes: 0,
             maxmemory_clients: MemoryShare::NONE,

@@ -283,6 +283,9 @@ pub static DIRECTIVES: &[Directive] = &[
     used("enable-test-commands", PERMISSION, "no", Fixed, field!(enable_test_commands),
         "Which clients may use the test commands: LOCKWHEEL, which controls the clock, injects \
          faults and reads the journal."),
+    used("verify-effects", Bool, "no", Fixed, field!(verify_effects),
+        "For tests: applies the effects of every command to a second engine, and ends the server \
+         if the states differ. Slow."),
     used("enable-protected-configs", PERMISSION, "no", Fixed, field!(enable_protected_configs),
         "Which clients may change protected directives."),
     accepted("enable-module-command", PERMISSION, "no", Fixed, "Which clients may use MODULE."),

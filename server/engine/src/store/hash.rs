@@ -101,13 +101,23 @@ impl Hash {
         self.fields().is_empty()
     }
 
+    /// An empty hash in the large form.
+    pub(super) fn new_large(seed: HashSeed) -> Hash {
+        Hash::Large(Box::new(Dict::new(seed)))
+    }
+
     /// Sets a field; returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8], small: SmallHash, seed: HashSeed) -> bool {
-        let mut found = self.fields().find(field);
+        let found = self.fields().find(field);
         if found.outgrows(field, value, small) {
             *self = Hash::Large(Box::new(self.fields().to_large(seed)));
-            found = self.fields().find(field);
         }
+        self.set_in_form(field, value)
+    }
+
+    /// Sets a field and keeps the form; returns whether the field is new.
+    pub(super) fn set_in_form(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let found = self.fields().find(field);
         match self {
             Hash::Small(bytes) => FieldsMut::Small { bytes, from: 0 }.put(&found, field, value),
             Hash::Large(fields) => {

@@ -179,6 +179,16 @@ impl List {
         kept > 0
     }
 
+    /// Whether the list is reported as a quicklist.
+    pub fn is_outgrown(&self) -> bool {
+        self.0.outgrown
+    }
+
+    /// Sets whether the list is reported as a quicklist.
+    pub(super) fn set_outgrown(&mut self, is_outgrown: bool) {
+        self.0.outgrown = is_outgrown;
+    }
+
     /// The name that `OBJECT ENCODING` replies with.
     pub fn encoding(&self) -> &'static str {
         if self.0.outgrown { "quicklist" } else { "listpack" }

@@ -4,10 +4,15 @@
 //! with a deadline has exactly one timer in the wheel of its database (none while active expiry is
 //! off).
 
+pub mod apply;
 pub mod dict;
+pub mod digest;
+pub mod edit;
+pub mod effects;
 pub mod garbage;
 pub mod hash;
 pub mod index;
+pub mod libraries;
 pub mod list;
 pub mod lookup_cache;
 pub mod packed;
@@ -22,11 +27,9 @@ pub mod stream;
 pub mod string_slabs;
 pub mod string_value;
 pub mod value;
-
-use std::collections::BTreeMap;
+pub mod writer;
 
 use crate::random::Random;
-use crate::sessions::ClientId;
 use crate::time::Millis;
 use dict::{HashSeed, Slot};
 use garbage::Garbage;
@@ -42,8 +45,6 @@ const IDLE_WHEELS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Database {
     records: Records,
-    /// The clients that watch a key (`WATCH`), by key.
-    pub watchers: BTreeMap<Box<[u8]>, Vec<ClientId>>,
 }
 
 /// All databases, by number.
@@ -53,7 +54,7 @@ pub struct Keyspace {
     /// The hash seed of every hash table that holds bytes sent by clients.
     pub seed: HashSeed,
     /// Values and databases that are removed but not freed yet.
-    pub garbage: Garbage,
+    garbage: Garbage,
     lookup_cache: LookupCache,
     /// The numbers of the databases that have a wheel: seldom more than one.
     with_wheel: Vec<usize>,
@@ -68,7 +69,7 @@ pub struct Keyspace {
 impl Keyspace {
     /// Creates `count` empty databases.
     pub fn new(count: usize, seed: HashSeed, now: Millis) -> Keyspace {
-        let empty = |_| Database { records: Records::new(seed), watchers: BTreeMap::new() };
+        let empty = |_| Database { records: Records::new(seed) };
         Keyspace {
             databases: (0..count).map(empty).collect(),
             seed,
@@ -79,6 +80,11 @@ impl Keyspace {
             overdue: false,
             active_expiry: true,
         }
+    }
+
+    /// Values and databases that are removed but not freed yet.
+    pub fn garbage(&self) -> &Garbage {
+        &self.garbage
     }
 
     /// The number of databases.
@@ -94,20 +100,17 @@ impl Keyspace {
 
     /// Returns the database with the number that clients select; it must exist.
     #[inline]
-    pub fn database_mut(&mut self, number: usize) -> &mut Database {
+    pub(in crate::store) fn database_mut(&mut self, number: usize) -> &mut Database {
         &mut self.databases[number]
     }
 
-    /// Swaps two databases. Watchers stay, because they watch what clients see under a number.
-    pub fn swap(&mut self, a: usize, b: usize) {
+    /// Swaps two databases.
+    pub(in crate::store) fn swap(&mut self, a: usize, b: usize) {
         if a == b {
             return;
         }
         self.lookup_cache.invalidate_slots();
         self.databases.swap(a, b);
-        let watchers_of_b = std::mem::take(&mut self.databases[a].watchers);
-        let watchers_of_a = std::mem::replace(&mut self.databases[b].watchers, watchers_of_b);
-        self.databases[a].watchers = watchers_of_a;
         for number in &mut self.with_wheel {
             *number = match *number {
                 number if number == a => b,
@@ -124,7 +127,7 @@ impl Keyspace {
 
     /// As `find`, with the cache of recent look-ups.
     #[inline]
-    pub fn find_cached(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
+    pub(in crate::store) fn find_cached(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
         let hash = self.lookup_cache.hash(key);
         if let Some(found) = self.lookup_cache.slot(number) {
             debug_assert_eq!(found, self.find(number, key));
@@ -136,13 +139,19 @@ impl Keyspace {
     }
 
     /// As [`Records::look_ahead`].
-    pub fn look_ahead(&mut self, number: usize, keys: &[&[u8]]) {
+    pub(in crate::store) fn look_ahead(&mut self, number: usize, keys: &[&[u8]]) {
         let hashes = keys.iter().map(|key| self.lookup_cache.hash(key)).collect();
         self.databases[number].records.look_ahead(hashes);
     }
 
     /// Adds a key that is known to be absent.
-    pub fn add(&mut self, number: usize, key: &[u8], given: NewValue<'_>, now: Millis) -> Slot {
+    pub(in crate::store) fn add(
+        &mut self,
+        number: usize,
+        key: &[u8],
+        given: NewValue<'_>,
+        now: Millis,
+    ) -> Slot {
         let hash = self.lookup_cache.hash(key);
         let slot = self.databases[number].records.add(key, hash, given, now);
         self.lookup_cache.invalidate_slots();
@@ -151,14 +160,14 @@ impl Keyspace {
     }
 
     /// Removes the key in `slot` and its timer. The returned record still has its deadline.
-    pub fn remove(&mut self, number: usize, slot: Slot) -> Removed {
+    pub(in crate::store) fn remove(&mut self, number: usize, slot: Slot) -> Removed {
         let due = self.due(number, slot);
         self.lookup_cache.invalidate_slots();
         self.databases[number].records.remove(due)
     }
 
     /// As `remove`, without returning the record.
-    pub fn discard(&mut self, number: usize, slot: Slot) {
+    pub(in crate::store) fn discard(&mut self, number: usize, slot: Slot) {
         let due = self.due(number, slot);
         self.lookup_cache.invalidate_slots();
         self.databases[number].records.discard(due, &mut self.garbage);
@@ -166,14 +175,19 @@ impl Keyspace {
 
     /// As [`Records::set_value`]. Returns the records of the database.
     #[inline(always)]
-    pub fn set_value(&mut self, number: usize, slot: Slot, given: NewValue<'_>) -> &mut Records {
+    pub(in crate::store) fn set_value(
+        &mut self,
+        number: usize,
+        slot: Slot,
+        given: NewValue<'_>,
+    ) -> &mut Records {
         let records = &mut self.databases[number].records;
         records.set_value(slot, given, &mut self.garbage);
         records
     }
 
     /// Removes every key of a database and their timers; returns the number of keys.
-    pub fn clear(&mut self, number: usize) -> usize {
+    pub(in crate::store) fn clear(&mut self, number: usize) -> usize {
         self.with_wheel.retain(|&other| other != number);
         self.lookup_cache.invalidate_slots();
         self.databases[number].records.clear(&mut self.garbage)
@@ -183,7 +197,12 @@ impl Keyspace {
 
     /// Sets or clears the deadline of the key in `slot`.
     #[inline]
-    pub fn set_deadline(&mut self, number: usize, slot: Slot, deadline: Option<Millis>) {
+    pub(in crate::store) fn set_deadline(
+        &mut self,
+        number: usize,
+        slot: Slot,
+        deadline: Option<Millis>,
+    ) {
         let records = &mut self.databases[number].records;
         if let Some(deadline) = deadline {
             self.overdue |= deadline <= self.now;
@@ -196,14 +215,14 @@ impl Keyspace {
     }
 
     /// Moves the deadline of every key by `span`.
-    pub fn postpone(&mut self, span: Millis) {
+    pub(in crate::store) fn postpone(&mut self, span: Millis) {
         for database in &mut self.databases {
             database.records.postpone(span, self.now);
         }
     }
 
     /// Turns active expiry on or off. Keys keep their deadlines either way.
-    pub fn set_active_expiry(&mut self, on: bool) {
+    pub(in crate::store) fn set_active_expiry(&mut self, on: bool) {
         self.active_expiry = on;
         self.overdue = on;
         self.with_wheel.clear();
@@ -237,7 +256,7 @@ impl Keyspace {
     }
 
     /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
-    pub fn work_ahead(&mut self, now: Millis, budget: u32) {
+    pub(in crate::store) fn work_ahead(&mut self, now: Millis, budget: u32) {
         for &number in &self.with_wheel {
             self.databases[number].records.work_ahead(now, budget);
         }
@@ -246,7 +265,7 @@ impl Keyspace {
     /// Processes the next thing that is due, if it is due at `moment`, the next deadline. Fills
     /// `due` with expired keys of one database and returns its number; `due` may stay empty. The
     /// keys are still stored, but without their timers.
-    pub fn pop_due(
+    pub(in crate::store) fn pop_due(
         &mut self,
         moment: Millis,
         budget: &mut u32,
@@ -267,7 +286,7 @@ impl Keyspace {
     }
 
     /// Removes a key that has expired.
-    pub fn discard_due(&mut self, number: usize, due: Due) {
+    pub(in crate::store) fn discard_due(&mut self, number: usize, due: Due) {
         self.lookup_cache.invalidate_slots();
         self.databases[number].records.discard(due, &mut self.garbage);
     }
@@ -280,7 +299,7 @@ impl Keyspace {
 
     /// Records that everything due by `now` has been processed. Returns whether the time has
     /// changed.
-    pub fn advance(&mut self, now: Millis) -> bool {
+    pub(in crate::store) fn advance(&mut self, now: Millis) -> bool {
         self.overdue = false;
         if self.now == now {
             return false;
@@ -342,7 +361,7 @@ impl Database {
     /// The records, to be changed. Changes to the number of keys and to deadlines go through
     /// [`Keyspace`].
     #[inline]
-    pub fn records_mut(&mut self) -> &mut Records {
+    pub(in crate::store) fn records_mut(&mut self) -> &mut Records {
         &mut self.records
     }
 }

@@ -11,6 +11,7 @@
 //! - A header is a timer of the wheel if and only if it has a deadline and `active_expiry` is on.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
 
+use std::collections::TryReserveError;
 use std::hint::black_box;
 
 use smallvec::SmallVec;
@@ -459,8 +460,26 @@ impl Records {
         self.out_of_line_mut(slot).and_then(T::of_mut)
     }
 
+    /// Overwrites bytes of a string from `offset` on. The string is extended by zeros to there, and
+    /// by the bytes. Returns the new length; changes nothing if there is no memory for it.
+    pub fn patch(
+        &mut self,
+        slot: Slot,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<usize, TryReserveError> {
+        let string = self.raw_mut(slot);
+        let end = offset + bytes.len();
+        if end > string.len() {
+            string.try_reserve(end - string.len())?;
+            string.resize(end, 0);
+        }
+        string[offset..end].copy_from_slice(bytes);
+        Ok(string.len())
+    }
+
     /// The bytes of a string, to be changed in place.
-    pub fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+    fn raw_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         if !matches!(self.out_of_line_mut(slot), Some(Value::String(StringValue::Raw(_)))) {
             let raw = StringValue::Raw(split(self.bytes(slot)).1.to_vec());
             self.fill(slot, NewValue::Value(raw.into()));
@@ -656,14 +675,31 @@ impl HashMut<'_> {
         (small, seed): (SmallHash, HashSeed),
     ) -> bool {
         if found.outgrows(field, value, small) {
-            let large = Hash::Large(Box::new(self.fields().to_large(seed)));
-            self.records.fill(self.slot, NewValue::Value(large.into()));
+            self.make_large(seed);
             found = self.find(field);
         }
-        if self.overwrite(&found, value) {
+        self.put_found(&found, field, value)
+    }
+
+    /// Takes the large form.
+    pub(super) fn make_large(&mut self, seed: HashSeed) {
+        if matches!(self.fields(), Fields::Small(_)) {
+            let large = Hash::Large(Box::new(self.fields().to_large(seed)));
+            self.records.fill(self.slot, NewValue::Value(large.into()));
+        }
+    }
+
+    /// Sets a field and keeps the form; returns whether the field is new.
+    pub(super) fn put_in_form(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let found = self.find(field);
+        self.put_found(&found, field, value)
+    }
+
+    fn put_found(&mut self, found: &Found, field: &[u8], value: &[u8]) -> bool {
+        if self.overwrite(found, value) {
             return false;
         }
-        self.change(|fields| fields.put(&found, field, value))
+        self.change(|fields| fields.put(found, field, value))
     }
 
     /// Overwrites a value of the small form with one of the same length; false if that is not

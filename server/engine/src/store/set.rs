@@ -35,6 +35,17 @@ pub enum Set {
     Large(Box<Dict<()>>),
 }
 
+/// The form of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetForm {
+    /// [`Set::Integers`]
+    Integers,
+    /// [`Set::Small`]
+    Small,
+    /// [`Set::Large`]
+    Large,
+}
+
 impl Default for Set {
     fn default() -> Set {
         Set::Integers(Vec::new())
@@ -66,6 +77,53 @@ impl Set {
         }
     }
 
+    /// The form of the set.
+    pub fn form(&self) -> SetForm {
+        match self {
+            Set::Integers(_) => SetForm::Integers,
+            Set::Small(_) => SetForm::Small,
+            Set::Large(_) => SetForm::Large,
+        }
+    }
+
+    /// An empty set of a form.
+    pub(super) fn empty(form: SetForm, seed: HashSeed) -> Set {
+        match form {
+            SetForm::Integers => Set::Integers(Vec::new()),
+            SetForm::Small => Set::Small(Vec::new()),
+            SetForm::Large => Set::Large(Box::new(Dict::new(seed))),
+        }
+    }
+
+    /// Takes a form. The members must fit into it.
+    pub(super) fn take_form(&mut self, form: SetForm, seed: HashSeed) {
+        if self.form() == form {
+            return;
+        }
+        let mut taken = Set::empty(form, seed);
+        for member in self.iter() {
+            taken.add_in_form(&member);
+        }
+        *self = taken;
+    }
+
+    /// Adds a member and keeps the form; false if it exists or does not fit into the form.
+    pub(super) fn add_in_form(&mut self, member: &[u8]) -> bool {
+        if self.contains(member) {
+            return false;
+        }
+        match (self, number::parse_integer(member)) {
+            (Set::Integers(members), Some(integer)) => {
+                let at = members.partition_point(|&m| m < integer);
+                members.insert(at, integer);
+            }
+            (Set::Integers(_), None) => return false,
+            (Set::Small(members), _) => members.push(member.into()),
+            (Set::Large(members), _) => drop(members.insert_new(member, ())),
+        }
+        true
+    }
+
     /// Prepares an empty or small set for `count` more members, of which the `first` is known.
     pub fn expect(&mut self, first: &[u8], count: usize, small: SmallSet, seed: HashSeed) {
         let (few_integers, few) = (count <= small.integers_max, count <= small.entries_max);
@@ -87,18 +145,8 @@ impl Set {
         if self.contains(member) {
             return false;
         }
-        let integer = number::parse_integer(member);
-        self.make_room(member, integer, small, seed);
-        match (self, integer) {
-            (Set::Integers(members), Some(integer)) => {
-                let at = members.partition_point(|&m| m < integer);
-                members.insert(at, integer);
-            }
-            (Set::Integers(_), None) => unreachable!("room was made for what is no integer"),
-            (Set::Small(members), _) => members.push(member.into()),
-            (Set::Large(members), _) => drop(members.insert_new(member, ())),
-        }
-        true
+        self.make_room(member, number::parse_integer(member), small, seed);
+        self.add_in_form(member)
     }
 
     /// Takes the integer form if all members are integers and there are few enough.
@@ -212,7 +260,7 @@ impl Set {
             Set::Integers(members) => {
                 let longest = members.first().into_iter().chain(members.last());
                 if fits && longest.map(|&m| digits(m).len()).all(|n| n <= small.value_bytes_max) {
-                    *self = Set::Small(self.iter().map(|m| m.into_owned().into()).collect());
+                    self.take_form(SetForm::Small, seed);
                 } else {
                     self.make_large(seed);
                 }
@@ -223,10 +271,6 @@ impl Set {
     }
 
     fn make_large(&mut self, seed: HashSeed) {
-        let mut large = Dict::new(seed);
-        for member in self.iter() {
-            large.insert_new(&member, ());
-        }
-        *self = Set::Large(Box::new(large));
+        self.take_form(SetForm::Large, seed);
     }
 }

@@ -91,6 +91,20 @@ impl SortedSet {
         seed: HashSeed,
     ) -> Option<f64> {
         self.make_room(member, small, seed);
+        self.set_in_form(member, score)
+    }
+
+    /// An empty sorted set of one of the forms.
+    pub(super) fn empty(is_large: bool, seed: HashSeed) -> SortedSet {
+        let mut set = SortedSet::default();
+        if is_large {
+            set.make_large(seed);
+        }
+        set
+    }
+
+    /// Sets the score of a member and keeps the form; returns the previous score.
+    pub(super) fn set_in_form(&mut self, member: &[u8], score: f64) -> Option<f64> {
         match self {
             SortedSet::Small(members) => {
                 // Redis keeps this form as text, which has no negative zero.
@@ -224,9 +238,14 @@ impl SortedSet {
     fn make_room(&mut self, member: &[u8], small: SmallSortedSet, seed: HashSeed) {
         let SortedSet::Small(members) = self else { return };
         let fits = members.len() < small.entries_max && member.len() <= small.member_bytes_max;
-        if fits || position(members, member).is_some() {
-            return;
+        if !fits && position(members, member).is_none() {
+            self.make_large(seed);
         }
+    }
+
+    /// Takes the large form.
+    pub(super) fn make_large(&mut self, seed: HashSeed) {
+        let SortedSet::Small(members) = self else { return };
         let mut large = Large { scores: Dict::new(seed), order: Sequence::default() };
         for (member, score) in std::mem::take(members) {
             large.set(&member, score);

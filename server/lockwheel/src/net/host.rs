@@ -329,7 +329,7 @@ impl Host {
             }
             ClockOrder::AdvanceTo(moment) => self.advance_to(engine, micros(moment)),
             ClockOrder::Jump(span) if span.0 < 0 => {
-                engine.postpone(Millis(span.0.saturating_neg()));
+                engine.postpone(Millis(span.0.saturating_neg()), self.now());
                 self.clock.step_wall(span);
             }
             ClockOrder::Jump(span) => {

@@ -27,6 +27,8 @@ pub struct Faults {
     last_id: u64,
     /// The recent writes, if they can be undone.
     pub(crate) writes: Option<Box<Writes>>,
+    /// Whether writes are being undone.
+    is_undoing: bool,
 }
 
 /// How a rule changes the processing of a request.
@@ -121,7 +123,6 @@ impl Engine {
         };
         let sent = out.len();
         let flow = self.run_without_faults(time, client, argv, out);
-        self.keep_write(time);
         match action {
             // For a blocked client, the reply that ends the wait is lost.
             Some(FaultAction::Lose) if flow != Flow::Wait => self.set_loses_reply(client, false),

@@ -4,19 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Engine;
-use crate::commands::dump;
 use crate::context::Context;
 use crate::limits;
-use crate::store::serialised;
+use crate::store::effects::image::Image;
+use crate::store::effects::{Effect, Effects, Place};
+use crate::store::records::NewValue;
 use crate::time::{Millis, Time};
 
 /// A key with its database.
 type DatabaseKey = (usize, Box<[u8]>);
 
-/// The contents of a key.
+/// The contents of a key: its value in byte form, and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyContents {
-    body: Vec<u8>,
+    image: Vec<u8>,
     deadline: Option<Millis>,
 }
 
@@ -26,47 +27,65 @@ pub struct Writes {
     keys: BTreeMap<DatabaseKey, KeyContents>,
     /// The changed keys of each write, with their earlier contents.
     done: VecDeque<Vec<(DatabaseKey, Option<KeyContents>)>>,
-    /// The keys that have changed since the last write.
-    touched: BTreeSet<DatabaseKey>,
 }
 
 impl Writes {
-    /// Records that a key has changed or is about to change.
-    pub fn touch(&mut self, database: usize, key: &[u8]) {
-        self.touched.insert((database, key.into()));
+    /// The keys that effects may have changed.
+    fn touched(&self, effects: &Effects) -> BTreeSet<DatabaseKey> {
+        let mut touched = BTreeSet::new();
+        for (Place { database, key }, effect) in effects.iter() {
+            match effect {
+                Effect::Flushed {} => self.touch_all(&[database], &mut touched),
+                Effect::Swapped { with } => self.touch_all(&[database, with], &mut touched),
+                Effect::Postponed { .. } => touched.extend(self.keys.keys().cloned()),
+                Effect::Moved { database: other, key: to }
+                | Effect::Copied { database: other, key: to } => {
+                    touched.insert((database, key.into()));
+                    touched.insert((other, to.into()));
+                }
+                effect if effect.changes_state() => drop(touched.insert((database, key.into()))),
+                _ => {}
+            }
+        }
+        touched
     }
 
-    /// Records that all keys of a database have changed or are about to change.
-    pub fn touch_all(&mut self, database: usize) {
-        let keys = self.keys.range((database, Box::default())..);
-        let names = keys.map(|(name, _)| name).take_while(|name| name.0 == database);
-        self.touched.extend(names.cloned().collect::<Vec<DatabaseKey>>());
+    /// The keys of databases before a change; a swap also brings the keys of one to the other.
+    fn touch_all(&self, databases: &[usize], touched: &mut BTreeSet<DatabaseKey>) {
+        for (database, key) in self.keys.keys().filter(|(number, _)| databases.contains(number)) {
+            debug_assert!(databases.contains(database));
+            touched.extend(databases.iter().map(|&number| (number, key.clone())));
+        }
     }
 }
 
 impl Engine {
-    /// Records the changes since the last write as one write, without expired keys.
-    pub(crate) fn keep_write(&mut self, time: Time) {
-        let mut changes = self.take_changes();
+    /// Records the effects of a unit as one write, without expired keys.
+    pub(crate) fn keep_write(&mut self, effects: &Effects, time: Time) {
+        let Some(mut writes) = self.faults.writes.take() else { return };
+        let mut changes = self.take_changes(&mut writes, effects);
         changes.retain(|(name, before)| {
             let deadline = before.as_ref().and_then(|contents| contents.deadline);
             !deadline.is_some_and(|deadline| time.reached(deadline))
                 || self.contents(name).is_some()
         });
-        let Some(writes) = self.faults.writes.as_mut().filter(|_| !changes.is_empty()) else {
-            return;
-        };
-        if writes.done.len() == limits::LOSABLE_WRITES_MAX {
-            writes.done.pop_front();
+        if !changes.is_empty() && !self.faults.is_undoing {
+            if writes.done.len() == limits::LOSABLE_WRITES_MAX {
+                writes.done.pop_front();
+            }
+            writes.done.push_back(changes);
         }
-        writes.done.push_back(changes);
+        self.faults.writes = Some(writes);
     }
 
-    /// The keys that have changed, with their earlier contents.
-    fn take_changes(&mut self) -> Vec<(DatabaseKey, Option<KeyContents>)> {
-        let Some(mut writes) = self.faults.writes.take() else { return Vec::new() };
-        let touched = std::mem::take(&mut writes.touched).into_iter();
-        let changes = touched.filter_map(|name| {
+    /// Updates the copies of the keys that have changed; returns the keys with their earlier
+    /// contents.
+    fn take_changes(
+        &self,
+        writes: &mut Writes,
+        effects: &Effects,
+    ) -> Vec<(DatabaseKey, Option<KeyContents>)> {
+        let changes = writes.touched(effects).into_iter().filter_map(|name| {
             let now = self.contents(&name);
             let before = match now.clone() {
                 Some(contents) => writes.keys.insert(name.clone(), contents),
@@ -74,44 +93,52 @@ impl Engine {
             };
             (before != now).then_some((name, before))
         });
-        let changes = changes.collect();
-        self.faults.writes = Some(writes);
-        changes
+        changes.collect()
     }
 
     fn contents(&self, (database, key): &DatabaseKey) -> Option<KeyContents> {
-        let slot = self.keyspace.find(*database, key)?;
-        let record = self.keyspace.database(*database).record(slot);
-        Some(KeyContents { body: serialised::write(record.value()), deadline: record.deadline() })
+        let slot = self.writer.keyspace().find(*database, key)?;
+        let record = self.writer.keyspace().database(*database).record(slot);
+        let mut image = Vec::new();
+        Image::Stored(record.value()).write(&mut image);
+        Some(KeyContents { image, deadline: record.deadline() })
     }
 }
 
 impl Context<'_> {
     /// Undoes up to `count` of the last writes; returns how many.
     pub fn lose_writes(&mut self, count: usize) -> usize {
-        self.engine.keep_write(self.time);
-        for lost in 0..count {
+        // The writes of this unit before are a write, too; what follows is none.
+        self.engine.observe_effects(None);
+        self.engine.end_unit(self.time);
+        self.engine.faults.is_undoing = true;
+        let mut lost = 0;
+        while lost < count {
             let done = self.engine.faults.writes.as_mut().and_then(|writes| writes.done.pop_back());
-            let Some(changes) = done else { return lost };
+            let Some(changes) = done else { break };
             for (name, before) in changes.into_iter().rev() {
                 self.restore(&name, before);
             }
-            self.engine.take_changes();
+            lost += 1;
         }
-        count
+        self.engine.observe_effects(None);
+        self.engine.end_unit(self.time);
+        self.engine.faults.is_undoing = false;
+        lost
     }
 
     fn restore(&mut self, (database, key): &DatabaseKey, before: Option<KeyContents>) {
         self.within(*database, |context| {
             context.remove(key);
-            context.engine.touch(*database, key);
             let now = context.time;
             let alive = |contents: &KeyContents| {
                 !contents.deadline.is_some_and(|deadline| now.reached(deadline))
             };
             let Some(contents) = before.filter(alive) else { return };
-            let Ok(value) = serialised::read(&contents.body, dump::forms(context)) else { return };
-            let slot = context.engine.keyspace.add(*database, key, value.into(), now.now);
+            let seed = context.engine.writer.keyspace().seed;
+            let value = Image::Encoded(&contents.image).to_value(seed);
+            let value = value.expect("a value in its byte form");
+            let slot = context.add(key, NewValue::Value(value));
             context.set_deadline_at(slot, contents.deadline);
         });
     }

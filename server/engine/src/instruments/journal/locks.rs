@@ -169,8 +169,8 @@ pub(super) struct KeyState {
 /// Reads the present value of a key; `None` if it does not exist or has expired.
 pub(super) fn look(engine: &Engine, lock_key: &LockKey, time: Time) -> Option<KeyState> {
     let (database, key) = lock_key;
-    let slot = engine.keyspace.find(*database, key)?;
-    let database = engine.keyspace.database(*database);
+    let slot = engine.writer.keyspace().find(*database, key)?;
+    let database = engine.writer.keyspace().database(*database);
     if database.records().is_expired(slot, time) {
         return None;
     }

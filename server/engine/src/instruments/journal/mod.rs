@@ -24,7 +24,7 @@ use crate::glob;
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
 use crate::sessions::ClientId;
 use crate::settings::{Permission, Settings};
-use crate::store::dict::Slot;
+use crate::store::effects::Place;
 use crate::time::{Millis, Time};
 use checks::Violations;
 use entry::{Entry, JournalEvent};
@@ -275,16 +275,12 @@ impl Engine {
         self.journal = Some(journal);
     }
 
-    /// Records a key that has reached its deadline, before it is removed.
+    /// Records a key that has been removed at its deadline.
     #[cold]
-    pub(crate) fn note_end_of_lease(&mut self, database: usize, slot: Slot) {
-        let Some(mut journal) = self.journal.take() else { return };
-        let database_of = self.keyspace.database(database);
-        let lock_key = (database, database_of.key(slot).to_vec());
-        if let Some(deadline) = database_of.records().deadline(slot) {
-            journal.end_lease(&lock_key, deadline);
+    pub(crate) fn note_end_of_lease(&mut self, place: Place<'_>, deadline: Millis) {
+        if let Some(journal) = &mut self.journal {
+            journal.end_lease(&(place.database, place.key.to_vec()), deadline);
         }
-        self.journal = Some(journal);
     }
 
     /// The locks that are held at present, by key.

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::StreamId;
+use crate::store::effects::codec::Field;
+use crate::store::serialised::Malformed;
 use crate::time::Millis;
 
 /// A consumer's name, shared by all its pending entries.
@@ -146,5 +148,43 @@ impl Consumer {
     /// The entries that are pending with this consumer.
     pub fn pending(&self) -> &BTreeSet<StreamId> {
         &self.pending
+    }
+}
+
+impl<'a> Field<'a> for Group {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.last_id.encode(out);
+        self.entries_read.encode(out);
+        self.consumers.len().encode(out);
+        for (name, consumer) in &self.consumers {
+            (&**name).encode(out);
+            consumer.seen_at.encode(out);
+            consumer.active_at.encode(out);
+            consumer.pending.len().encode(out);
+            for id in &consumer.pending {
+                let Some(pending) = self.pending.get(id) else { unreachable!("both lists agree") };
+                id.encode(out);
+                pending.delivered_at.encode(out);
+                pending.deliveries.encode(out);
+            }
+        }
+    }
+
+    fn decode(from: &mut &'a [u8]) -> Result<Group, Malformed> {
+        let mut group = Group::new(StreamId::decode(from)?, Option::decode(from)?);
+        for _ in 0..usize::decode(from)? {
+            let name = <&[u8]>::decode(from)?;
+            group.add_consumer(name, Millis::decode(from)?);
+            if let (Some(at), Some(consumer)) =
+                (Option::decode(from)?, group.consumers.get_mut(name))
+            {
+                consumer.active_at = Some(at);
+            }
+            for _ in 0..usize::decode(from)? {
+                let id = StreamId::decode(from)?;
+                group.assign(id, name, Millis::decode(from)?, u64::decode(from)?);
+            }
+        }
+        Ok(group)
     }
 }

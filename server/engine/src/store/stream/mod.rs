@@ -3,6 +3,7 @@
 //! Invariant: an id that was given out is never given out again, whatever is deleted; so a stream
 //! remains when its last entry is deleted.
 
+mod encoded;
 pub mod group;
 pub mod id;
 pub mod nodes;
@@ -10,7 +11,6 @@ pub mod nodes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::time::Millis;
 use group::Group;
 use id::{NewId, StreamId};
 use nodes::{NodeLimits, Nodes};
@@ -162,8 +162,16 @@ impl Stream {
         (id > self.last_id).then_some(id)
     }
 
-    /// Adds an entry with pairs of fields and values, under an id from [`Stream::new_id`].
-    pub fn add(&mut self, id: StreamId, fields: &[[&[u8]; 2]], limits: NodeLimits) {
+    /// Adds an entry with pairs of fields and values, under an id from [`Stream::new_id`]. Returns
+    /// whether the entry begins a node.
+    pub fn add(&mut self, id: StreamId, fields: &[[&[u8]; 2]], limits: NodeLimits) -> bool {
+        let begins_node = !self.nodes.have_room(fields, limits);
+        self.add_to_node(id, fields, begins_node);
+        begins_node
+    }
+
+    /// As [`Stream::add`], for an entry that is known to begin a node, or not to.
+    pub(super) fn add_to_node(&mut self, id: StreamId, fields: &[[&[u8]; 2]], begins_node: bool) {
         let names: Names = match self.nodes.names() {
             Some(shared) if shared.iter().map(|n| &**n).eq(fields.iter().map(|[n, _]| *n)) => {
                 Arc::clone(shared)
@@ -171,7 +179,7 @@ impl Stream {
             _ => fields.iter().map(|[name, _]| (*name).into()).collect(),
         };
         let values: Box<[Box<[u8]>]> = fields.iter().map(|[_, value]| (*value).into()).collect();
-        self.nodes.added(id, &names, &values, limits);
+        self.nodes.added(id, &names, &values, begins_node);
         self.entries.insert(id, Entry { names, values });
         self.last_id = id;
         self.entries_added = self.entries_added.wrapping_add(1);
@@ -246,6 +254,18 @@ impl Stream {
         self.groups.get_mut(name).map(|group| (group, &self.entries))
     }
 
+    /// Sets the last id that was given out, the greatest deleted id, and the number of entries that
+    /// were ever added.
+    pub(super) fn set_totals(
+        &mut self,
+        last_id: StreamId,
+        max_deleted_id: StreamId,
+        entries_added: i64,
+    ) {
+        (self.last_id, self.max_deleted_id) = (last_id, max_deleted_id);
+        self.entries_added = entries_added;
+    }
+
     /// Adds a group; false if there is one with this name.
     pub fn add_group(&mut self, name: &[u8], group: Group) -> bool {
         if self.groups.contains_key(name) {
@@ -278,17 +298,10 @@ impl Stream {
 }
 
 impl Group {
-    /// Records the delivery of the next entry to a consumer. `kept` says whether it becomes
-    /// pending.
-    pub fn deliver(
-        &mut self,
-        id: StreamId,
-        consumer: &[u8],
-        now: Millis,
-        kept: bool,
-        extent: Extent,
-    ) {
-        if id > self.last_id {
+    /// Records that the entry is given to a consumer; returns whether the position has changed.
+    pub(super) fn advance(&mut self, id: StreamId, extent: Extent) -> bool {
+        let is_ahead = id > self.last_id;
+        if is_ahead {
             match self.entries_read {
                 Some(read) if !extent.has_deleted_from(id) => {
                     self.entries_read = Some(read.wrapping_add(1));
@@ -298,10 +311,7 @@ impl Group {
             }
             self.last_id = id;
         }
-        if kept {
-            self.assign(id, consumer, now, 1);
-            self.active(consumer, now);
-        }
+        is_ahead
     }
 
     /// The number of entries that the group has not been given yet, if known.

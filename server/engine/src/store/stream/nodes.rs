@@ -9,6 +9,8 @@ use std::sync::Arc;
 use lockwheel_resp::number;
 
 use super::{Names, StreamId};
+use crate::store::effects::codec::Field;
+use crate::store::serialised::Malformed;
 
 /// When a new node begins. Redis's `stream-node-max-entries` and `-bytes`; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +103,11 @@ impl Nodes {
         self.0.first_key_value().map(|(_, node)| node)
     }
 
+    /// The node of an entry.
+    pub(super) fn of(&self, id: StreamId) -> Option<&Node> {
+        self.0.range(..=id).next_back().map(|(_, node)| node)
+    }
+
     /// Removes the first node.
     pub fn remove_first(&mut self) {
         self.0.pop_first();
@@ -130,11 +137,16 @@ impl Nodes {
         self.0.last_key_value().map(|(_, node)| &node.names)
     }
 
+    /// Whether the last node has room for an entry.
+    pub fn have_room(&self, fields: &[[&[u8]; 2]], limits: NodeLimits) -> bool {
+        let bytes = fields.iter().flatten().map(|text| text.len()).sum();
+        self.0.last_key_value().is_some_and(|(_, last)| last.has_room(bytes, limits))
+    }
+
     /// Accounts for a new entry, which shares the names of its node if they are equal.
-    pub fn added(&mut self, id: StreamId, names: &Names, values: &[Box<[u8]>], limits: NodeLimits) {
-        let bytes = names.iter().chain(values).map(|text| text.len()).sum();
+    pub fn added(&mut self, id: StreamId, names: &Names, values: &[Box<[u8]>], begins_node: bool) {
         if let Some(mut last) = self.0.last_entry()
-            && last.get().has_room(bytes, limits)
+            && !begins_node
         {
             let first = *last.key();
             last.get_mut().add(first, id, names, values);
@@ -149,6 +161,33 @@ impl Nodes {
     pub fn radix_tree_nodes(&self) -> usize {
         let keys: Vec<[u8; 16]> = self.0.keys().map(|id| id.bytes()).collect();
         radix_tree_nodes(&keys, 0).max(1)
+    }
+}
+
+impl<'a> Field<'a> for Nodes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.len().encode(out);
+        for (first, node) in &self.0 {
+            first.encode(out);
+            node.last.encode(out);
+            for count in [node.live, node.deleted, node.bytes, node.names.len()] {
+                count.encode(out);
+            }
+            node.names.iter().for_each(|name| (&**name).encode(out));
+        }
+    }
+
+    fn decode(from: &mut &'a [u8]) -> Result<Nodes, Malformed> {
+        let mut nodes = BTreeMap::new();
+        for _ in 0..usize::decode(from)? {
+            let (first, last) = (StreamId::decode(from)?, StreamId::decode(from)?);
+            let (live, deleted) = (usize::decode(from)?, usize::decode(from)?);
+            let (bytes, count) = (usize::decode(from)?, usize::decode(from)?);
+            let names = (0..count).map(|_| <&[u8]>::decode(from).map(Box::from));
+            let names: Names = names.collect::<Result<Vec<Box<[u8]>>, Malformed>>()?.into();
+            nodes.insert(first, Node { last, live, deleted, names, bytes });
+        }
+        Ok(Nodes(nodes))
     }
 }
 

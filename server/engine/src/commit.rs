@@ -1,0 +1,173 @@
+//! The consumers of effects.
+//!
+//! After each command, the effects it has recorded are passed to those that inform clients:
+//! `WATCH`, blocked clients, client tracking and keyspace events. Not later, because the next
+//! command of the same unit may subscribe, or publish a message that follows. At the end of the
+//! unit its effects are committed as a whole.
+
+use crate::Engine;
+use crate::context::Caller;
+use crate::sessions::ClientId;
+use crate::store::apply::ApplyError;
+use crate::store::digest::{self, Digest};
+use crate::store::effects::{Effect, EffectIter, Effects, Place};
+use crate::store::value::Kind;
+use crate::time::Time;
+
+/// The client and the kind of call that have caused a change.
+pub(crate) type Author = Option<(ClientId, Caller)>;
+
+impl Engine {
+    /// Turns the recording of effects on if they have a consumer, else off. Must be called whenever
+    /// a consumer comes or goes.
+    pub(crate) fn update_recording(&mut self) {
+        let has_consumer = self.has_waiters()
+            || !self.watchers.is_empty()
+            || self.is_tracking()
+            || self.faults.writes.is_some()
+            || self.journal.is_some()
+            || self.shadow.is_some();
+        self.writer.set_recording(has_consumer);
+    }
+
+    /// Passes the effects of a command to those that inform clients. `author` has called it.
+    #[inline]
+    pub(crate) fn observe_effects(&mut self, author: Author) {
+        if self.writer.has_unobserved() {
+            self.observe_new_effects(author);
+        }
+    }
+
+    #[cold]
+    fn observe_new_effects(&mut self, author: Author) {
+        let (effects, start) = self.writer.take_unobserved();
+        let mut touched: Option<(Place<'_>, Option<Kind>)> = None;
+        let mut is_flushed = false;
+        for (place, effect) in effects.since(start) {
+            match effect {
+                Effect::Event { kind: _, name } => self.publish_event(name, place),
+                Effect::Flushed {} => {
+                    self.touch_database(place.database, None);
+                    is_flushed = true;
+                }
+                Effect::Swapped { with } => {
+                    self.touch_database(place.database, Some(with));
+                    self.touch_database(with, Some(place.database));
+                }
+                Effect::GroupRemoved { .. } => {
+                    // Clients blocked on the group must be unblocked: it will get no more entries.
+                    self.mark_for_waiters(place.database, place.key, Some(Kind::Stream));
+                }
+                Effect::Moved { database, key } => {
+                    self.touch(place, None, author);
+                    let kind = self.kind_of(database, key);
+                    self.touch(Place { database, key }, kind, author);
+                    touched = None;
+                }
+                Effect::Copied { database, key } => {
+                    let kind = self.kind_of(database, key);
+                    self.touch(Place { database, key }, kind, author);
+                    touched = None;
+                }
+                Effect::Expired { deadline } => {
+                    self.note_end_of_lease(place, deadline);
+                    self.touch(place, None, None);
+                    touched = None;
+                }
+                effect if effect.modifies_key() => {
+                    let kind = match effect {
+                        Effect::Deadline { .. } => self.kind_of(place.database, place.key),
+                        effect => effect.kind_after(),
+                    };
+                    // A command that changes many elements touches its key once.
+                    if touched != Some((place, kind)) {
+                        self.touch(place, kind, author);
+                        touched = Some((place, kind));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if is_flushed {
+            self.invalidate_all();
+        }
+        self.writer.put_back(effects);
+    }
+
+    /// Handles a change of a key, which now has a value of this type: breaks the transactions that
+    /// watch it, marks it for waiting clients, and invalidates it for tracking clients.
+    fn touch(&mut self, place: Place<'_>, kind: Option<Kind>, author: Author) {
+        self.mark_for_waiters(place.database, place.key, kind);
+        self.break_watches(place);
+        self.invalidate(place.key, author);
+    }
+
+    /// Handles a database that was emptied or swapped with `other`.
+    fn touch_database(&mut self, database: usize, other: Option<usize>) {
+        self.mark_all_for_waiters(database, other.is_some());
+        self.break_watches_of_database(database, other.is_some());
+    }
+
+    /// Ends a unit: commits its effects.
+    #[inline]
+    pub(crate) fn end_unit(&mut self, time: Time) {
+        if !self.writer.effects().is_empty() {
+            self.commit_unit(time);
+        }
+    }
+
+    #[cold]
+    fn commit_unit(&mut self, time: Time) {
+        debug_assert!(!self.writer.has_unobserved(), "effects that no command has caused");
+        let effects: Effects = self.writer.take_committed();
+        self.keep_write(&effects, time);
+        if let Some(mut shadow) = self.shadow.take() {
+            shadow.follow(&effects, self, time);
+            self.shadow = Some(shadow);
+        }
+        self.writer.reuse(effects);
+    }
+}
+
+impl Engine {
+    /// Applies effects in byte form to the state, as they were recorded by another engine.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no effects, or do not belong to this state. The effects before are applied.
+    pub fn apply(&mut self, effects: &[u8], time: Time) -> Result<(), ApplyError> {
+        for read in EffectIter::new(effects) {
+            let (place, effect) = read.map_err(ApplyError::from)?;
+            match effect {
+                Effect::LibraryLoaded { .. }
+                | Effect::LibraryDeleted { .. }
+                | Effect::LibrariesFlushed {} => self.apply_to_libraries(&effect)?,
+                effect => self.writer.apply(place, &effect, time.now)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_to_libraries(&mut self, effect: &Effect<'_>) -> Result<(), ApplyError> {
+        let is_recording = self.writer.is_recording();
+        self.writer.set_recording(false);
+        let applied = self.change_functions(|writer, libraries, host| match *effect {
+            Effect::LibraryLoaded { code } => {
+                writer.load_library(libraries, code, true, host).is_ok()
+            }
+            Effect::LibraryDeleted { name } => writer.delete_library(libraries, name),
+            _ => {
+                writer.flush_libraries(libraries);
+                true
+            }
+        });
+        self.writer.set_recording(is_recording);
+        if applied == Ok(true) { Ok(()) } else { Err(ApplyError::Missing) }
+    }
+
+    /// The digest of the state.
+    pub fn digest(&self) -> Digest {
+        let libraries = self.functions.iter().flat_map(|functions| functions.libraries());
+        digest::digest(self.writer.keyspace(), libraries.map(|library| &*library.code))
+    }
+}

@@ -1,0 +1,100 @@
+//! A second engine that receives the effects of the first one and nothing else. After every unit
+//! both must have the same state. A difference is a defect: a change without an effect, or an
+//! effect that is applied in another way. It ends the engine.
+
+use std::collections::BTreeSet;
+
+use crate::Engine;
+use crate::settings::{Permission, Settings};
+use crate::store::effects::{Effect, Effects};
+use crate::time::Time;
+
+/// See the module's documentation.
+pub struct Shadow {
+    engine: Engine,
+    units: u64,
+}
+
+/// Below this many keys, the whole state is compared after each unit; else the keys that the unit
+/// has changed, and the whole state after every so many units.
+const KEYS_COMPARED_MAX: usize = 256;
+const UNITS_BETWEEN_COMPARISONS: u64 = 1024;
+
+impl Shadow {
+    /// A shadow of an engine without keys; `None` if effects are not verified.
+    pub fn of(settings: &Settings, time: Time, seed: [u64; 4]) -> Option<Box<Shadow>> {
+        if !settings.verify_effects {
+            return None;
+        }
+        let mut settings = settings.clone();
+        settings.verify_effects = false;
+        settings.enable_test_commands = Permission::No;
+        let mut engine = Engine::new(settings, time, seed);
+        // Keys expire by effects.
+        engine.writer.set_active_expiry(false);
+        Some(Box::new(Shadow { engine, units: 0 }))
+    }
+
+    /// Applies the effects of a unit and compares the states.
+    pub(crate) fn follow(&mut self, effects: &Effects, leader: &Engine, time: Time) {
+        if let Err(error) = self.engine.apply(effects.bytes(), time) {
+            panic!("effects cannot be applied ({error:?}): {:?}", describe(effects));
+        }
+        self.units += 1;
+        let keyspace = leader.writer.keyspace();
+        let keys: usize = (0..keyspace.count()).map(|n| keyspace.database(n).len()).sum();
+        let is_equal =
+            if keys <= KEYS_COMPARED_MAX || self.units.is_multiple_of(UNITS_BETWEEN_COMPARISONS) {
+                self.engine.digest() == leader.digest()
+            } else {
+                self.agrees_on_changed_keys(effects, leader)
+            };
+        if !is_equal {
+            panic!(
+                "the state differs from its effects {:?}: {}",
+                describe(effects),
+                self.difference(leader)
+            );
+        }
+    }
+
+    fn agrees_on_changed_keys(&self, effects: &Effects, leader: &Engine) -> bool {
+        let mut places = BTreeSet::new();
+        for (place, effect) in effects.iter().filter(|(_, effect)| effect.changes_state()) {
+            places.insert((place.database, place.key));
+            if let Effect::Moved { database, key } | Effect::Copied { database, key } = effect {
+                places.insert((database, key));
+            }
+        }
+        let contents = |engine: &Engine, &(database, key): &(usize, &[u8])| {
+            engine.writer.keyspace().contents_of(database, key)
+        };
+        places.iter().all(|place| contents(&self.engine, place) == contents(leader, place))
+    }
+
+    /// The first key whose contents differ, or a general remark.
+    fn difference(&self, leader: &Engine) -> String {
+        let (ours, theirs) = (self.engine.writer.keyspace(), leader.writer.keyspace());
+        for number in 0..theirs.count() {
+            let keys = |engine: &Engine| -> BTreeSet<Vec<u8>> {
+                let records = engine.writer.keyspace().database(number).records();
+                records.iter().map(|(key, _)| key.to_vec()).collect()
+            };
+            for key in keys(leader).union(&keys(&self.engine)) {
+                let (had, have) = (theirs.contents_of(number, key), ours.contents_of(number, key));
+                if had != have {
+                    let key = key.escape_ascii();
+                    return format!("key {key} of database {number}: {had:?}, by effects {have:?}");
+                }
+            }
+        }
+        "the function libraries differ".to_owned()
+    }
+}
+
+fn describe(effects: &Effects) -> Vec<String> {
+    let describe = |(place, effect): (crate::store::effects::Place<'_>, Effect<'_>)| {
+        format!("{} {}: {effect:?}", place.database, place.key.escape_ascii())
+    };
+    effects.iter().map(describe).take(20).collect()
+}

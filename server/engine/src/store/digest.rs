@@ -1,0 +1,64 @@
+//! A digest of the state: equal for two states between which no client can distinguish. It covers
+//! keys, values, encodings, deadlines and consumer groups; not the time of the last use of a key,
+//! nor the order of the members of large values.
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+
+use super::Keyspace;
+use super::effects::codec::Field;
+use super::effects::image::canonical;
+use super::records::Record;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(pub u128);
+
+impl Keyspace {
+    /// Adds the state of all databases to a digest in the making.
+    pub(super) fn digest_into(&self, hasher: &mut SipHasher13) {
+        let mut bytes = Vec::new();
+        for (number, database) in self.databases.iter().enumerate() {
+            let records = database.records();
+            if records.is_empty() {
+                continue;
+            }
+            number.encode(&mut bytes);
+            records.len().encode(&mut bytes);
+            let sorted: BTreeMap<&[u8], Record<'_>> = records.iter().collect();
+            for (key, record) in sorted {
+                key.encode(&mut bytes);
+                contents(record, &mut bytes);
+                hasher.write(&bytes);
+                bytes.clear();
+            }
+        }
+    }
+
+    /// The canonical bytes of what a client can observe of a key; `None` if there is no such key.
+    pub fn contents_of(&self, number: usize, key: &[u8]) -> Option<Vec<u8>> {
+        let slot = self.find(number, key)?;
+        let mut bytes = Vec::new();
+        contents(self.database(number).record(slot), &mut bytes);
+        Some(bytes)
+    }
+}
+
+fn contents(record: Record<'_>, out: &mut Vec<u8>) {
+    record.deadline().encode(out);
+    let start = out.len();
+    canonical(record.value(), out);
+    let length = out.len() - start;
+    length.encode(out);
+}
+
+/// The digest of databases and of the texts of function libraries.
+pub(crate) fn digest<'a>(keyspace: &Keyspace, libraries: impl Iterator<Item = &'a [u8]>) -> Digest {
+    let mut hasher = SipHasher13::new_with_keys(0, 0);
+    keyspace.digest_into(&mut hasher);
+    let mut bytes = Vec::new();
+    libraries.for_each(|code| code.encode(&mut bytes));
+    hasher.write(&bytes);
+    Digest(hasher.finish128().into())
+}

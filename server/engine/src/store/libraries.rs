@@ -1,0 +1,95 @@
+//! The function libraries, a part of the state. Only the [`Writer`] changes them.
+
+use std::ops::Deref;
+
+use lockwheel_resp::Reply;
+use lockwheel_scripting::{Functions, Host, Policy};
+
+use super::effects::Effect;
+use super::writer::Writer;
+
+/// See the module's documentation.
+pub struct Libraries(Functions);
+
+impl Deref for Libraries {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        &self.0
+    }
+}
+
+impl Libraries {
+    /// No libraries.
+    pub fn new(functions: Functions) -> Libraries {
+        Libraries(functions)
+    }
+
+    /// As [`Functions::run`].
+    pub fn run(
+        &mut self,
+        name: &[u8],
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) -> Reply {
+        self.0.run(name, keys, args, host)
+    }
+
+    /// As [`Functions::tidy`].
+    pub fn tidy(&mut self) -> bool {
+        self.0.tidy()
+    }
+}
+
+impl Writer {
+    /// As [`Functions::load`].
+    pub fn load_library(
+        &mut self,
+        libraries: &mut Libraries,
+        code: &[u8],
+        replace: bool,
+        host: &mut dyn Host,
+    ) -> Result<String, Reply> {
+        let name = libraries.0.load(code, replace, host)?;
+        self.record_library(&Effect::LibraryLoaded { code });
+        self.count_changes(1);
+        Ok(name)
+    }
+
+    /// As [`Functions::restore`].
+    pub fn restore_libraries(
+        &mut self,
+        libraries: &mut Libraries,
+        codes: &[Vec<u8>],
+        policy: Policy,
+        host: &mut dyn Host,
+    ) -> Result<(), Reply> {
+        libraries.0.restore(codes, policy, host)?;
+        if policy == Policy::Flush {
+            self.record_library(&Effect::LibrariesFlushed {});
+        }
+        for code in codes {
+            self.record_library(&Effect::LibraryLoaded { code });
+        }
+        self.count_changes(1);
+        Ok(())
+    }
+
+    /// As [`Functions::delete`].
+    pub fn delete_library(&mut self, libraries: &mut Libraries, name: &[u8]) -> bool {
+        let is_deleted = libraries.0.delete(name);
+        if is_deleted {
+            self.record_library(&Effect::LibraryDeleted { name });
+            self.count_changes(1);
+        }
+        is_deleted
+    }
+
+    /// As [`Functions::flush`].
+    pub fn flush_libraries(&mut self, libraries: &mut Libraries) {
+        libraries.0.flush();
+        self.record_library(&Effect::LibrariesFlushed {});
+        self.count_changes(1);
+    }
+}

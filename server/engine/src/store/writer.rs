@@ -1,0 +1,418 @@
+//! The only way to change the state. Each change is recorded as an [`Effect`], if there is a
+//! consumer of effects; otherwise a change costs one test of a flag more.
+//!
+//! The mutators of the keyspace and of stored values are private to the store, so a change without
+//! an effect does not compile outside it:
+//!
+//! ```compile_fail,E0616
+//! fn handler(context: &mut lockwheel_engine::context::Context<'_>) {
+//!     context.engine.writer.keyspace.clear(0);
+//! }
+//! ```
+//! ```compile_fail,E0624
+//! use lockwheel_engine::store::Keyspace;
+//! fn handler(keyspace: &mut Keyspace) {
+//!     keyspace.clear(0);
+//! }
+//! ```
+//! ```compile_fail,E0596
+//! use lockwheel_engine::store::{edit::Edit, list::{End, List}};
+//! fn handler(edit: &mut Edit<'_, List>) {
+//!     List::push(edit, End::Left, b"element");
+//! }
+//! ```
+//!
+//! Not part of the state are caches, the time of the last use of a key, timers and memory that is
+//! not freed yet.
+
+use std::collections::TryReserveError;
+
+use super::dict::Slot;
+use super::edit::{Edit, HashEdit, Recorder};
+use super::effects::image::Image;
+use super::effects::{Effect, Effects, Place};
+use super::records::NewValue;
+use super::value::{OutOfLine, Value};
+use super::{Due, Keyspace};
+use crate::notify::Events;
+use crate::time::Millis;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) keyspace: Keyspace,
+    effects: Effects,
+    /// The bytes of the effects that consumers of each command have read.
+    observed: usize,
+    is_recording: bool,
+    events: Events,
+    dirty: u64,
+}
+
+// --- consumers ---
+
+impl Writer {
+    /// A writer to these databases; `events` are the classes of keyspace events that are published.
+    pub fn new(keyspace: Keyspace, events: Events) -> Writer {
+        let effects = Effects::default();
+        Writer { keyspace, effects, observed: 0, is_recording: false, events, dirty: 0 }
+    }
+
+    /// The databases.
+    #[inline(always)]
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    /// The number of changes since the start, as Redis counts them.
+    pub fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// Whether effects are recorded.
+    pub fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
+    /// Turns the recording of effects on or off.
+    pub fn set_recording(&mut self, on: bool) {
+        self.is_recording = on;
+    }
+
+    /// The classes of keyspace events that are recorded.
+    #[inline]
+    pub fn events(&self) -> Events {
+        self.events
+    }
+
+    /// Sets the classes of keyspace events that are recorded.
+    pub fn set_events(&mut self, events: Events) {
+        self.events = events;
+    }
+
+    /// Whether there are effects that [`Writer::take_unobserved`] has not returned yet.
+    #[inline]
+    pub fn has_unobserved(&self) -> bool {
+        self.effects.bytes().len() > self.observed
+    }
+
+    /// The effects since the last call, and where they begin in their bytes. To be returned with
+    /// [`Writer::put_back`]; no state may be changed meanwhile.
+    pub fn take_unobserved(&mut self) -> (Effects, usize) {
+        let start = std::mem::replace(&mut self.observed, self.effects.split());
+        (std::mem::take(&mut self.effects), start)
+    }
+
+    /// Returns effects that were taken.
+    pub fn put_back(&mut self, effects: Effects) {
+        debug_assert!(self.effects.is_empty(), "a consumer of effects has changed the state");
+        self.effects = effects;
+    }
+
+    /// The effects of the unit.
+    #[inline]
+    pub fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// Ends the unit and returns its effects. To be returned with [`Writer::reuse`].
+    pub fn take_committed(&mut self) -> Effects {
+        self.observed = 0;
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Returns the buffer of effects that were committed.
+    pub fn reuse(&mut self, mut effects: Effects) {
+        debug_assert!(self.effects.is_empty(), "a consumer of effects has changed the state");
+        effects.clear();
+        self.effects = effects;
+    }
+
+    #[cold]
+    fn record(&mut self, database: usize, key: &[u8], effect: &Effect<'_>) {
+        self.effects.push(Place { database, key }, effect);
+    }
+
+    /// As `record`, for the key in a slot.
+    #[cold]
+    fn record_at(&mut self, database: usize, slot: Slot, effect: &Effect<'_>) {
+        let key = self.keyspace.database(database).key(slot);
+        self.effects.push(Place { database, key }, effect);
+    }
+
+    /// Records a keyspace event, if events of its class are published.
+    #[inline]
+    pub fn event(&mut self, kind: Events, name: &str, database: usize, key: &[u8]) {
+        if self.events.contains(kind) {
+            self.record(database, key, &Effect::Event { kind, name: name.as_bytes() });
+        }
+    }
+
+    /// Counts changes that have no event.
+    pub fn count_changes(&mut self, count: u64) {
+        self.dirty += count;
+    }
+
+    /// Counts a change, and records its event.
+    #[inline]
+    pub fn changed(&mut self, kind: Events, event: &str, database: usize, key: &[u8]) {
+        self.dirty += 1;
+        self.event(kind, event, database, key);
+    }
+}
+
+// --- keys ---
+
+impl Writer {
+    /// Adds a key that is known to be absent.
+    #[inline]
+    pub fn add(&mut self, database: usize, key: &[u8], value: NewValue<'_>, now: Millis) -> Slot {
+        self.event(Events::NEW, "new", database, key);
+        if self.is_recording {
+            self.record(database, key, &Effect::Set { value: Image::New(&value) });
+        }
+        self.keyspace.add(database, key, value, now)
+    }
+
+    /// Gives the key in `slot` another value. Its deadline stays.
+    #[inline(always)]
+    pub fn set_value(&mut self, database: usize, slot: Slot, value: NewValue<'_>) {
+        if self.is_recording {
+            self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
+        }
+        self.keyspace.set_value(database, slot, value);
+    }
+
+    /// As [`Writer::set_value`], and records that the key is used now.
+    #[inline(always)]
+    pub fn set_value_used(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        value: NewValue<'_>,
+        now: Millis,
+    ) {
+        if self.is_recording {
+            self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
+        }
+        self.keyspace.set_value(database, slot, value).set_used_at(slot, now);
+    }
+
+    /// Removes the key in `slot`.
+    #[inline]
+    pub fn remove(&mut self, database: usize, slot: Slot) {
+        if self.is_recording {
+            self.record_at(database, slot, &Effect::Deleted {});
+        }
+        self.keyspace.discard(database, slot);
+    }
+
+    /// Removes a key whose deadline has been reached.
+    pub fn remove_expired(&mut self, database: usize, due: Due) {
+        self.dirty += 1;
+        if self.is_recording {
+            let deadline = self.keyspace.database(database).records().deadline(due.slot);
+            let deadline = deadline.unwrap_or(Millis(0));
+            self.record_at(database, due.slot, &Effect::Expired { deadline });
+        }
+        if self.events.contains(Events::EXPIRED) {
+            let event = Effect::Event { kind: Events::EXPIRED, name: b"expired" };
+            self.record_at(database, due.slot, &event);
+        }
+        self.keyspace.discard_due(database, due);
+    }
+
+    /// Moves the key in `slot` with its deadline to a place where no key is.
+    pub fn move_key(&mut self, database: usize, slot: Slot, to: Place<'_>, now: Millis) {
+        self.event(Events::NEW, "new", to.database, to.key);
+        if self.is_recording {
+            let Place { database: to_database, key } = to;
+            self.record_at(database, slot, &Effect::Moved { database: to_database, key });
+        }
+        let removed = self.keyspace.remove(database, slot);
+        let deadline = removed.deadline();
+        self.put(to, removed.into_value(), deadline, now);
+    }
+
+    /// Copies the value and deadline of the key in `slot` to a place where no key is.
+    pub fn copy_key(&mut self, database: usize, slot: Slot, to: Place<'_>, now: Millis) {
+        self.event(Events::NEW, "new", to.database, to.key);
+        if self.is_recording {
+            let Place { database: to_database, key } = to;
+            self.record_at(database, slot, &Effect::Copied { database: to_database, key });
+        }
+        let record = self.keyspace.database(database).record(slot);
+        let (value, deadline) = (record.value().to_value(), record.deadline());
+        self.put(to, value, deadline, now);
+    }
+
+    /// Adds a key with a deadline, without an effect.
+    fn put(&mut self, to: Place<'_>, value: Value, deadline: Option<Millis>, now: Millis) {
+        let slot = self.keyspace.add(to.database, to.key, value.into(), now);
+        self.keyspace.set_deadline(to.database, slot, deadline);
+    }
+
+    /// Sets or removes the deadline of the key in `slot`.
+    #[inline]
+    pub fn set_deadline(&mut self, database: usize, slot: Slot, deadline: Option<Millis>) {
+        if self.is_recording {
+            self.record_deadline(database, slot, deadline);
+        }
+        self.keyspace.set_deadline(database, slot, deadline);
+    }
+
+    #[cold]
+    fn record_deadline(&mut self, database: usize, slot: Slot, deadline: Option<Millis>) {
+        let before = self.keyspace.database(database).records().deadline(slot);
+        if deadline.is_some() || before.is_some() {
+            self.record_at(database, slot, &Effect::Deadline { deadline });
+        }
+    }
+
+    // --- values ---
+
+    /// The value of the key in `slot`, to be changed; `None` if it is of another type.
+    pub fn edit<'a, T: OutOfLine>(
+        &'a mut self,
+        database: usize,
+        slot: Slot,
+        key: &'a [u8],
+    ) -> Option<Edit<'a, T>> {
+        let value = self.keyspace.database_mut(database).records_mut().value_mut(slot)?;
+        let effects = self.is_recording.then_some(&mut self.effects);
+        Some(Edit::new(value, Recorder::new(effects, Place { database, key })))
+    }
+
+    /// The hash of the key in `slot`, to be changed; `None` if it is of another type.
+    #[inline]
+    pub fn edit_hash<'a>(
+        &'a mut self,
+        database: usize,
+        slot: Slot,
+        key: &'a [u8],
+    ) -> Option<HashEdit<'a>> {
+        let hash = self.keyspace.database_mut(database).records_mut().hash_mut(slot)?;
+        let effects = self.is_recording.then_some(&mut self.effects);
+        Some(HashEdit::new(hash, Recorder::new(effects, Place { database, key })))
+    }
+
+    /// Overwrites bytes of the string in `slot`, which is extended by zeros to `offset` and then by
+    /// the bytes. Without bytes, the string only takes the form that can be changed in place.
+    /// Returns the new length. It is an error if there is no memory for it.
+    pub fn patch(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<usize, TryReserveError> {
+        let length =
+            self.keyspace.database_mut(database).records_mut().patch(slot, offset, bytes)?;
+        if self.is_recording {
+            self.record_at(database, slot, &Effect::Patched { offset, bytes });
+        }
+        Ok(length)
+    }
+
+    // --- databases ---
+
+    /// Removes all keys of a database; returns their number.
+    pub fn flush(&mut self, database: usize) -> usize {
+        if self.is_recording {
+            self.record(database, &[], &Effect::Flushed {});
+        }
+        let removed = self.keyspace.clear(database);
+        self.dirty += removed as u64;
+        removed
+    }
+
+    /// Swaps two databases.
+    pub fn swap(&mut self, database: usize, with: usize) {
+        self.dirty += 1;
+        if database == with {
+            return;
+        }
+        if self.is_recording {
+            self.record(database, &[], &Effect::Swapped { with });
+        }
+        self.keyspace.swap(database, with);
+    }
+
+    /// Moves the deadlines of all keys.
+    pub fn postpone(&mut self, span: Millis) {
+        if self.is_recording {
+            self.record(0, &[], &Effect::Postponed { span });
+        }
+        self.keyspace.postpone(span);
+    }
+
+    // --- functions ---
+
+    /// Records a change of the function libraries.
+    pub(super) fn record_library(&mut self, effect: &Effect<'_>) {
+        if self.is_recording {
+            self.record(0, &[], effect);
+        }
+    }
+}
+
+// --- what is not state ---
+
+impl Writer {
+    /// Finds a key, expired or not, with the cache of recent look-ups.
+    #[inline]
+    pub fn find_cached(&mut self, database: usize, key: &[u8]) -> Option<Slot> {
+        self.keyspace.find_cached(database, key)
+    }
+
+    /// Prefetches the records of keys.
+    pub fn look_ahead(&mut self, database: usize, keys: &[&[u8]]) {
+        self.keyspace.look_ahead(database, keys);
+    }
+
+    /// Records that the key in `slot` is used now.
+    #[inline]
+    pub fn set_used_at(&mut self, database: usize, slot: Slot, now: Millis) {
+        self.keyspace.database_mut(database).records_mut().set_used_at(slot, now);
+    }
+
+    /// Sets the idle time of the key in `slot`.
+    pub fn set_idle(&mut self, database: usize, slot: Slot, idle: Millis, now: Millis) {
+        self.keyspace.database_mut(database).records_mut().set_idle(slot, idle, now);
+    }
+
+    /// Turns the wheels on or off that remove keys at their deadline.
+    pub fn set_active_expiry(&mut self, on: bool) {
+        self.keyspace.set_active_expiry(on);
+    }
+
+    /// As [`Keyspace::advance`].
+    pub fn advance(&mut self, now: Millis) -> bool {
+        self.keyspace.advance(now)
+    }
+
+    /// As [`Keyspace::pop_due`].
+    pub fn pop_due(
+        &mut self,
+        moment: Millis,
+        budget: &mut u32,
+        due: &mut Vec<Due>,
+    ) -> Option<usize> {
+        self.keyspace.pop_due(moment, budget, due)
+    }
+
+    /// As [`Keyspace::work_ahead`].
+    pub fn work_ahead(&mut self, now: Millis, budget: u32) {
+        self.keyspace.work_ahead(now, budget);
+    }
+
+    /// Frees about so many items that were removed.
+    pub fn free_garbage(&mut self, items: usize) {
+        self.keyspace.garbage.free(items);
+    }
+
+    /// Sets the counter of freed keys to 0.
+    pub fn reset_freed_objects(&mut self) {
+        self.keyspace.garbage.freed_objects = 0;
+    }
+}
