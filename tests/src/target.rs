@@ -76,10 +76,11 @@ impl Target {
     }
 
     /// A new Lockwheel to compare with `oracle`: it uses the system clock and reports the same
-    /// version.
+    /// version, and a second engine verifies the effects of its commands.
     pub fn lockwheel_like(oracle: &Target, kind: Kind) -> Target {
         let mut settings = Settings::default();
         settings.compat_version = oracle.version().compat();
+        settings.verify_effects = true;
         settings.port = 0;
         settings.apply("bind", "127.0.0.1").expect("an address");
         settings.cluster_enabled = kind == Kind::Cluster;
