@@ -470,3 +470,67 @@ fn check_pause(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed>
     let is_over = engine.pause.is_none_or(|pause| call.time.reached(pause.until));
     if is_over { Ok(()) } else { Err(Closed::Paused) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::CommandTable;
+    use crate::settings::{CompatVersion, Mode, Settings};
+    use crate::testing::Stage;
+
+    /// The table with one more gate at its end.
+    fn with(gate: Gate) -> &'static [Gate] {
+        Box::leak(GATES.iter().copied().chain([gate]).collect())
+    }
+
+    #[test]
+    fn mask_is_open_to_exactly_the_commands_that_no_gate_concerns() {
+        let entries = CommandTable::of(Mode::Standalone, CompatVersion::default()).entries();
+        let mut all_flags: Vec<Flags> = entries.iter().map(|entry| entry.command.flags).collect();
+        all_flags.sort_unstable_by_key(|flags| flags.bits());
+        all_flags.dedup();
+        for bits in 0..=Conditions::all().bits() {
+            let conditions = Conditions::from_bits_truncate(bits);
+            for path in Paths::all() {
+                let mask = Gates::new(GATES).mask(path, conditions);
+                for &flags in &all_flags {
+                    let mut gates = GATES.iter().filter(|g| g.can_be_closed(path, conditions));
+                    let concerned = gates.any(|gate| gate.concerns(flags));
+                    assert_eq!(mask.is_open(flags), !concerned, "{flags:?} {conditions:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn queued_commands_pass_the_gates_of_the_queue_when_exec_runs() {
+        fn refuse_key(_: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed> {
+            let is_refused = call.argv.get(1) == Some(&&b"refused"[..]);
+            if is_refused { Err(Error::line("GATE closed").into()) } else { Ok(()) }
+        }
+        let (paths, when) = (Paths::QUEUED, Conditions::empty());
+        let commands = Commands::With(Flags::WRITE);
+        let gate = Gate { name: "test", paths, when, commands, check: refuse_key };
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.set_gates(with(gate));
+        stage.check("MULTI; SET k v; GET refused; EXEC => [OK, nil]; SET refused v => OK");
+        stage.check(
+            "MULTI; GET k; DEL k; DEL refused => QUEUED; \
+             EXEC => !EXECABORT Transaction discarded because of: GATE closed; \
+             EXISTS k refused => 2; EXEC => !ERR EXEC without MULTI",
+        );
+    }
+
+    #[test]
+    fn command_of_a_script_is_refused_where_a_request_would_wait() {
+        let (paths, when) = (Paths::all(), Conditions::empty());
+        let commands = Commands::With(Flags::WRITE);
+        let gate = Gate { name: "test", paths, when, commands, check: |_, _| Err(Closed::Paused) };
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.set_gates(with(gate));
+        stage.check(
+            "EVAL \"return redis.call('set', KEYS[1], 'v')\" 1 k => !ERR Clients are paused...; \
+             EXISTS k => 0",
+        );
+    }
+}
