@@ -4,6 +4,8 @@
 //! Requests, queued commands of `EXEC`, calls of scripts and commands of blocked clients are all
 //! checked with this table. The commands that skip the checks (see [`GateMask`]) follow from it.
 
+use std::ops::ControlFlow;
+
 use bitflags::bitflags;
 use lockwheel_resp::Protocol;
 
@@ -53,6 +55,10 @@ bitflags! {
         const READ_ONLY_SCRIPT = 1 << 8;
     }
 }
+
+/// The conditions that depend on the session.
+const OF_SESSION: Conditions =
+    Conditions::UNAUTHENTICATED.union(Conditions::TRANSACTION).union(Conditions::SUBSCRIBED);
 
 /// The commands that a gate concerns.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +157,7 @@ pub const GATES: &[Gate] = &[
     },
     Gate {
         name: "authentication",
-        paths: Paths::all(),
+        paths: Paths::REQUEST.union(Paths::WAITER),
         when: Conditions::UNAUTHENTICATED,
         commands: Commands::Without(Flags::NO_AUTH),
         check: |_, _| Err(Error::NoAuth.into()),
@@ -241,35 +247,41 @@ const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-de
     is set to \"local\", you can run it from a local connection, otherwise you need to set this \
     option in the configuration file, and then restart the server.";
 
-/// The flags of the commands that some gates concern, so that other commands skip the checks.
+/// The flags by which some gates concern a command. Other commands skip the checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GateMask {
-    /// A command with any of these flags is checked.
-    with: Flags,
-    /// A command without all of these flags is checked.
-    without: Flags,
+    /// The flags that decide.
+    deciding: Flags,
+    /// Those of them that a command without checks has.
+    required: Flags,
 }
 
 impl GateMask {
+    /// The mask of gates that concern these commands.
+    fn new(commands: impl Iterator<Item = Commands>) -> GateMask {
+        let (mut with, mut without) = (Flags::empty(), Flags::empty());
+        for commands in commands {
+            match commands {
+                Commands::All => (with, without) = (Flags::all(), Flags::all()),
+                Commands::With(flags) => with |= flags,
+                Commands::Without(flag) => without |= flag,
+            }
+        }
+        // No command has all flags: if a flag is both required and refused, every command is
+        // checked.
+        let required = if with.intersects(without) { Flags::all() } else { without };
+        GateMask { deciding: with | without, required }
+    }
+
     /// Whether all gates are open to commands with these flags.
     #[inline(always)]
     pub(super) fn is_open(self, flags: Flags) -> bool {
-        !flags.intersects(self.with) && flags.contains(self.without)
+        flags & self.deciding == self.required
     }
 
     /// Whether some of these flags decide which gates concern a command.
     pub(super) fn depends_on(self, flags: Flags) -> bool {
-        flags.intersects(self.with | self.without)
-    }
-
-    fn add(mut self, commands: Commands) -> GateMask {
-        match commands {
-            // No command has all flags.
-            Commands::All => self.without = Flags::all(),
-            Commands::With(flags) => self.with |= flags,
-            Commands::Without(flag) => self.without |= flag,
-        }
-        self
+        flags.intersects(self.deciding)
     }
 }
 
@@ -281,16 +293,26 @@ pub(super) struct Gates {
     pub(super) requests: GateMask,
     /// The mask of scripts while no condition is met.
     scripts: GateMask,
+    /// Whether any gate of scripts depends on a condition of the session.
+    scripts_depend_on_session: bool,
 }
 
 impl Gates {
     /// The gates of a table.
     pub(super) fn new(table: &'static [Gate]) -> Gates {
         let mask = |path| mask(table, path, Conditions::empty());
-        Gates { table, requests: mask(Paths::REQUEST), scripts: mask(Paths::SCRIPT) }
+        let depends =
+            |gate: &Gate| gate.paths.contains(Paths::SCRIPT) && gate.when.intersects(OF_SESSION);
+        Gates {
+            table,
+            requests: mask(Paths::REQUEST),
+            scripts: mask(Paths::SCRIPT),
+            scripts_depend_on_session: table.iter().any(depends),
+        }
     }
 
     /// The mask of calls on a path while these conditions are met.
+    #[inline(never)]
     pub(super) fn mask(&self, path: Paths, conditions: Conditions) -> GateMask {
         mask(self.table, path, conditions)
     }
@@ -298,8 +320,7 @@ impl Gates {
 
 fn mask(table: &[Gate], path: Paths, conditions: Conditions) -> GateMask {
     let gates = table.iter().filter(|gate| gate.can_be_closed(path, conditions));
-    let open = GateMask { with: Flags::empty(), without: Flags::empty() };
-    gates.fold(open, |mask, gate| mask.add(gate.commands))
+    GateMask::new(gates.map(|gate| gate.commands))
 }
 
 impl Gate {
@@ -317,23 +338,29 @@ impl Gate {
 }
 
 impl Session {
-    /// The conditions that this session meets.
+    /// Calls `visit` with each condition that this session meets, until it breaks.
     #[inline(always)]
-    pub(super) fn conditions(&self) -> Conditions {
-        let is_subscribed = self.protocol == Protocol::Resp2 && self.is_subscriber();
-        all_that_hold([
-            (Conditions::UNAUTHENTICATED, !self.authenticated),
-            (Conditions::TRANSACTION, self.transaction.is_some()),
-            (Conditions::SUBSCRIBED, is_subscribed),
-        ])
+    fn visit_conditions(
+        &self,
+        mut visit: impl FnMut(Conditions) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if !self.authenticated {
+            visit(Conditions::UNAUTHENTICATED)?;
+        }
+        if self.transaction.is_some() {
+            visit(Conditions::TRANSACTION)?;
+        }
+        if self.protocol == Protocol::Resp2 && self.is_subscriber() {
+            visit(Conditions::SUBSCRIBED)?;
+        }
+        ControlFlow::Continue(())
     }
-}
 
-#[inline(always)]
-fn all_that_hold<const N: usize>(conditions: [(Conditions, bool); N]) -> Conditions {
-    conditions.into_iter().fold(Conditions::empty(), |all, (condition, holds)| {
-        all | if holds { condition } else { Conditions::empty() }
-    })
+    /// Whether this session meets no condition: true for almost all requests.
+    #[inline(always)]
+    pub(super) fn meets_no_condition(&self) -> bool {
+        self.visit_conditions(|_| ControlFlow::Break(())).is_continue()
+    }
 }
 
 impl Engine {
@@ -342,36 +369,68 @@ impl Engine {
         self.gates = Gates::new(table);
     }
 
-    /// The conditions that the engine meets, for all sessions.
+    /// Calls `visit` with each condition that the engine meets, until it breaks.
     #[inline(always)]
-    pub(super) fn conditions(&self) -> Conditions {
-        let writes_only = self.pause.map(|pause| pause.writes_only);
-        all_that_hold([
-            (Conditions::MEMORY_LIMIT, self.settings.maxmemory_bytes > 0),
-            (Conditions::CLUSTER, self.settings.cluster_enabled),
-            (Conditions::PAUSE, writes_only == Some(false)),
-            (Conditions::PAUSE_OF_WRITES, writes_only == Some(true)),
-            (Conditions::BUSY, self.busy),
-        ])
+    fn visit_conditions(
+        &self,
+        mut visit: impl FnMut(Conditions) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.settings.maxmemory_bytes > 0 {
+            visit(Conditions::MEMORY_LIMIT)?;
+        }
+        if self.settings.cluster_enabled {
+            visit(Conditions::CLUSTER)?;
+        }
+        if let Some(pause) = self.pause {
+            let writes_only = pause.writes_only;
+            visit(if writes_only { Conditions::PAUSE_OF_WRITES } else { Conditions::PAUSE })?;
+        }
+        if self.busy {
+            visit(Conditions::BUSY)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether the engine meets no condition: true for almost all requests.
+    #[inline(always)]
+    pub(super) fn meets_no_condition(&self) -> bool {
+        self.visit_conditions(|_| ControlFlow::Break(())).is_continue()
     }
 
     /// The conditions that the engine and a session meet.
-    #[inline(always)]
-    pub(super) fn conditions_of(&self, client: ClientId) -> Conditions {
-        let session = self.sessions.get(client).map_or(Conditions::empty(), Session::conditions);
-        self.conditions() | session
+    pub(super) fn conditions(&self, client: ClientId) -> Conditions {
+        let mut conditions = Conditions::empty();
+        let mut add = |condition| {
+            conditions |= condition;
+            ControlFlow::Continue(())
+        };
+        let _ = self.visit_conditions(&mut add);
+        if let Some(session) = self.sessions.get(client) {
+            let _ = session.visit_conditions(&mut add);
+        }
+        conditions
     }
 
     /// The mask for the commands of a script that is about to run. The conditions that matter do
     /// not change while it runs.
     #[inline(always)]
     pub(super) fn mask_for_script(&self, client: ClientId, read_only: bool) -> GateMask {
-        let mut conditions = self.conditions_of(client);
-        conditions.set(Conditions::READ_ONLY_SCRIPT, read_only);
-        if conditions.is_empty() {
+        let session_matters = || {
+            self.gates.scripts_depend_on_session
+                && !self.sessions.get(client).is_some_and(Session::meets_no_condition)
+        };
+        if !read_only && self.meets_no_condition() && !session_matters() {
             return self.gates.scripts;
         }
-        self.gates.mask(Paths::SCRIPT, conditions)
+        self.gates.mask(Paths::SCRIPT, self.conditions_with(client, read_only))
+    }
+
+    /// As [`Engine::conditions`], for a call of a script that may be read-only.
+    #[inline(never)]
+    fn conditions_with(&self, client: ClientId, read_only: bool) -> Conditions {
+        let mut conditions = self.conditions(client);
+        conditions.set(Conditions::READ_ONLY_SCRIPT, read_only);
+        conditions
     }
 
     /// Passes a command through the gates.
@@ -379,11 +438,9 @@ impl Engine {
     /// # Errors
     /// With the result of the first gate that is closed.
     pub(super) fn pass_gates(&mut self, call: &Invocation<'_>) -> Result<(), Closed> {
-        let mut conditions = self.conditions_of(call.client);
-        if call.path == Paths::SCRIPT {
-            let read_only = self.script.as_ref().is_some_and(|script| script.read_only);
-            conditions.set(Conditions::READ_ONLY_SCRIPT, read_only);
-        }
+        let script = self.script.as_ref().filter(|_| call.path == Paths::SCRIPT);
+        let read_only = script.is_some_and(|script| script.read_only);
+        let conditions = self.conditions_with(call.client, read_only);
         let runs_queue = call.flags.contains(Flags::RUNS_QUEUE);
         for gate in self.gates.table {
             if gate.can_be_closed(call.path, conditions) && gate.concerns(call.flags) {

@@ -363,8 +363,10 @@ impl Engine {
 
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
     fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
-        self.blocked_command(client)
-            .is_some_and(|(at, key_wait)| self.is_delayed(client, at, &key_wait.words(), time))
+        self.pause.is_some()
+            && self
+                .blocked_command(client)
+                .is_some_and(|(at, key_wait)| self.is_delayed(client, at, &key_wait.words(), time))
     }
 
     /// The position of a blocked client's command in the table, and its wait for keys.
