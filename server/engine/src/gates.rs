@@ -192,7 +192,7 @@ pub const GATES: &[Gate] = &[
     },
     // Every queued command uses memory.
     Gate {
-        name: "maxmemory, for the queue",
+        name: "maxmemory for the queue",
         paths: Paths::REQUEST,
         when: Conditions::MEMORY_LIMIT.union(Conditions::TRANSACTION),
         commands: Commands::Without(Flags::NOT_QUEUED),
@@ -200,7 +200,7 @@ pub const GATES: &[Gate] = &[
     },
     // After `maxmemory`, as in Redis.
     Gate {
-        name: "slot, in a script",
+        name: "slot in a script",
         paths: Paths::SCRIPT,
         when: Conditions::CLUSTER,
         commands: Commands::All,
