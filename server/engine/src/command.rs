@@ -94,7 +94,24 @@ bitflags! {
         const PROTECTED = 1 << 21;
         /// Only for clients that `enable-test-commands` permits. Not shown.
         const FOR_TESTS = 1 << 22;
+        /// Runs at once between `MULTI` and `EXEC`. Not shown.
+        const NOT_QUEUED = 1 << 23;
+        /// Runs the queue of a transaction: `EXEC`. Not shown.
+        const RUNS_QUEUE = 1 << 24;
+        /// Allowed for RESP2 clients with subscriptions. Not shown.
+        const FOR_SUBSCRIBERS = 1 << 25;
     }
+}
+
+impl Flags {
+    /// The flags that `COMMAND` does not show.
+    pub const HIDDEN: Flags = Flags::MAY_REPLICATE
+        .union(Flags::TOUCHES_ARBITRARY_KEYS)
+        .union(Flags::PROTECTED)
+        .union(Flags::FOR_TESTS)
+        .union(Flags::NOT_QUEUED)
+        .union(Flags::RUNS_QUEUE)
+        .union(Flags::FOR_SUBSCRIBERS);
 }
 
 bitflags! {
@@ -188,6 +205,17 @@ impl Group {
             Group::Sentinel => "sentinel",
         }
     }
+}
+
+/// How the first argument of a command names the script that the command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptArgument {
+    /// It is the text of the script.
+    Text,
+    /// It is the digest of a cached script.
+    Digest,
+    /// It is the name of a function.
+    Function,
 }
 
 /// Where the keys of a command are, and how they are accessed.
@@ -326,6 +354,8 @@ pub struct Command {
     pub categories: Categories,
     /// Where its keys are.
     pub keys: &'static [KeySpec],
+    /// The script that it runs, if any.
+    pub script: Option<ScriptArgument>,
     /// Its group.
     pub group: Group,
     /// The version that introduced it.
@@ -356,6 +386,7 @@ impl Command {
         flags: Flags::empty(),
         categories: Categories::empty(),
         keys: &[],
+        script: None,
         group: Group::Generic,
         since: "1.0.0",
         maker: Vendor::Both,

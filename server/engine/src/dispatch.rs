@@ -1,18 +1,16 @@
-//! The gates that a request passes, in order, and how it is run then.
-//!
-//! The order is Redis's: it decides which of several errors the client gets.
+//! Running commands: how one is found, passes the gates and runs, for a request, a script and a
+//! blocked client.
 
-use lockwheel_resp::{Protocol, Reply};
+use lockwheel_resp::Reply;
 
-use crate::command::{Command, Entry, Flags, Group};
-use crate::context::{Caller, Context, is};
+use crate::Engine;
+use crate::command::{Command, Entry, Flags, Group, ScriptArgument};
+use crate::context::{Caller, Context};
 use crate::error::Error;
+use crate::gates::{Closed, GateMask, Invocation, Paths};
 use crate::instruments::journal::CompletedCommand;
-use crate::sessions::transaction::Queued;
-use crate::sessions::{ClientId, Session};
-use crate::settings::Permission;
+use crate::sessions::ClientId;
 use crate::time::Time;
-use crate::{Engine, slots};
 
 /// The result of passing the gates.
 enum Admission {
@@ -32,27 +30,12 @@ pub(super) enum DispatchResult {
     Again,
 }
 
-/// The gates that commands of a script have to pass.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gates {
-    /// Commands with one of these flags need a check.
-    checked: Flags,
-    /// Commands with keys need a check of their slots.
-    by_slot: bool,
-}
-
-impl Gates {
-    fn are_open(self, flags: Flags) -> bool {
-        !flags.intersects(self.checked) && !self.by_slot
-    }
-}
-
 impl Context<'_> {
     /// Runs one command for the script of this context.
-    pub(super) fn call_for_script(&mut self, gates: Gates, argv: &[&[u8]]) -> Reply {
+    pub(super) fn call_for_script(&mut self, mask: GateMask, argv: &[&[u8]]) -> Reply {
         let found = self.engine.command_of(argv);
         match found.filter(|entry| entry.command.takes(argv.len())) {
-            Some(entry) => self.call_known_for_script(gates, entry, argv),
+            Some(entry) => self.call_known_for_script(mask, entry, argv),
             None => self.call_checked_for_script(found, argv),
         }
     }
@@ -62,11 +45,11 @@ impl Context<'_> {
     #[inline(always)]
     pub(super) fn call_known_for_script(
         &mut self,
-        gates: Gates,
+        mask: GateMask,
         entry: &'static Entry,
         argv: &[&[u8]],
     ) -> Reply {
-        if !gates.are_open(entry.command.flags) {
+        if !mask.is_open(entry.command.flags) {
             return self.call_checked_for_script(Some(entry), argv);
         }
         self.run_for_script(entry, argv)
@@ -75,10 +58,33 @@ impl Context<'_> {
     /// As [`Context::call_for_script`], for a command that needs checks.
     #[cold]
     fn call_checked_for_script(&mut self, found: Option<&'static Entry>, argv: &[&[u8]]) -> Reply {
-        match self.engine.find_for_script(found, argv) {
+        match self.find_for_script(found, argv) {
             Ok(entry) => self.run_for_script(entry, argv),
             Err(error) => self.engine.refuse_script(error),
         }
+    }
+
+    /// Finds the command of a call and passes it through the gates.
+    fn find_for_script(
+        &mut self,
+        found: Option<&'static Entry>,
+        argv: &[&[u8]],
+    ) -> Result<&'static Entry, Error> {
+        let Context { client, time, .. } = *self;
+        let engine = &mut *self.engine;
+        let entry = match found.filter(|entry| entry.command.takes(argv.len())) {
+            Some(entry) => entry,
+            None => engine.find_subcommand(found, argv).map_err(|error| match error {
+                Error::Arity(_) => {
+                    Error::line("ERR Wrong number of args calling Redis command from script")
+                }
+                _ => Error::line("ERR Unknown Redis command called from script"),
+            })?,
+        };
+        let (flags, path) = (entry.command.flags, Paths::SCRIPT);
+        let passed = engine.pass_gates(&Invocation { client, entry, argv, flags, path, time });
+        engine.command_stats[entry.at].rejected += u64::from(passed.is_err());
+        passed.map(|()| entry).map_err(Error::from)
     }
 
     #[inline(always)]
@@ -164,8 +170,7 @@ impl Engine {
             Ok(Admission::Queued) => DispatchResult::Reply(Reply::status("QUEUED")),
             Ok(Admission::Paused) => DispatchResult::Again,
             Err(error) => {
-                let is_exec = argv.first().is_some_and(|name| is(name, "exec"));
-                let reply = Reply::from(self.break_transaction(client, error, is_exec));
+                let reply = Reply::from(self.break_transaction(client, error, argv));
                 self.count_error(&reply);
                 DispatchResult::Reply(reply)
             }
@@ -178,10 +183,11 @@ impl Engine {
         &mut self,
         client: ClientId,
         error: Error,
-        is_exec: bool,
+        argv: &[&[u8]],
     ) -> Error {
+        let found = self.command_of(argv);
         let Some(state) = self.sessions.get_mut(client) else { return error };
-        if !is_exec {
+        if !found.is_some_and(|entry| entry.command.flags.contains(Flags::RUNS_QUEUE)) {
             if let Some(transaction) = state.transaction.as_mut() {
                 transaction.broken = true;
             }
@@ -195,14 +201,6 @@ impl Engine {
         let line = error.to_string();
         let reason = line.strip_prefix("ERR ").unwrap_or(&line);
         Error::text(format!("EXECABORT Transaction discarded because of: {reason}"))
-    }
-
-    /// The gates for commands of a script. They do not change while it runs.
-    pub(super) fn gates_for_script(&self, read_only: bool) -> Gates {
-        let mut checked = Flags::NOSCRIPT;
-        checked.set(Flags::WRITE | Flags::MAY_REPLICATE, read_only);
-        checked.set(Flags::DENYOOM, self.settings.maxmemory_bytes > 0);
-        Gates { checked, by_slot: self.settings.cluster_enabled }
     }
 
     #[cold]
@@ -262,14 +260,26 @@ impl Engine {
         time: Time,
     ) -> Reply {
         let entry = self.commands.entry(at);
-        let (command, flags) = (entry.command, entry.command.flags);
-        if let Some(error) = self.refusal(client, command, flags, &entry.full_name, argv) {
+        let call = waiter_call(client, entry, argv, time);
+        if let Err(closed) = self.pass_gates(&call) {
             self.command_stats[at].rejected += 1;
-            let reply = Reply::from(error);
+            let reply = Reply::from(Error::from(closed));
             self.count_error(&reply);
             return reply;
         }
         self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
+    }
+
+    /// Whether the command of a blocked client is delayed until the end of a pause.
+    pub(super) fn is_delayed(
+        &mut self,
+        client: ClientId,
+        at: usize,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> bool {
+        let entry = self.commands.entry(at);
+        self.pass_gates(&waiter_call(client, entry, argv, time)) == Err(Closed::Paused)
     }
 
     /// Finds the command or subcommand of `argv` and checks its number of arguments.
@@ -310,65 +320,6 @@ impl Engine {
         Ok(entry)
     }
 
-    /// As [`Engine::find_command`], with the gates of scripts.
-    fn find_for_script(
-        &mut self,
-        found: Option<&'static Entry>,
-        argv: &[&[u8]],
-    ) -> Result<&'static Entry, Error> {
-        let entry = match found.filter(|entry| entry.command.takes(argv.len())) {
-            Some(entry) => entry,
-            None => self.find_subcommand(found, argv).map_err(|error| match error {
-                Error::Arity(_) => {
-                    Error::line("ERR Wrong number of args calling Redis command from script")
-                }
-                _ => Error::line("ERR Unknown Redis command called from script"),
-            })?,
-        };
-        let refused = self.refusal_for_script(entry.command.flags);
-        let refused = refused.or_else(|| self.slot_refusal_for_script(entry, argv).err());
-        self.command_stats[entry.at].rejected += u64::from(refused.is_some());
-        refused.map_or(Ok(entry), Err)
-    }
-
-    fn refusal_for_script(&self, flags: Flags) -> Option<Error> {
-        let script = self.script.as_ref()?;
-        if flags.contains(Flags::NOSCRIPT) {
-            return Some(Error::line("ERR This Redis command is not allowed from script"));
-        }
-        if script.read_only && flags.intersects(Flags::WRITE | Flags::MAY_REPLICATE) {
-            return Some(Error::ReadOnlyScript);
-        }
-        // A script that has written may finish: half a script is worse than too much memory.
-        let may_grow = script.wrote || script.declared.allow_oom();
-        if flags.contains(Flags::DENYOOM) && !may_grow && self.is_out_of_memory() {
-            return Some(Error::OutOfMemory);
-        }
-        None
-    }
-
-    /// In a cluster, the keys of a command must share one slot. So must the keys of all commands of
-    /// a script, unless it has no `#!` line or declares `allow-cross-slot-keys`.
-    fn slot_refusal_for_script(&mut self, entry: &Entry, argv: &[&[u8]]) -> Result<(), Error> {
-        if !self.settings.cluster_enabled {
-            return Ok(());
-        }
-        let slot = slots::slot_of_request(entry.command, argv).map_err(|_| {
-            Error::text(format!(
-                "ERR Command '{}' in script attempted to access keys that don't hash to the same \
-                 slot",
-                entry.full_name
-            ))
-        })?;
-        let Some(script) = self.script.as_mut().filter(|script| !script.crosses_slots()) else {
-            return Ok(());
-        };
-        script.slot = slots::join(script.slot, slot).map_err(|_| {
-            Error::line("ERR Script attempted to access keys that do not hash to the same slot")
-        })?;
-        Ok(())
-    }
-
     fn pass(
         &mut self,
         client: ClientId,
@@ -376,12 +327,12 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> Result<Admission, Error> {
-        let (command, name) = (entry.command, entry.full_name.as_str());
-        if self.all_gates_are_open(command.flags)
+        if self.gates.requests.is_open(entry.command.flags)
+            && self.meets_no_condition()
             && let Some(state) = self.sessions.get_mut(client)
-            && state.is_free()
+            && state.meets_no_condition()
         {
-            state.last_command = name;
+            state.last_command = &entry.full_name;
             return Ok(Admission::Run(entry, state.database));
         }
         self.check_gates(client, entry, argv, time)
@@ -396,50 +347,43 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> Result<Admission, Error> {
-        let (command, name) = (entry.command, entry.full_name.as_str());
-        let flags = self.flags_of_request(command, argv);
-        if let Some(error) = self.refusal(client, command, flags, name, argv) {
-            self.command_stats[entry.at].rejected += 1;
-            return Err(error);
-        }
-        if self.must_wait_for_unpause(client, command, flags, time) {
-            return Ok(Admission::Paused);
+        let command = entry.command;
+        let flags = self.flags_of_request(client, command, argv);
+        let path = Paths::REQUEST;
+        match self.pass_gates(&Invocation { client, entry, argv, flags, path, time }) {
+            Err(Closed::Refused(error)) => {
+                self.command_stats[entry.at].rejected += 1;
+                return Err(error);
+            }
+            Err(Closed::Paused) => return Ok(Admission::Paused),
+            Ok(()) => {}
         }
         let Some(state) = self.sessions.get_mut(client) else { return Ok(Admission::Paused) };
-        state.last_command = name;
-        if state.transaction.is_none() || ends_transaction(name) {
+        state.last_command = &entry.full_name;
+        if state.transaction.is_none() || flags.contains(Flags::NOT_QUEUED) {
             return Ok(Admission::Run(entry, state.database));
         }
         self.queue(client, entry.at, argv);
         Ok(Admission::Queued)
     }
 
-    /// Whether every gate is open to a client that [is free](Session::is_free). True for almost all
-    /// requests.
-    fn all_gates_are_open(&self, flags: Flags) -> bool {
-        !flags.intersects(Flags::PROTECTED | Flags::FOR_TESTS)
-            && self.settings.maxmemory_bytes == 0
-            && self.pause.is_none()
-            && !self.busy
-            && !self.settings.cluster_enabled
-    }
-
     /// The flags of a request: a script's own declaration replaces those of `EVAL` and the like.
     /// Looked up only if needed, since the script has to be compiled for it.
-    fn flags_of_request(&mut self, command: &Command, argv: &[&[u8]]) -> Flags {
-        let matters = self.pause.is_some() || self.settings.maxmemory_bytes > 0;
-        if !matters || command.group != Group::Scripting {
+    fn flags_of_request(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) -> Flags {
+        const DECLARED: Flags = Flags::MAY_REPLICATE.union(Flags::DENYOOM);
+        let Some(argument) = command.script else { return command.flags };
+        let conditions = self.conditions(client);
+        if !self.gates.mask(Paths::REQUEST, conditions).depends_on(DECLARED) {
             return command.flags;
         }
         let (interpreter, functions) = (self.interpreter.as_mut(), self.functions.as_ref());
-        let script = match command.name {
-            "eval" | "eval_ro" => interpreter.and_then(|interpreter| {
+        let script = match argument {
+            ScriptArgument::Text => interpreter.and_then(|interpreter| {
                 let sha = interpreter.load_evaluated(argv[1]).ok()?;
                 Some(interpreter.find(sha.as_bytes())?.script)
             }),
-            "evalsha" | "evalsha_ro" => interpreter.and_then(|lua| Some(lua.find(argv[1])?.script)),
-            "fcall" | "fcall_ro" => functions.and_then(|all| Some(all.get(argv[1])?.script)),
-            _ => None,
+            ScriptArgument::Digest => interpreter.and_then(|lua| Some(lua.find(argv[1])?.script)),
+            ScriptArgument::Function => functions.and_then(|all| Some(all.get(argv[1])?.script)),
         };
         let mut flags = command.flags;
         if let Some(script) = script.filter(|script| script.has_shebang()) {
@@ -448,116 +392,17 @@ impl Engine {
         }
         flags
     }
-
-    /// The error of the first gate that refuses the request.
-    fn refusal(
-        &mut self,
-        client: ClientId,
-        command: &Command,
-        flags: Flags,
-        name: &str,
-        argv: &[&[u8]],
-    ) -> Option<Error> {
-        let state = self.sessions.get(client)?;
-        if flags.contains(Flags::PROTECTED) && !admits(self.settings.enable_debug_command, state) {
-            return Some(Error::line(DEBUG_NOT_ALLOWED));
-        }
-        if flags.contains(Flags::FOR_TESTS) && !admits(self.settings.enable_test_commands, state) {
-            return Some(Error::line(TESTS_NOT_ALLOWED));
-        }
-        if !state.authenticated && !flags.contains(Flags::NO_AUTH) {
-            return Some(Error::NoAuth);
-        }
-        if state.transaction.is_some() && flags.contains(Flags::NO_MULTI) {
-            return Some(Error::NotInTransaction);
-        }
-        if self.settings.cluster_enabled {
-            let slot = self.slot_of_all(state, command, argv);
-            let crosses = slot.is_err();
-            self.sessions.get_mut(client)?.slot = slot.unwrap_or_default();
-            if crosses {
-                return Some(Error::CrossSlot);
-            }
-        }
-        let state = self.sessions.get(client)?;
-        if self.needs_memory(state, name, flags) && self.is_out_of_memory() {
-            return Some(Error::OutOfMemory);
-        }
-        if state.protocol == Protocol::Resp2 && state.is_subscriber() && !is_for_subscribers(name) {
-            return Some(Error::SubscribedContext(name.to_owned()));
-        }
-        if self.busy && !flags.contains(Flags::ALLOW_BUSY) {
-            return Some(self.busy_error());
-        }
-        None
-    }
-
-    /// The slot of the keys of a request; for `EXEC`, of all queued commands.
-    fn slot_of_all(
-        &self,
-        client: &Session,
-        command: &Command,
-        argv: &[&[u8]],
-    ) -> Result<Option<u16>, Error> {
-        let Some(transaction) = client.transaction.as_ref().filter(|_| command.name == "exec")
-        else {
-            return slots::slot_of_request(command, argv);
-        };
-        transaction.queue.iter().try_fold(None, |slot, queued| {
-            let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
-            let command = self.commands.entry(queued.command).command;
-            slots::join(slot, slots::slot_of_request(command, &argv)?)
-        })
-    }
-
-    /// Whether a command may use more memory. Every command that is queued may.
-    fn needs_memory(&self, client: &Session, name: &str, flags: Flags) -> bool {
-        flags.contains(Flags::DENYOOM)
-            || client.transaction.is_some() && !ends_transaction(name)
-            || name == "exec" && self.queues(client, Flags::DENYOOM)
-    }
-
-    /// Whether the client has queued a command with one of these flags.
-    fn queues(&self, client: &Session, flags: Flags) -> bool {
-        client.transaction.as_ref().is_some_and(|transaction| {
-            let queued = |q: &Queued| self.commands.entry(q.command).command.flags;
-            transaction.queue.iter().any(|q| queued(q).intersects(flags))
-        })
-    }
-
-    pub(super) fn must_wait_for_unpause(
-        &self,
-        client: ClientId,
-        command: &Command,
-        flags: Flags,
-        time: Time,
-    ) -> bool {
-        let Some(pause) = self.pause.filter(|pause| !time.reached(pause.until)) else {
-            return false;
-        };
-        let writes = Flags::WRITE | Flags::MAY_REPLICATE;
-        !pause.writes_only
-            || flags.intersects(writes)
-            || command.name == "exec"
-                && self.sessions.get(client).is_some_and(|state| self.queues(state, writes))
-    }
 }
 
-/// Whether a permission covers this client. The embedding program is always permitted.
-fn admits(permission: Permission, client: &Session) -> bool {
-    match permission {
-        Permission::Yes => true,
-        Permission::Local => client.origin.local,
-        Permission::No => client.origin.in_process,
-    }
+/// The command of a blocked client that is run again.
+fn waiter_call<'a>(
+    client: ClientId,
+    entry: &'static Entry,
+    argv: &'a [&'a [u8]],
+    time: Time,
+) -> Invocation<'a> {
+    Invocation { client, entry, argv, flags: entry.command.flags, path: Paths::WAITER, time }
 }
-
-const TESTS_NOT_ALLOWED: &str = "ERR LOCKWHEEL command not allowed. The server must be started \
-    with the enable-test-commands option set to \"yes\", or to \"local\" for local connections.";
-
-const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option \
-    is set to \"local\", you can run it from a local connection, otherwise you need to set this \
-    option in the configuration file, and then restart the server.";
 
 /// Whether a script's reply is an error or contains one.
 fn contains_error(reply: &Reply) -> bool {
@@ -566,27 +411,6 @@ fn contains_error(reply: &Reply) -> bool {
         Reply::Array(items) => items.iter().any(contains_error),
         _ => false,
     }
-}
-
-/// Commands that run at once between `MULTI` and `EXEC`.
-fn ends_transaction(name: &str) -> bool {
-    matches!(name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
-}
-
-/// Commands that a RESP2 client with subscriptions may send.
-fn is_for_subscribers(name: &str) -> bool {
-    matches!(
-        name,
-        "ping"
-            | "subscribe"
-            | "ssubscribe"
-            | "psubscribe"
-            | "unsubscribe"
-            | "sunsubscribe"
-            | "punsubscribe"
-            | "quit"
-            | "reset"
-    )
 }
 
 /// The error for an unknown command: its name and as many arguments as fit in 128 bytes, as in

@@ -19,6 +19,7 @@ mod database_tests;
 mod deadline_tests;
 pub mod dispatch;
 pub mod error;
+pub mod gates;
 pub mod glob;
 pub mod instruments;
 pub mod limits;
@@ -53,6 +54,7 @@ use lockwheel_scripting::{Interpreter, LogLevel};
 use crate::settings::{MemoryShare, Permission, Settings};
 use command::{CommandStats, CommandTable};
 use dispatch::DispatchResult;
+use gates::{GATES, Gates};
 use instruments::faults::Faults;
 use instruments::journal::Journal;
 use instruments::shadow::Shadow;
@@ -166,6 +168,7 @@ pub struct Engine {
     watchers: Watchers,
     /// The commands.
     pub commands: &'static CommandTable,
+    gates: Gates,
     /// Statistics of each command, by its position in the table.
     pub command_stats: Vec<CommandStats>,
     /// The counters.
@@ -257,6 +260,7 @@ impl Engine {
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
             commands,
+            gates: Gates::new(GATES),
             command_stats: vec![CommandStats::default(); commands.entries().len()],
             waiters: Waiters::default(),
             watchers: Watchers::default(),

@@ -8,8 +8,8 @@ use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script};
 
 use crate::Engine;
 use crate::context::{Caller, Context};
-use crate::dispatch::Gates;
 use crate::error::Error;
+use crate::gates::GateMask;
 use crate::limits;
 use crate::sessions::ClientId;
 use crate::time::Millis;
@@ -112,10 +112,10 @@ impl<'e> Context<'e> {
     #[inline(always)]
     fn begin_script(&mut self, running: Running) -> ScriptHost<'_, 'e> {
         self.engine.scripts_started += 1;
-        let gates = self.engine.gates_for_script(running.read_only);
+        let mask = self.engine.mask_for_script(self.client, running.read_only);
         self.engine.script = Some(running);
         self.caller = Caller::Script;
-        ScriptHost { context: self, gates }
+        ScriptHost { context: self, mask }
     }
 }
 
@@ -221,12 +221,12 @@ impl Host for LibraryLoader {
 struct ScriptHost<'a, 'e> {
     /// Its command and name are those of the latest call.
     context: &'a mut Context<'e>,
-    gates: Gates,
+    mask: GateMask,
 }
 
 impl Host for ScriptHost<'_, '_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
-        self.context.call_for_script(self.gates, argv)
+        self.context.call_for_script(self.mask, argv)
     }
 
     fn command(&mut self, name: &[u8], arguments: usize) -> Option<CommandId> {
@@ -240,7 +240,7 @@ impl Host for ScriptHost<'_, '_> {
 
     fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
         let entry = self.context.engine.commands.entry(command.0 as usize);
-        self.context.call_known_for_script(self.gates, entry, argv)
+        self.context.call_known_for_script(self.mask, entry, argv)
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {

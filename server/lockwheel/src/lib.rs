@@ -52,6 +52,8 @@ mod client;
 mod clock;
 mod control;
 mod error;
+#[cfg(test)]
+mod gate_tests;
 mod limits;
 mod listen_settings;
 mod net;

@@ -146,7 +146,7 @@ impl Builder {
 /// # Ok::<(), lockwheel::Error>(())
 /// ```
 pub struct Server {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
     address: Option<SocketAddr>,
     unixsocket: Option<String>,
     threads: Mutex<Vec<JoinHandle<()>>>,

@@ -28,6 +28,9 @@ const ANYTIME: Command = Command {
     ..CONNECTION
 };
 
+/// The flags of the commands that end a transaction and all subscriptions.
+const LEAVES: Flags = ANYTIME.flags.union(Flags::NOT_QUEUED).union(Flags::FOR_SUBSCRIBERS);
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -59,7 +62,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "ping",
         arity: Arity::AtLeast(1),
-        flags: Flags::FAST,
+        flags: Flags::FAST.union(Flags::FOR_SUBSCRIBERS),
         doc: "Returns PONG or its argument.",
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         example: "PING => PONG",
@@ -69,6 +72,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "quit",
         arity: Arity::AtLeast(1),
+        flags: LEAVES,
         doc: "Closes the connection.",
         example: "QUIT => OK",
         run: quit,
@@ -77,6 +81,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "reset",
         arity: Arity::Exactly(1),
+        flags: LEAVES,
         since: "6.2.0",
         doc: "Resets the connection to its initial state.",
         example: "SELECT 1; RESET => RESET",

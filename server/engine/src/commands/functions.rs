@@ -5,7 +5,7 @@ use lockwheel_scripting::{Function, Functions, Library, Policy};
 
 use super::stream_groups::wrong_subcommand;
 use super::{help, help_row, map, number, scripts};
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
@@ -31,6 +31,7 @@ const CALL: Flags = Flags::NOSCRIPT
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "fcall",
+        script: Some(ScriptArgument::Function),
         arity: Arity::AtLeast(3),
         flags: CALL.union(Flags::MAY_REPLICATE),
         keys: &[KeySpec { flags: &["RW", "access", "update"], begin: 2, find: FindKeys::Count }],
@@ -43,6 +44,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "fcall_ro",
+        script: Some(ScriptArgument::Function),
         arity: Arity::AtLeast(3),
         flags: CALL.union(Flags::READONLY),
         keys: &[KeySpec { flags: &["RO", "access"], begin: 2, find: FindKeys::Count }],

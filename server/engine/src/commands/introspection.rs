@@ -194,12 +194,8 @@ fn by_full_name<'t>(table: &'t CommandTable, name: &[u8]) -> Option<&'t Entry> {
 
 fn description(table: &CommandTable, entry: &Entry) -> Reply {
     let command = entry.command;
-    let shown = Flags::all()
-        - Flags::MAY_REPLICATE
-        - Flags::TOUCHES_ARBITRARY_KEYS
-        - Flags::PROTECTED
-        - Flags::FOR_TESTS;
-    let flags = (command.flags & shown).iter_names().map(|(name, _)| lower_status("", name));
+    let shown = command.flags - Flags::HIDDEN;
+    let flags = shown.iter_names().map(|(name, _)| lower_status("", name));
     let categories = command.all_categories().iter_names().map(|(name, _)| lower_status("@", name));
     let (first, last, step) = command.key_range();
     let subcommands = entry.subcommands.iter().map(|&at| description(table, table.entry(at)));

@@ -14,7 +14,7 @@ use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
 
 const ANYWHERE: Flags = Flags::PUBSUB.union(Flags::LOADING).union(Flags::STALE);
-const SUBSCRIBES: Flags = ANYWHERE.union(Flags::NOSCRIPT);
+const SUBSCRIBES: Flags = ANYWHERE.union(Flags::NOSCRIPT).union(Flags::FOR_SUBSCRIBERS);
 const PUBLISHES: Flags = ANYWHERE.union(Flags::FAST).union(Flags::MAY_REPLICATE);
 
 const PUBSUB: Command =

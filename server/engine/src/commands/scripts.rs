@@ -4,7 +4,7 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::{help, help_row};
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::limits;
@@ -44,6 +44,7 @@ const EVAL_RO: Command = Command {
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "eval",
+        script: Some(ScriptArgument::Text),
         doc: "Runs a Lua script.",
         example: "EVAL \"return {KEYS[1], ARGV[1], 1.9}\" 1 k a => [\"k\", \"a\", 1]",
         run: eval,
@@ -51,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "eval_ro",
+        script: Some(ScriptArgument::Text),
         doc: "Runs a Lua script that may not write.",
         example: "SET k v; EVAL_RO \"return redis.call('GET', KEYS[1])\" 1 k => \"v\"",
         run: eval,
@@ -58,6 +60,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "evalsha",
+        script: Some(ScriptArgument::Digest),
         doc: "Runs a cached script, given the SHA-1 of its text.",
         example: "SCRIPT LOAD \"return 7\"; \
                   EVALSHA 5c2adadd20ed5b9d0ef8f92f42ed19a2ceb6d0e1 0 => \
@@ -67,6 +70,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "evalsha_ro",
+        script: Some(ScriptArgument::Digest),
         doc: "Runs a cached script that may not write.",
         example: "EVALSHA_RO 0 0 => !NOSCRIPT No matching script. Please use EVAL.",
         run: evalsha,

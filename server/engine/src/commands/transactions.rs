@@ -16,12 +16,16 @@ const TRANSACTION: Command = Command {
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);
 
+/// The flags of the commands that are not queued.
+const AT_ONCE: Flags =
+    ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY).union(Flags::NOT_QUEUED);
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "discard",
         arity: Arity::Exactly(1),
-        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        flags: AT_ONCE,
         since: "2.0.0",
         complexity: "O(N) in the number of queued commands",
         doc: "Discards the queued commands and all watches.",
@@ -32,7 +36,10 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "exec",
         arity: Arity::Exactly(1),
-        flags: ANYWHERE.union(Flags::SKIP_SLOWLOG),
+        flags: ANYWHERE
+            .union(Flags::SKIP_SLOWLOG)
+            .union(Flags::NOT_QUEUED)
+            .union(Flags::RUNS_QUEUE),
         since: "1.2.0",
         complexity: "that of the queued commands",
         doc: "Runs the queued commands, unless a watched key has changed.",
@@ -43,7 +50,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "multi",
         arity: Arity::Exactly(1),
-        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        flags: AT_ONCE,
         since: "1.2.0",
         doc: "Starts a transaction: the commands that follow are queued.",
         example: "MULTI; GET k => QUEUED",
@@ -63,7 +70,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "watch",
         arity: Arity::AtLeast(2),
-        flags: ANYWHERE.union(Flags::FAST).union(Flags::ALLOW_BUSY),
+        flags: AT_ONCE,
         keys: &[KeySpec::all(&["RO"])],
         since: "2.2.0",
         complexity: "O(1) a key",

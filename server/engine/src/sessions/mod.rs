@@ -183,14 +183,6 @@ impl Session {
         self.loses_reply || matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
     }
 
-    /// Whether the state of the session allows every command: authenticated, in no transaction, and
-    /// either without subscriptions or using RESP3.
-    pub(crate) fn is_free(&self) -> bool {
-        self.authenticated
-            && self.transaction.is_none()
-            && (self.protocol == Protocol::Resp3 || !self.is_subscriber())
-    }
-
     /// Whether the client has any subscription.
     pub fn is_subscriber(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty() || !self.shard_channels.is_empty()

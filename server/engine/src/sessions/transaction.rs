@@ -54,6 +54,14 @@ impl Engine {
         self.sessions.hold(client, argument_bytes + overhead);
     }
 
+    /// Replaces the queue of a client's transaction and returns it.
+    pub(crate) fn exchange_queue(&mut self, client: ClientId, queue: Vec<Queued>) -> Vec<Queued> {
+        let state = self.sessions.get_mut(client);
+        let transaction = state.and_then(|state| state.transaction.as_mut());
+        let queued = transaction.map(|transaction| &mut transaction.queue);
+        queued.map(|queued| std::mem::replace(queued, queue)).unwrap_or_default()
+    }
+
     /// Ends a client's transaction and returns it.
     pub(crate) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
         let transaction = self.sessions.get_mut(client)?.transaction.take()?;

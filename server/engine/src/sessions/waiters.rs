@@ -84,6 +84,11 @@ struct KeyWait {
 }
 
 impl KeyWait {
+    /// The command to run.
+    fn words(&self) -> Vec<&[u8]> {
+        self.argv.iter().map(|argument| &**argument).collect()
+    }
+
     /// The memory of the wait. The queues hold a second copy of the keys.
     fn bytes(&self) -> usize {
         let words = |words: &[Box<[u8]>]| {
@@ -357,10 +362,17 @@ impl Engine {
     }
 
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
-    fn is_stopped(&self, client: ClientId, time: Time) -> bool {
-        let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
-        let command = blocked.and_then(|b| b.command).map(|at| self.commands.entry(at).command);
-        command.is_some_and(|c| self.must_wait_for_unpause(client, c, c.flags, time))
+    fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
+        self.pause.is_some()
+            && self
+                .blocked_command(client)
+                .is_some_and(|(at, key_wait)| self.is_delayed(client, at, &key_wait.words(), time))
+    }
+
+    /// The position of a blocked client's command in the table, and its wait for keys.
+    fn blocked_command(&self, client: ClientId) -> Option<(usize, Arc<KeyWait>)> {
+        let blocked = self.sessions.get(client)?.blocked.as_ref()?;
+        blocked.command.zip(blocked.key_wait.clone())
     }
 
     fn next_ready_waiter(
@@ -379,14 +391,10 @@ impl Engine {
     /// Runs a blocked client's command again. A client that has to wait on keeps its position in
     /// all queues, and its deadline.
     fn serve(&mut self, client: ClientId, time: Time) {
-        let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
-        let Some((at, key_wait)) = blocked.and_then(|b| b.command.zip(b.key_wait.clone())) else {
-            return;
-        };
-        let argv: Vec<&[u8]> = key_wait.argv.iter().map(|argument| &**argument).collect();
+        let Some((at, key_wait)) = self.blocked_command(client) else { return };
         // Messages that the command causes for its own client are sent after the reply.
         let before = self.exchange_pending(client, BytesMut::new());
-        let reply = self.run_again(client, at, key_wait.database, &argv, time);
+        let reply = self.run_again(client, at, key_wait.database, &key_wait.words(), time);
         let messages = self.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);

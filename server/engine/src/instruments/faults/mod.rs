@@ -207,8 +207,7 @@ impl Engine {
     }
 
     fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String, out: &mut BytesMut) {
-        let is_exec = is(argv[0], "exec");
-        let reply = Reply::from(self.break_transaction(client, Error::text(line), is_exec));
+        let reply = Reply::from(self.break_transaction(client, Error::text(line), argv));
         self.count_error(&reply);
         if let Some(state) = self.sessions.get(client)
             && !state.is_muted()
