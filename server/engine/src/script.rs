@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Changes the function libraries. Their code runs without access to the engine.
-    pub fn change_functions<T>(
+    pub(crate) fn change_functions<T>(
         &mut self,
         change: impl FnOnce(&mut Writer, &mut Libraries, &mut LibraryLoader) -> T,
     ) -> Result<T, Error> {
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// The error for other clients while a script or function runs.
-    pub fn busy_error(&self) -> Error {
+    pub(crate) fn busy_error(&self) -> Error {
         match &self.script {
             Some(Running { function: Some(_), .. }) => Error::BusyFunction,
             _ => Error::Busy,
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// Removes all cached scripts.
-    pub fn flush_scripts(&mut self) {
+    pub(crate) fn flush_scripts(&mut self) {
         if let Some(interpreter) = self.interpreter.as_mut() {
             interpreter.flush();
         }

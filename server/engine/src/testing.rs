@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use lockwheel_resp::{Reply, decode::decode};
 
+use crate::inputs::Process;
 use crate::notify::Events;
 use crate::sessions::pubsub::Subscription;
 use crate::sessions::{ClientId, Origin};
@@ -70,7 +71,7 @@ impl Stage {
     /// A new engine, whose effects are verified.
     pub(crate) fn new(mut settings: Settings) -> Stage {
         settings.verify_effects = true;
-        let engine = Engine::new(settings, Time::at(BEGIN), [1, 2, 3, 4]);
+        let engine = Engine::new(settings, Process::default(), Time::at(BEGIN), [1, 2, 3, 4]);
         let begin_us = BEGIN.0 * 1000;
         Stage {
             engine,

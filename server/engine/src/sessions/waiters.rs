@@ -207,7 +207,7 @@ impl Engine {
     // --- waits begin ---
 
     /// Blocks a client, until `deadline` if there is one.
-    pub fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
+    pub(crate) fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
         let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.sessions.get_mut(client) {
@@ -405,7 +405,7 @@ impl Engine {
 
     /// Ends a client's wait with a reply that does not come from its command; false if the client
     /// was not blocked.
-    pub fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
+    pub(crate) fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         if let Some(at) = blocked.and_then(|blocked| blocked.command) {
             self.count_call(at, reply.is_error());
@@ -428,7 +428,7 @@ impl Engine {
     }
 
     /// Ends a client's wait with the reply for a timeout.
-    pub fn end_wait(&mut self, client: ClientId) {
+    pub(crate) fn end_wait(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };
         let reply = std::mem::replace(&mut blocked.on_timeout, Reply::NOTHING);

@@ -124,7 +124,7 @@ impl Host {
         if self.script_is_slow.load(Ordering::Relaxed) {
             self.script_is_slow.store(false, Ordering::Release);
             // Another thread may have changed the clock meanwhile.
-            engine.clock_rate = self.clock.rate();
+            engine.clock_order(ClockOrder::Run(self.clock.rate()), self.now());
         }
         self.publish(&engine);
         release(engine);
@@ -149,7 +149,7 @@ impl Host {
         if engine.has_garbage() {
             self.deadline_timer.fire_now();
         }
-        let timeout = engine.settings.timeout_seconds;
+        let timeout = engine.settings().timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
             self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);
             self.wake_all_clients();
@@ -222,10 +222,7 @@ impl Host {
             Flow::Sleep(span) => sleep_holding_engine(span),
             Flow::Clock(order) => {
                 self.run_clock_order_with(engine, order);
-                // The client was not idle while it moved the clock.
-                if let Some(state) = engine.sessions.get_mut(client) {
-                    state.active_at = self.now().now;
-                }
+                engine.count_as_active(client, self.now().now);
             }
             Flow::Shutdown => self.stop(),
         }
@@ -244,8 +241,8 @@ impl Host {
             }
             self.deliver_all(engine, |_| {});
         }
-        if !engine.log.is_empty() {
-            engine.log.drain(..).for_each(|(level, message)| log_script(level, &message));
+        for (level, message) in engine.take_log() {
+            log_script(level, &message);
         }
     }
 
@@ -317,10 +314,9 @@ impl Host {
 
     /// As [`Host::run_clock_order`], for a caller that holds the engine, perhaps within a script.
     pub(crate) fn run_clock_order_with(&self, engine: &mut Engine, order: ClockOrder) {
+        engine.clock_order(order, self.now());
         if engine.running_script().is_some() {
-            self.move_clock_only(order);
-            engine.clock_rate = self.clock.rate();
-            return;
+            return self.move_clock_only(order);
         }
         match order {
             ClockOrder::Run(rate) => self.set_clock_rate(rate),
@@ -328,10 +324,7 @@ impl Host {
                 self.advance_to(engine, self.clock.lease_us().saturating_add(micros(span)));
             }
             ClockOrder::AdvanceTo(moment) => self.advance_to(engine, micros(moment)),
-            ClockOrder::Jump(span) if span.0 < 0 => {
-                engine.postpone(Millis(span.0.saturating_neg()), self.now());
-                self.clock.step_wall(span);
-            }
+            ClockOrder::Jump(span) if span.0 < 0 => self.clock.step_wall(span),
             ClockOrder::Jump(span) => {
                 self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
                 let now = self.now();
@@ -342,7 +335,6 @@ impl Host {
             }
             ClockOrder::StepWall(span) => self.clock.step_wall(span),
         }
-        engine.clock_rate = self.clock.rate();
         self.deadline_timer.disarm();
         // Resumed clients continue in the order in which they came, not in the order of
         // the registry.
@@ -426,8 +418,8 @@ fn micros(span: Millis) -> i64 {
 
 /// The limit of the bytes that may wait for a client that does not read.
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
-    let limits = &engine.settings.client_output_buffer_limits;
-    match engine.sessions.get(client) {
+    let limits = &engine.settings().client_output_buffer_limits;
+    match engine.session(client) {
         Some(state) if !state.authenticated => UNAUTHENTICATED_LIMIT,
         Some(state) if state.is_subscriber() => limits.pubsub,
         _ => limits.normal,
@@ -470,11 +462,12 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::error::ErrorKind;
+    use lockwheel_engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
 
     fn host() -> Arc<Host> {
         let clock = Clock::stopped(Some(Millis(0)));
-        let engine = Engine::new(Settings::default(), clock.now(), [0; 4]);
+        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
         Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
     }
 

@@ -103,7 +103,7 @@ impl ScriptMonitor for SlowScriptMonitor {
             turn::end();
             host.set_script_is_slow();
         }
-        let threshold = Duration::from_millis(engine.settings.busy_reply_threshold_ms);
+        let threshold = Duration::from_millis(engine.settings().busy_reply_threshold_ms);
         if threshold.is_zero() {
             return;
         }
