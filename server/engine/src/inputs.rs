@@ -13,6 +13,8 @@
 //!   caller may announce requests with [`Engine::look_ahead`], which changes nothing that a client
 //!   can observe.
 //! - **Time passes**: [`Engine::tick`].
+//! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
+//! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
 //! - **An order to the clock** has been carried out: [`Engine::clock_order`],
 //!   [`Engine::count_as_active`].
 //! - **Effects** of another engine are applied: [`Engine::apply`].
@@ -23,8 +25,10 @@
 //! # Outputs
 //!
 //! - **Replies and messages**: `Engine::run` writes the reply to its client; for other clients
-//!   there are [`Engine::hand_out`], [`Engine::deliveries`] and [`Engine::has_deliveries`].
-//! - **Next work**: [`Engine::next_deadline`], [`Engine::has_garbage`],
+//!   there are [`Engine::hand_out`], [`Engine::deliveries`], [`Engine::has_deliveries`] and
+//!   [`Engine::take_messages`].
+//! - **Next work**: [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
+//!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
 //! - **Log**: [`Engine::take_log`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],

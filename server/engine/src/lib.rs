@@ -315,7 +315,9 @@ impl Engine {
 
     /// Runs one request of a client and appends the reply to `out`.
     ///
-    /// `argv` must not be empty. Output for other clients is in [`Engine::deliveries`].
+    /// `argv` must not be empty. Output for other clients is in [`Engine::deliveries`]. Before the
+    /// next input, the caller serves the clients that [`Engine::next_waiter`] names, and then calls
+    /// [`Engine::take_messages`].
     #[inline]
     pub fn run(
         &mut self,
@@ -359,7 +361,6 @@ impl Engine {
             return Flow::Again;
         };
         self.end_unit(time);
-        self.serve_waiters(time);
         if self.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
@@ -387,6 +388,15 @@ impl Engine {
             (None, Some(_)) => Flow::Close,
             (None, None) if waits => Flow::Wait,
             (None, None) => Flow::Next,
+        }
+    }
+
+    /// Appends messages for a client that were caused after its reply, by clients that its request
+    /// has served.
+    pub fn take_messages(&mut self, client: ClientId, out: &mut BytesMut) {
+        if let Some(state) = self.sessions.get_mut(client) {
+            out.extend_from_slice(&state.pending);
+            state.pending.clear();
         }
     }
 
@@ -522,7 +532,7 @@ impl Engine {
     // --- time ---
 
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
-    /// memory. More may be left to do if [`Engine::next_deadline`] has been reached or
+    /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be left to do if [`Engine::next_deadline`] has been reached or
     /// [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         let budget_left = self.expire_due(time, budget);
@@ -589,7 +599,6 @@ impl Engine {
             self.process_next(moment, &mut budget);
         }
         self.end_unit(time);
-        self.serve_waiters(time);
         budget
     }
 

@@ -11,7 +11,6 @@ use crate::context::{Caller, Context};
 use crate::dispatch::Gates;
 use crate::error::Error;
 use crate::limits;
-use crate::sessions::ClientId;
 use crate::time::Millis;
 
 /// The running script or function.
@@ -60,10 +59,6 @@ pub trait ScriptMonitor: Send {
     /// Called every few thousand Lua instructions. May call [`Engine::set_busy`] and, after that,
     /// [`Engine::run`] for other clients.
     fn poll(&mut self, engine: &mut Engine);
-
-    /// Whether a client has closed its connection although it has not been removed yet. Called
-    /// before a blocked client is served.
-    fn has_hung_up(&self, client: ClientId) -> bool;
 }
 
 impl<'e> Context<'e> {

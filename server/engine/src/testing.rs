@@ -131,7 +131,7 @@ impl Stage {
         self.wall_us += span_us;
         let time = self.time();
         while self.engine.next_deadline().is_some_and(|deadline| time.reached(deadline)) {
-            self.engine.tick(time, 1_000);
+            self.tick(1_000);
         }
     }
 
@@ -139,6 +139,7 @@ impl Stage {
     pub(crate) fn tick(&mut self, budget: u32) {
         let time = self.time();
         self.engine.tick(time, budget);
+        self.engine.serve_waiters(time);
     }
 
     /// The present time.
@@ -157,6 +158,8 @@ impl Stage {
         let mut out = BytesMut::new();
         let time = self.time();
         let flow = self.engine.run(time, client, &argv, &mut out);
+        self.engine.serve_waiters(time);
+        self.engine.take_messages(client, &mut out);
         (replies(&out), flow)
     }
 

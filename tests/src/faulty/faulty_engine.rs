@@ -139,7 +139,9 @@ impl FaultyEngine {
     pub fn serve_for(&mut self, span: Duration) {
         let end = Instant::now() + span;
         loop {
-            self.engine.tick(self.clock.now(), TICK_BUDGET);
+            let now = self.clock.now();
+            self.engine.tick(now, TICK_BUDGET);
+            locked(&self.connections).serve_waiters(&mut self.engine, now);
             self.deliver();
             self.send_postponed();
             self.run_requests();
@@ -216,7 +218,10 @@ impl FaultyEngine {
         if request.is_any(&["post", "host:"]) {
             return Answer { bytes, flow: Flow::Close };
         }
-        let flow = self.engine.run(self.clock.now(), request.client, &argv, &mut bytes);
+        let now = self.clock.now();
+        let flow = self.engine.run(now, request.client, &argv, &mut bytes);
+        locked(&self.connections).serve_waiters(&mut self.engine, now);
+        self.engine.take_messages(request.client, &mut bytes);
         self.deliver();
         Answer { bytes, flow }
     }
@@ -412,10 +417,6 @@ impl ScriptMonitor for SlowScriptWatch {
             }
             connections.settle(engine, client, &request, &bytes, flow);
         }
-    }
-
-    fn has_hung_up(&self, client: ClientId) -> bool {
-        locked(&self.connections).has_hung_up(client)
     }
 }
 

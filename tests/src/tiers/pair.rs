@@ -91,6 +91,8 @@ impl Side {
         self.engine.set_script_monitor(Box::new(ScriptKiller(POLLS_MAX)));
         let mut out = BytesMut::new();
         let flow = self.engine.run(Time::at(self.now), client, argv, &mut out);
+        self.engine.serve_waiters(Time::at(self.now));
+        self.engine.take_messages(client, &mut out);
         assert_eq!(flow, Flow::Next, "{}", show(argv));
         out.to_vec()
     }
@@ -236,6 +238,7 @@ impl Pair {
         let [planned, plain] = self.sides.each_mut().map(|side| {
             side.now.0 += span_ms;
             side.engine.tick(Time::at(side.now), TICK_BUDGET);
+            side.engine.serve_waiters(Time::at(side.now));
             side.messages().iter().map(|bytes| text(bytes)).collect::<Vec<_>>()
         });
         assert_eq!(planned, plain, "what others hear as time passes");
@@ -268,10 +271,6 @@ impl ScriptMonitor for ScriptKiller {
         if self.0 == 0 {
             engine.kill_script();
         }
-    }
-
-    fn has_hung_up(&self, _: ClientId) -> bool {
-        false
     }
 }
 

@@ -115,6 +115,8 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// The wait of a blocked client. Its further requests are not run meanwhile.
     pub blocked: Option<Blocked>,
+    /// Whether the peer has closed the connection, although the client is still connected here.
+    pub(crate) peer_closed: bool,
     /// Whether the rules of [`faults`](crate::instruments::faults) have already been applied to the
     /// request.
     pub(crate) has_been_held: bool,
@@ -245,6 +247,7 @@ impl Sessions {
             shard_channels: BTreeSet::new(),
             tracking: None,
             blocked: None,
+            peer_closed: false,
             has_been_held: false,
             loses_reply: false,
             connected_at: now,

@@ -255,7 +255,9 @@ impl Engine {
     /// Sends the keys that have changed since the last call to the clients that track their
     /// prefixes.
     pub(crate) fn broadcast_changes(&mut self) {
-        if self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty()) {
+        let nothing = self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty());
+        // The clients that are served next may change more keys.
+        if nothing || self.has_waiters_to_serve() {
             return;
         }
         let changed =

@@ -474,8 +474,9 @@ impl Connection {
         }
     }
 
-    /// Whether the client has hung up, even if its own thread has not noticed yet.
-    pub(crate) fn has_hung_up(&self) -> bool {
+    /// Whether the peer has closed the connection, even if the client's own thread has not read that
+    /// yet.
+    pub(crate) fn peer_has_closed(&self) -> bool {
         self.stream.is_at_end()
     }
 

@@ -215,6 +215,10 @@ impl Host {
         out: &mut BytesMut,
     ) -> Flow {
         let flow = engine.run(time, client, argv, out);
+        if engine.has_waiters_to_serve() {
+            self.serve_waiters(engine, time);
+            engine.take_messages(client, out);
+        }
         match flow {
             Flow::Next | Flow::Wait | Flow::Again => {}
             // At once: a client that sees its last reply must find itself disconnected.
@@ -227,6 +231,28 @@ impl Host {
             Flow::Shutdown => self.stop(),
         }
         flow
+    }
+
+    /// Does the work that is due at `now`, or a part of it.
+    pub(crate) fn tick(&self, engine: &mut Engine, now: Time) {
+        engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+        if engine.has_waiters_to_serve() {
+            self.serve_waiters(engine, now);
+        }
+    }
+
+    /// Serves the clients whose keys have changed. A client whose peer has closed the connection is
+    /// skipped, also before its own thread has read that: what it were given would be lost.
+    #[cold]
+    fn serve_waiters(&self, engine: &mut Engine, time: Time) {
+        while let Some(client) = engine.next_waiter(time) {
+            match self.registry.get(client) {
+                Some(Receiver::Socket(connection)) if connection.peer_has_closed() => {
+                    engine.peer_closed(client);
+                }
+                _ => engine.serve_waiter(client, time),
+            }
+        }
     }
 
     /// Moves the engine's deliveries to the outboxes and its log lines to the log.
@@ -329,7 +355,7 @@ impl Host {
                 self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
                 let now = self.now();
                 while engine.next_deadline().is_some_and(|next| now.reached(next)) {
-                    engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+                    self.tick(engine, now);
                     self.deliver_output(engine);
                 }
             }
@@ -350,7 +376,7 @@ impl Host {
         let target = Millis(target_us.div_euclid(1000));
         while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
             self.clock.set(deadline);
-            engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+            self.tick(engine, self.now());
             self.deliver_and_run_resumed(engine);
             self.deliver_output(engine);
         }
