@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Time};
@@ -63,7 +64,7 @@ impl EngineBench {
     pub fn new(locks: usize) -> EngineBench {
         let held_of_each = locks / 2;
         assert!(held_of_each >= CHUNK, "a chunk uses each key once");
-        let mut engine = Engine::new(Settings::default(), NOW, [1, 2, 3, 4]);
+        let mut engine = Engine::new(Settings::default(), Process::default(), NOW, [1, 2, 3, 4]);
         let client = engine.connect(Origin::default(), NOW);
         let random = Random::new();
         let mut bench = EngineBench { engine, client, out: BytesMut::new(), held_of_each, random };

@@ -104,6 +104,32 @@ fn unsafe_code_is_only_in_the_bridge() {
 }
 
 #[test]
+fn engine_has_no_public_field_and_only_the_listed_methods() {
+    let library = read(&root().join("server/engine/src/lib.rs"));
+    let (_, fields) = library.split_once("pub struct Engine {").expect("the engine");
+    let (fields, _) = fields.split_once("\n}").expect("its end");
+    assert!(!fields.contains("\n    pub "), "{fields}");
+
+    let inputs = read(&root().join("server/engine/src/inputs.rs"));
+    let listed = inputs.lines().take_while(|line| line.starts_with("//!"));
+    let listed = listed.flat_map(|line| line.split("[`Engine::").skip(1));
+    let listed: Vec<_> = listed.filter_map(|link| link.split('`').next()).collect();
+    let mut public = Vec::new();
+    for source in below("server/engine/src") {
+        let mut in_engine = false;
+        for (_, line) in code(&source) {
+            in_engine = (in_engine || line.starts_with("impl Engine {")) && line != "}";
+            let method = line.strip_prefix("    pub fn ").filter(|_| in_engine);
+            public.extend(method.and_then(|name| name.split(['(', '<']).next()).map(str::to_owned));
+        }
+    }
+    public.sort();
+    let mut expected = listed;
+    expected.sort_unstable();
+    assert_eq!(public, expected);
+}
+
+#[test]
 fn clippy_forbids_reading_the_clock() {
     let settings = read(&root().join("clippy.toml"));
     for method in ["std::time::Instant::now", "std::time::SystemTime::now", "std::thread::sleep"] {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lockwheel::{Client, Reply, Server};
 use lockwheel_engine::Engine;
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::notify::Events;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
@@ -72,7 +73,7 @@ impl Slices {
         let mut settings = Settings::default();
         settings.notify_keyspace_events = Events::KEYEVENT | Events::EXPIRED;
         let now = Time::at(Millis(1_700_000_000_000));
-        let mut engine = Engine::new(settings, now, [1, 2, 3, 4]);
+        let mut engine = Engine::new(settings, Process::default(), now, [1, 2, 3, 4]);
         let client = engine.connect(Origin::default(), now);
         Slices { engine, client, now }
     }
@@ -115,7 +116,7 @@ fn expired_lock_is_free_before_the_wheel_fires() {
     let is_due = |engine: &Engine, now| engine.next_deadline().is_some_and(|next| next <= now);
     while is_due(&slices.engine, slices.now.now) {
         for name in reads.by_ref().take(3) {
-            behind += usize::from(!slices.engine.writer.keyspace().database(0).is_empty());
+            behind += usize::from(slices.engine.key_count(0) > 0);
             assert_eq!(slices.run(&["GET", name]), b"$-1\r\n", "{name}");
             assert_eq!(slices.run(&["PTTL", name]), b":-2\r\n", "{name}");
             assert_eq!(slices.run(&["SET", name, "another", "NX"]), b"+OK\r\n", "{name}");
@@ -128,7 +129,7 @@ fn expired_lock_is_free_before_the_wheel_fires() {
     assert_eq!(expired.len(), LOCKS);
     assert_eq!(expired.iter().collect::<BTreeSet<_>>(), names.iter().collect());
     assert_eq!(slices.run(&["DBSIZE"]), b":0\r\n");
-    assert_eq!(slices.engine.writer.keyspace().timers(), 0);
+    assert_eq!(slices.engine.next_deadline(), None);
 }
 
 /// The number of waiting clients that get the lock after a release. They retry on several threads.

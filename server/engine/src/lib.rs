@@ -21,6 +21,7 @@ pub mod dispatch;
 pub mod error;
 pub mod gates;
 pub mod glob;
+pub mod inputs;
 pub mod instruments;
 pub mod limits;
 mod look_ahead;
@@ -55,6 +56,7 @@ use crate::settings::{MemoryShare, Permission, Settings};
 use command::{CommandStats, CommandTable};
 use dispatch::DispatchResult;
 use gates::{GATES, Gates};
+use inputs::Process;
 use instruments::faults::Faults;
 use instruments::journal::Journal;
 use instruments::shadow::Shadow;
@@ -148,76 +150,74 @@ pub struct Stats {
 /// script can return any number of codes.
 const ERROR_CODES_MAX: usize = 128;
 
-/// See the module's documentation.
+/// See the module's documentation; [`inputs`] lists all that its caller may do.
 pub struct Engine {
     /// The settings, as `CONFIG` shows and changes them.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// The state, and the only way to change it.
-    pub writer: Writer,
+    pub(crate) writer: Writer,
     /// Timers that do not belong to keys.
-    pub timers: Timers<Timer>,
+    pub(crate) timers: Timers<Timer>,
     /// The connected clients.
-    pub sessions: Sessions,
+    pub(crate) sessions: Sessions,
     /// The subscriptions.
-    pub pubsub: PubSub,
+    pub(crate) pubsub: PubSub,
     /// The keys and prefixes of client side caching.
-    pub tracked: Tracked,
+    pub(crate) tracked: Tracked,
     /// The clients that wait for keys.
-    pub waiters: Waiters,
+    pub(crate) waiters: Waiters,
     /// The clients that watch keys.
     watchers: Watchers,
     /// The commands.
-    pub commands: &'static CommandTable,
+    pub(crate) commands: &'static CommandTable,
     gates: Gates,
     /// Statistics of each command, by its position in the table.
-    pub command_stats: Vec<CommandStats>,
+    pub(crate) command_stats: Vec<CommandStats>,
     /// The counters.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// The source of randomness of commands such as `RANDOMKEY`.
-    pub random: Random,
+    pub(crate) random: Random,
     /// When the engine was created, on the lease clock.
-    pub started_at: Millis,
-    /// The process id in `INFO`; set by the caller.
-    pub process_id: u32,
-    /// Returns the resident memory of the process in bytes; set by the caller.
-    pub resident_bytes: fn() -> Option<u64>,
+    pub(crate) started_at: Millis,
+    /// The process that the engine runs in.
+    pub(crate) process: Process,
     /// The run id of the server: 40 hex digits.
-    pub run_id: String,
+    pub(crate) run_id: String,
     /// The id of this cluster node or sentinel: 40 hex digits.
-    pub node_id: String,
+    pub(crate) node_id: String,
     /// The id of the node's shard: 40 hex digits.
-    pub shard_id: String,
+    pub(crate) shard_id: String,
     /// The Lua interpreter; `None` while a script runs.
-    pub interpreter: Option<Box<Interpreter>>,
+    pub(crate) interpreter: Option<Box<Interpreter>>,
     /// The function libraries; `None` while a function runs.
-    pub functions: Option<Libraries>,
+    pub(crate) functions: Option<Libraries>,
     /// The running script or function.
-    pub script: Option<Running>,
+    pub(crate) script: Option<Running>,
     scripts_started: u64,
     /// Memory of Lua before any script is loaded.
     lua_bytes: usize,
     /// Memory of Lua when the running script began.
     script_bytes_before: usize,
     /// Serves other clients while a script runs for a long time.
-    pub script_monitor: Option<Box<dyn ScriptMonitor>>,
+    pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
     /// Log messages of scripts; the caller takes them.
-    pub log: Vec<(LogLevel, String)>,
+    pub(crate) log: Vec<(LogLevel, String)>,
     /// The current pause, if any.
-    pub pause: Option<Pause>,
+    pub(crate) pause: Option<Pause>,
     /// The rate of the caller's lease clock; for clients that query it.
-    pub clock_rate: Rate,
+    pub(crate) clock_rate: Rate,
     /// The fault rules.
-    pub faults: Faults,
+    pub(crate) faults: Faults,
     /// An engine that follows the effects of this one, on a server that verifies them.
     shadow: Option<Box<Shadow>>,
     /// The journal of a server for tests; `None` while an entry is written.
     journal: Option<Box<Journal>>,
     /// The value that the next [`Engine::run`] returns instead of `Next`; set by a handler.
-    pub flow: Option<Flow>,
+    pub(crate) flow: Option<Flow>,
     /// The last moment at which more was due than one request may process.
     expiry_backlog_at: Option<Millis>,
     /// Memory for bulk strings in replies.
-    pub replies: Replies,
+    pub(crate) replies: Replies,
     paused_clients: Vec<ClientId>,
     unpause_timer: Option<timers::TimerId>,
     busy: bool,
@@ -229,7 +229,7 @@ pub struct Engine {
 
 impl Engine {
     /// Creates an engine without keys or clients. `seed` is its only source of randomness.
-    pub fn new(mut settings: Settings, time: Time, seed: [u64; 4]) -> Engine {
+    pub fn new(mut settings: Settings, process: Process, time: Time, seed: [u64; 4]) -> Engine {
         let hash_seed = HashSeed(seed[0], seed[1]);
         let mut random = Random::new(seed[2]);
         let mut id = || {
@@ -268,8 +268,7 @@ impl Engine {
             stats: Stats::default(),
             random,
             started_at: time.now,
-            process_id: 0,
-            resident_bytes: || None,
+            process,
             run_id,
             node_id: configured_id.unwrap_or(node_id),
             shard_id,
@@ -302,10 +301,10 @@ impl Engine {
 
     // --- clients ---
 
-    /// Adds a client that has connected.
+    /// Adds a client that has connected. A client in this process needs no password and uses RESP3.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
-        let authenticated = self.settings.requirepass.is_none();
+        let authenticated = self.settings.requirepass.is_none() || origin.in_process;
         self.sessions.add(origin, time.now, authenticated)
     }
 
@@ -320,7 +319,9 @@ impl Engine {
 
     /// Runs one request of a client and appends the reply to `out`.
     ///
-    /// `argv` must not be empty. Output for other clients is in [`Engine::deliveries`].
+    /// `argv` must not be empty. Output for other clients is in [`Engine::deliveries`]. Before the
+    /// next input, the caller serves the clients that [`Engine::next_waiter`] names, and then calls
+    /// [`Engine::take_messages`].
     #[inline]
     pub fn run(
         &mut self,
@@ -364,7 +365,6 @@ impl Engine {
             return Flow::Again;
         };
         self.end_unit(time);
-        self.serve_waiters(time);
         if self.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
@@ -392,6 +392,15 @@ impl Engine {
             (None, Some(_)) => Flow::Close,
             (None, None) if waits => Flow::Wait,
             (None, None) => Flow::Next,
+        }
+    }
+
+    /// Appends messages for a client that were caused after its reply, by clients that its request
+    /// has served.
+    pub fn take_messages(&mut self, client: ClientId, out: &mut BytesMut) {
+        if let Some(state) = self.sessions.get_mut(client) {
+            out.extend_from_slice(&state.pending);
+            state.pending.clear();
         }
     }
 
@@ -449,7 +458,7 @@ impl Engine {
     }
 
     /// Sends a client a message that is not a reply to its current request.
-    pub fn push(&mut self, client: ClientId, reply: &Reply) {
+    pub(crate) fn push(&mut self, client: ClientId, reply: &Reply) {
         if let Some(state) = self.sessions.get_mut(client) {
             encode(reply, state.protocol, &mut state.pending);
             self.queue_delivery(client);
@@ -527,7 +536,7 @@ impl Engine {
     // --- time ---
 
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
-    /// memory. More may be left to do if [`Engine::next_deadline`] has been reached or
+    /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be left to do if [`Engine::next_deadline`] has been reached or
     /// [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         let budget_left = self.expire_due(time, budget);
@@ -553,7 +562,7 @@ impl Engine {
     }
 
     /// Moves all deadlines and timers `span` later.
-    pub fn postpone(&mut self, span: Millis, time: Time) {
+    pub(crate) fn postpone(&mut self, span: Millis, time: Time) {
         self.writer.postpone(span);
         self.observe_effects(None);
         self.end_unit(time);
@@ -594,7 +603,6 @@ impl Engine {
             self.process_next(moment, &mut budget);
         }
         self.end_unit(time);
-        self.serve_waiters(time);
         budget
     }
 
@@ -657,7 +665,7 @@ impl Engine {
     // --- pauses ---
 
     /// Starts a pause or extends the current one: the later end and the wider scope apply.
-    pub fn start_pause(&mut self, until: Millis, writes_only: bool) {
+    pub(crate) fn start_pause(&mut self, until: Millis, writes_only: bool) {
         let pause = match self.pause {
             Some(old) => {
                 Pause { until: old.until.max(until), writes_only: old.writes_only && writes_only }
@@ -673,7 +681,7 @@ impl Engine {
 
     /// Ends the pause and resumes the clients it has stopped. Keys that changed meanwhile are
     /// marked again, since clients waiting for them could not be served.
-    pub fn unpause(&mut self) {
+    pub(crate) fn unpause(&mut self) {
         self.pause = None;
         self.mark_held_for_waiters();
         if let Some(timer) = self.unpause_timer.take() {

@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// The memory of everything that grows with the activity of clients.
-    pub fn used_memory_bytes(&self) -> usize {
+    pub(crate) fn used_memory_bytes(&self) -> usize {
         let tracked =
             self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
         self.dataset_bytes()
@@ -143,7 +143,7 @@ impl Engine {
     }
 
     /// The memory of cached scripts and their garbage, without that of Lua itself.
-    pub fn script_bytes(&self) -> usize {
+    pub(crate) fn script_bytes(&self) -> usize {
         let bytes = self.interpreter.as_ref();
         let bytes = bytes.map_or(self.script_bytes_before, |lua| lua.memory_bytes());
         bytes.saturating_sub(self.lua_bytes)
@@ -155,14 +155,14 @@ impl Engine {
     }
 
     /// The greatest memory use so far, including the present one.
-    pub fn peak_memory_bytes(&mut self) -> u64 {
+    pub(crate) fn peak_memory_bytes(&mut self) -> u64 {
         let now = self.used_memory_bytes() as u64;
         self.stats.peak_memory_bytes = self.stats.peak_memory_bytes.max(now);
         self.stats.peak_memory_bytes
     }
 
     /// Whether memory use exceeds `maxmemory`.
-    pub fn is_out_of_memory(&self) -> bool {
+    pub(crate) fn is_out_of_memory(&self) -> bool {
         let max = self.settings.maxmemory_bytes;
         max > 0 && self.used_memory_bytes() as u64 > max
     }

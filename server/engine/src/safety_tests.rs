@@ -53,10 +53,6 @@ impl ScriptMonitor for RequestsDuringScript {
             engine.run(self.time, self.client, request, &mut BytesMut::new());
         }
     }
-
-    fn has_hung_up(&self, _: ClientId) -> bool {
-        false
-    }
 }
 
 #[test]
@@ -77,10 +73,6 @@ struct ScriptNumbers(Arc<Mutex<Vec<Option<u64>>>>);
 impl ScriptMonitor for ScriptNumbers {
     fn poll(&mut self, engine: &mut Engine) {
         self.0.lock().expect("unpoisoned").push(engine.running_script());
-    }
-
-    fn has_hung_up(&self, _: ClientId) -> bool {
-        false
     }
 }
 

@@ -11,7 +11,6 @@ use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::gates::GateMask;
 use crate::limits;
-use crate::sessions::ClientId;
 use crate::time::Millis;
 
 /// The running script or function.
@@ -60,10 +59,6 @@ pub trait ScriptMonitor: Send {
     /// Called every few thousand Lua instructions. May call [`Engine::set_busy`] and, after that,
     /// [`Engine::run`] for other clients.
     fn poll(&mut self, engine: &mut Engine);
-
-    /// Whether a client has closed its connection although it has not been removed yet. Called
-    /// before a blocked client is served.
-    fn has_hung_up(&self, client: ClientId) -> bool;
 }
 
 impl<'e> Context<'e> {
@@ -131,7 +126,7 @@ impl Engine {
     }
 
     /// Changes the function libraries. Their code runs without access to the engine.
-    pub fn change_functions<T>(
+    pub(crate) fn change_functions<T>(
         &mut self,
         change: impl FnOnce(&mut Writer, &mut Libraries, &mut LibraryLoader) -> T,
     ) -> Result<T, Error> {
@@ -146,7 +141,7 @@ impl Engine {
     }
 
     /// The error for other clients while a script or function runs.
-    pub fn busy_error(&self) -> Error {
+    pub(crate) fn busy_error(&self) -> Error {
         match &self.script {
             Some(Running { function: Some(_), .. }) => Error::BusyFunction,
             _ => Error::Busy,
@@ -174,7 +169,7 @@ impl Engine {
     }
 
     /// Removes all cached scripts.
-    pub fn flush_scripts(&mut self) {
+    pub(crate) fn flush_scripts(&mut self) {
         if let Some(interpreter) = self.interpreter.as_mut() {
             interpreter.flush();
         }

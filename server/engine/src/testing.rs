@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use lockwheel_resp::{Reply, decode::decode};
 
+use crate::inputs::Process;
 use crate::notify::Events;
 use crate::sessions::pubsub::Subscription;
 use crate::sessions::{ClientId, Origin};
@@ -70,7 +71,7 @@ impl Stage {
     /// A new engine, whose effects are verified.
     pub(crate) fn new(mut settings: Settings) -> Stage {
         settings.verify_effects = true;
-        let engine = Engine::new(settings, Time::at(BEGIN), [1, 2, 3, 4]);
+        let engine = Engine::new(settings, Process::default(), Time::at(BEGIN), [1, 2, 3, 4]);
         let begin_us = BEGIN.0 * 1000;
         Stage {
             engine,
@@ -130,7 +131,7 @@ impl Stage {
         self.wall_us += span_us;
         let time = self.time();
         while self.engine.next_deadline().is_some_and(|deadline| time.reached(deadline)) {
-            self.engine.tick(time, 1_000);
+            self.tick(1_000);
         }
     }
 
@@ -138,6 +139,7 @@ impl Stage {
     pub(crate) fn tick(&mut self, budget: u32) {
         let time = self.time();
         self.engine.tick(time, budget);
+        self.engine.serve_waiters(time);
     }
 
     /// The present time.
@@ -156,6 +158,8 @@ impl Stage {
         let mut out = BytesMut::new();
         let time = self.time();
         let flow = self.engine.run(time, client, &argv, &mut out);
+        self.engine.serve_waiters(time);
+        self.engine.take_messages(client, &mut out);
         (replies(&out), flow)
     }
 

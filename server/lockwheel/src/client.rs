@@ -60,10 +60,7 @@ impl Client {
                     in_process: true,
                 };
                 let id = engine.connect(origin, host.now());
-                let state = engine.sessions.get_mut(id)?;
-                state.protocol = Protocol::Resp3;
-                state.authenticated = true;
-                let outbox = Arc::new(Outbox::new(Arc::clone(&state.buffers)));
+                let outbox = Arc::new(Outbox::new(Arc::clone(&engine.session(id)?.buffers)));
                 host.registry.add(id, Receiver::InProcess(Arc::clone(&outbox)));
                 Some((id, outbox))
             })?

@@ -20,8 +20,9 @@ use crate::net::runtime_files::RuntimeFiles;
 use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::time::{ClockOrder, Millis};
 
 /// Configures a server and starts it. Created by [`Server::builder`].
 #[derive(Debug)]
@@ -92,7 +93,7 @@ impl Builder {
     /// # Errors
     /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
     pub fn start(self) -> Result<Server, Error> {
-        let settings = self.settings?;
+        let mut settings = self.settings?;
         let listen = ListenSettings::of(&settings);
         let clock = match self.clock {
             ClockChoice::System => clock::Clock::system(),
@@ -111,16 +112,15 @@ impl Builder {
         if let Some(path) = &listen.pidfile {
             runtime_files.write_pidfile(Path::new(path))?;
         }
-        let mut engine = Engine::new(settings, clock.now(), seeds(self.seed)?);
         if let Some(address) = address {
-            engine.settings.port = address.port();
+            settings.port = address.port();
         }
-        engine.process_id = std::process::id();
-        engine.resident_bytes = resident_bytes;
-        engine.clock_rate = clock.rate();
+        let process = Process { id: std::process::id(), resident_bytes };
+        let mut engine = Engine::new(settings, process, clock.now(), seeds(self.seed)?);
+        engine.clock_order(ClockOrder::Run(clock.rate()), clock.now());
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);
         let monitor = SlowScriptMonitor::new(&host, &acceptor);
-        host.with(|engine| engine.script_monitor = Some(Box::new(monitor)))?;
+        host.with(|engine| engine.set_script_monitor(Box::new(monitor)))?;
         let threads = workers.start(&host, acceptor)?;
         Ok(Server { host, address, unixsocket: listen.unixsocket, threads: Mutex::new(threads) })
     }
@@ -196,7 +196,7 @@ impl Server {
     /// # Errors
     /// If the server has ended.
     pub fn node_id(&self) -> Result<String, Error> {
-        Ok(self.host.with(|engine| engine.node_id.clone())?)
+        Ok(self.host.with(|engine| engine.node_id().to_owned())?)
     }
 
     /// A client within this process.

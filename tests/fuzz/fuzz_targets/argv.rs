@@ -6,6 +6,7 @@
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_engine::time::{Millis, Time};
@@ -118,7 +119,7 @@ struct State {
 
 fuzz_target!(|input: (u8, Vec<Step>)| {
     let (kind, steps) = input;
-    let engine = Engine::new(settings(kind), Time::at(BEGIN), [1, 2, 3, 4]);
+    let engine = Engine::new(settings(kind), Process::default(), Time::at(BEGIN), [1, 2, 3, 4]);
     let mut world = State { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
     for _ in 0..CLIENTS {
         let client = world.engine.connect(Origin::default(), Time::at(world.now));
@@ -155,6 +156,7 @@ impl State {
                 self.reconnect(usize::from(*client) % CLIENTS);
             }
         }
+        self.engine.serve_waiters(Time::at(self.now));
         for delivery in self.engine.deliveries() {
             assert_well_formed(&delivery.bytes);
             let found = self.clients.iter().position(|client| *client == delivery.client);
@@ -174,7 +176,7 @@ impl State {
 
     /// The name of a command of the table, and perhaps of one of its subcommands.
     fn name(&self, command: usize, subcommand: bool) -> Vec<Vec<u8>> {
-        let entries = self.engine.commands.entries();
+        let entries: Vec<_> = self.engine.command_stats().map(|(entry, _)| entry).collect();
         let name = &entries[command % entries.len()].full_name;
         match name.split_once('|') {
             Some((parent, child)) if subcommand => vec![parent.into(), child.into()],

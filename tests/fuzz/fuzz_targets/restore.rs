@@ -6,9 +6,10 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::Engine;
-use lockwheel_engine::store::serialised::{seal, unseal};
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
+use lockwheel_engine::store::serialised::{seal, unseal};
 use lockwheel_engine::time::{Millis, Time};
 use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
@@ -16,7 +17,7 @@ use lockwheel_resp::decode::decode;
 const NOW: Time = Time::at(Millis(1_700_000_000_000));
 
 fuzz_target!(|body: &[u8]| {
-    let mut engine = Engine::new(Settings::default(), NOW, [1, 2, 3, 4]);
+    let mut engine = Engine::new(Settings::default(), Process::default(), NOW, [1, 2, 3, 4]);
     let client = engine.connect(Origin::default(), NOW);
     let payload = seal(body.to_vec());
     if !matches!(run(&mut engine, client, &[b"RESTORE", b"k", b"0", &payload]), Reply::Simple(_)) {

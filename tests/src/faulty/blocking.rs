@@ -47,7 +47,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 server.engine.disconnect(client);
             }
             // The sockets of blocked clients are not checked either.
-            server.engine.script_monitor = None;
+            server.stop_socket_checks();
         }),
         ..Fault::NONE
     },
@@ -96,8 +96,7 @@ fn last_come_first_served(server: &mut FaultyEngine, request: &Request) -> Answe
         let same = |wait: &&Request| is_pop(wait) && wait.argv[1] == request.argv[1];
         let before: Vec<_> = server.waits.iter().filter(same).rev().cloned().collect();
         for wait in before {
-            server.engine.end_wait(wait.client);
-            server.engine.deliveries();
+            server.end_wait_silently(wait.client);
             server.run(&wait);
         }
     }
@@ -126,8 +125,7 @@ fn pushes_in_transactions_serve_no_client(server: &mut FaultyEngine, request: &R
     }
     let waits: Vec<_> = server.waits.iter().filter(|wait| is_pop(wait)).cloned().collect();
     for wait in &waits {
-        server.engine.end_wait(wait.client);
-        server.engine.deliveries();
+        server.end_wait_silently(wait.client);
     }
     let answer = server.run(request);
     for wait in waits {

@@ -38,6 +38,8 @@ pub(super) enum Received {
 pub(super) struct Connections {
     /// The events of the sockets.
     pub(super) events: Receiver<SocketEvent>,
+    /// Whether sockets are checked for closed connections before blocked clients are served.
+    pub(super) check_sockets: bool,
     sender: Sender<SocketEvent>,
     sessions: BTreeMap<ClientId, Session>,
 }
@@ -54,7 +56,8 @@ impl Connections {
     /// No connections yet, and the sender for events.
     pub(super) fn new() -> (Connections, Sender<SocketEvent>) {
         let (sender, events) = channel();
-        (Connections { events, sender: sender.clone(), sessions: BTreeMap::new() }, sender)
+        let sessions = BTreeMap::new();
+        (Connections { events, check_sockets: true, sender: sender.clone(), sessions }, sender)
     }
 
     /// Handles new connections and requests; returns a client that has closed its connection.
@@ -180,9 +183,21 @@ impl Connections {
         }
     }
 
+    /// Serves blocked clients, except those that have closed their connections.
+    pub(super) fn serve_waiters(&self, engine: &mut Engine, time: Time) {
+        while let Some(client) = engine.next_waiter(time) {
+            if self.peer_has_closed(client) {
+                engine.peer_closed(client);
+            } else {
+                engine.serve_waiter(client, time);
+            }
+        }
+    }
+
     /// Whether a client has closed its connection, also before its thread has reported it.
-    pub(super) fn has_hung_up(&self, client: ClientId) -> bool {
-        let Some(session) = self.sessions.get(&client) else { return false };
+    fn peer_has_closed(&self, client: ClientId) -> bool {
+        let session = self.sessions.get(&client).filter(|_| self.check_sockets);
+        let Some(session) = session else { return false };
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked =
             SockRef::from(&session.stream).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
@@ -223,7 +238,7 @@ fn read_requests(stream: &mut TcpStream, client: ClientId, sender: &Sender<Socke
 /// A reply as a client receives it.
 pub(super) fn encoded(engine: &Engine, client: ClientId, reply: &Reply) -> BytesMut {
     let mut out = BytesMut::new();
-    if let Some(state) = engine.sessions.get(client) {
+    if let Some(state) = engine.session(client) {
         encode(reply, state.protocol, &mut out);
     }
     out

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::script::ScriptMonitor;
 use lockwheel_engine::sessions::{ClientId, Close, Origin};
 use lockwheel_engine::settings::Settings;
@@ -103,9 +104,10 @@ impl Answer {
 impl FaultyEngine {
     pub(super) fn new(connections: Connections, fault: Option<&'static Fault>) -> FaultyEngine {
         let clock = Clock::start();
-        let mut engine = Engine::new(Settings::default(), clock.now(), [1, 2, 3, 4]);
+        let mut engine =
+            Engine::new(Settings::default(), Process::default(), clock.now(), [1, 2, 3, 4]);
         let connections = Arc::new(Mutex::new(connections));
-        engine.script_monitor = Some(Box::new(SlowScriptWatch {
+        engine.set_script_monitor(Box::new(SlowScriptWatch {
             connections: Arc::clone(&connections),
             clock,
             busy: None,
@@ -137,7 +139,9 @@ impl FaultyEngine {
     pub fn serve_for(&mut self, span: Duration) {
         let end = Instant::now() + span;
         loop {
-            self.engine.tick(self.clock.now(), TICK_BUDGET);
+            let now = self.clock.now();
+            self.engine.tick(now, TICK_BUDGET);
+            locked(&self.connections).serve_waiters(&mut self.engine, now);
             self.deliver();
             self.send_postponed();
             self.run_requests();
@@ -197,7 +201,7 @@ impl FaultyEngine {
     }
 
     fn run_faulty(&mut self, request: &Request) -> Answer {
-        let queues = self.engine.sessions.get(request.client);
+        let queues = self.engine.session(request.client);
         let queues = queues.is_some_and(|state| state.transaction.is_some());
         match self.fault.and_then(|fault| fault.run) {
             Some(run) if !queues || request.is("exec") => run(self, request),
@@ -214,7 +218,10 @@ impl FaultyEngine {
         if request.is_any(&["post", "host:"]) {
             return Answer { bytes, flow: Flow::Close };
         }
-        let flow = self.engine.run(self.clock.now(), request.client, &argv, &mut bytes);
+        let now = self.clock.now();
+        let flow = self.engine.run(now, request.client, &argv, &mut bytes);
+        locked(&self.connections).serve_waiters(&mut self.engine, now);
+        self.engine.take_messages(request.client, &mut bytes);
         self.deliver();
         Answer { bytes, flow }
     }
@@ -231,19 +238,29 @@ impl FaultyEngine {
 
     /// Runs a command in the database of a client on a connection of its own.
     pub fn run_separately(&mut self, request: &Request, argv: &[&[u8]]) -> Reply {
-        let time = self.clock.now();
-        let engine = &mut self.engine;
-        let separate_client =
-            *self.separate_client.get_or_insert_with(|| engine.connect(Origin::default(), time));
-        let database = engine.sessions.get(request.client).map_or(0, |state| state.database);
-        if let Some(state) = engine.sessions.get_mut(separate_client) {
-            state.database = database;
-        }
+        let separate_client = self.separate_client();
+        let database = self.engine.session(request.client).map_or(0, |state| state.database);
+        let select = [b"SELECT", database.to_string().as_bytes()].map(<[u8]>::to_vec);
+        self.run(&Request { client: separate_client, argv: select.to_vec() });
         let answer = self.run(&Request { client: separate_client, ..request.with(argv) });
         if answer.flow == Flow::Wait {
-            self.engine.end_wait(separate_client);
+            self.engine.disconnect(separate_client);
+            self.separate_client = None;
         }
         answer.reply()
+    }
+
+    fn separate_client(&mut self) -> ClientId {
+        let (engine, time) = (&mut self.engine, self.clock.now());
+        *self.separate_client.get_or_insert_with(|| engine.connect(Origin::default(), time))
+    }
+
+    /// Ends the wait of a blocked client, which gets no reply.
+    pub fn end_wait_silently(&mut self, client: ClientId) {
+        let (separate_client, serial) = (self.separate_client(), client.serial.to_string());
+        let argv: [&[u8]; 3] = [b"CLIENT", b"UNBLOCK", serial.as_bytes()];
+        self.engine.run(self.clock.now(), separate_client, &argv, &mut BytesMut::new());
+        self.engine.deliveries();
     }
 
     /// The integer reply to a command in the database of a client; 0 for other replies.
@@ -268,6 +285,11 @@ impl FaultyEngine {
     /// A reply as a client receives it.
     pub fn encoded(&self, client: ClientId, reply: &Reply) -> Vec<u8> {
         encoded(&self.engine, client, reply).to_vec()
+    }
+
+    /// From now on a closed connection is noticed only when it is read.
+    pub fn stop_socket_checks(&mut self) {
+        locked(&self.connections).check_sockets = false;
     }
 
     /// Sends bytes to a client later.
@@ -369,7 +391,8 @@ impl ScriptMonitor for SlowScriptWatch {
             Some((known, begin)) if known == script => begin,
             _ => self.busy.insert((script, now.now)).1,
         };
-        let threshold = i64::try_from(engine.settings.busy_reply_threshold_ms).unwrap_or(i64::MAX);
+        let threshold =
+            i64::try_from(engine.settings().busy_reply_threshold_ms).unwrap_or(i64::MAX);
         if threshold == 0 || now.now.0 - begin.0 < threshold {
             return;
         }
@@ -394,10 +417,6 @@ impl ScriptMonitor for SlowScriptWatch {
             }
             connections.settle(engine, client, &request, &bytes, flow);
         }
-    }
-
-    fn has_hung_up(&self, client: ClientId) -> bool {
-        locked(&self.connections).has_hung_up(client)
     }
 }
 

@@ -127,9 +127,10 @@ fn patterns_hide_the_channel(server: &mut FaultyEngine, client: ClientId, frame:
 fn unsubscribe_does_nothing(server: &mut FaultyEngine, request: &Request) -> Answer {
     let answer = server.run(request);
     if request.is("unsubscribe") {
-        for channel in &request.argv[1..] {
-            let kind = lockwheel_engine::sessions::pubsub::Subscription::Channel;
-            server.engine.subscribe(request.client, kind, channel);
+        let mut subscribe = request.argv.clone();
+        subscribe[0] = b"SUBSCRIBE".to_vec();
+        if subscribe.len() > 1 {
+            server.run_as(request, &subscribe);
         }
     }
     answer

@@ -135,9 +135,10 @@ fn body(server: &mut FaultyEngine, request: &Request) -> Option<Vec<u8>> {
         server.scripts.insert(Sha::of(text).as_bytes().to_vec(), text.clone());
         return Some(text.clone());
     }
-    let known = server.engine.interpreter.as_ref().is_some_and(|lua| lua.find(text).is_some());
     let digest = text.to_ascii_lowercase();
-    server.scripts.get(&digest).filter(|_| known && request.is("evalsha")).cloned()
+    let text = server.scripts.get(&digest).filter(|_| request.is("evalsha")).cloned()?;
+    let found = server.run_separately(request, &[b"SCRIPT", b"EXISTS", &digest]);
+    (found == Reply::Array(vec![Reply::Integer(1)])).then_some(text)
 }
 
 /// Runs scripts with text before and after their own, and replies as if it were not there.
@@ -203,7 +204,7 @@ fn call_by_call(
     let count = request.word(2).parse().ok();
     let count = count.filter(|&count: &usize| count + 3 <= request.argv.len());
     let (Some(body), Some(count)) = (body, count) else { return server.run(request) };
-    let version = server.engine.settings.compat_version;
+    let version = server.engine.settings().compat_version;
     let mut lua = server.interpreters.pop().unwrap_or_else(|| interpreter(4, version));
     let reply = match lua.load_evaluated(&body) {
         Ok(sha) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwheel_engine::sessions::Session;
+use lockwheel_engine::sessions::{Session, Watched};
 use lockwheel_resp::Reply;
 
 use super::{Answer, Fault, FaultyEngine, Request};
@@ -83,23 +83,59 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-fn state<'a>(server: &'a mut FaultyEngine, request: &Request) -> Option<&'a mut Session> {
-    server.engine.sessions.get_mut(request.client)
+fn session<'a>(server: &'a FaultyEngine, request: &Request) -> Option<&'a Session> {
+    server.engine.session(request.client)
+}
+
+/// The watched keys of the client, with their databases.
+fn watched(server: &FaultyEngine, request: &Request) -> Vec<Watched> {
+    session(server, request).map(|state| state.watched.clone()).unwrap_or_default()
+}
+
+/// The queued commands of the client, if none was refused.
+fn queue(server: &FaultyEngine, request: &Request) -> Option<Vec<Vec<Box<[u8]>>>> {
+    let queued = session(server, request)?.transaction.as_ref()?;
+    let argvs = || queued.queue.iter().map(|queued| queued.argv.clone()).collect();
+    (!queued.broken).then(argvs)
 }
 
 fn is_watch_broken(server: &FaultyEngine, request: &Request) -> bool {
     server.engine.is_watch_broken(request.client, server.now())
 }
 
-fn exec_lets_others_in(server: &mut FaultyEngine, request: &Request) -> Answer {
-    let broken = is_watch_broken(server, request);
-    let ready = |client: &mut Session| {
-        let queued = client.transaction.take_if(|queued| !queued.broken && !broken)?;
-        Some(queued.queue.into_iter().map(|queued| queued.argv).collect::<Vec<_>>())
+/// Watches keys as from now.
+fn watch(server: &mut FaultyEngine, request: &Request, keys: Vec<Watched>) {
+    let select = |server: &mut FaultyEngine, database: usize| {
+        server.run_as(request, &[b"SELECT", database.to_string().as_bytes()]);
     };
-    let queue = request.is("exec").then(|| state(server, request).and_then(ready)).flatten();
-    let Some(queue) = queue else { return server.run(request) };
-    server.engine.unwatch(request.client);
+    let database = session(server, request).map_or(0, |state| state.database);
+    for watched in keys {
+        select(server, watched.database);
+        server.run_as(request, &[b"WATCH", &watched.key[..]]);
+    }
+    select(server, database);
+}
+
+/// Runs the queued commands in a new transaction without watched keys.
+fn exec_without_watch(
+    server: &mut FaultyEngine,
+    request: &Request,
+    queue: Vec<Vec<Box<[u8]>>>,
+) -> Answer {
+    server.run_as(request, &[b"DISCARD"]);
+    server.run_as(request, &[b"MULTI"]);
+    for argv in queue {
+        server.run_as(request, &argv);
+    }
+    server.run(request)
+}
+
+fn exec_lets_others_in(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let ready = request.is("exec") && !is_watch_broken(server, request);
+    let Some(queue) = ready.then(|| queue(server, request)).flatten() else {
+        return server.run(request);
+    };
+    server.run_as(request, &[b"DISCARD"]);
     let mut replies = Vec::new();
     for argv in queue {
         replies.push(server.run_as(request, &argv).reply());
@@ -109,22 +145,19 @@ fn exec_lets_others_in(server: &mut FaultyEngine, request: &Request) -> Answer {
 }
 
 fn watch_checked_at_multi(server: &mut FaultyEngine, request: &Request) -> Answer {
-    if request.is("multi") {
-        let broken = is_watch_broken(server, request);
-        server.engine.unwatch(request.client);
-        if let Some(state) = state(server, request) {
-            state.watch_broken = broken;
-        }
+    if request.is("multi") && !is_watch_broken(server, request) {
+        server.run_as(request, &[b"UNWATCH"]);
     }
     server.run(request)
 }
 
 fn watch_misses_the_end(server: &mut FaultyEngine, request: &Request) -> Answer {
     if request.is("exec") && is_watch_broken(server, request) {
-        let watched = state(server, request).map(|state| state.watched.clone());
-        let keys: Vec<_> = watched.into_iter().flatten().map(|watched| watched.key).collect();
-        if keys.iter().all(|key| server.number(request, &[b"EXISTS", key]) == 0) {
-            server.engine.unwatch(request.client);
+        let mut keys = watched(server, request).into_iter().map(|watched| watched.key);
+        if keys.all(|key| server.number(request, &[b"EXISTS", &key]) == 0)
+            && let Some(queue) = queue(server, request)
+        {
+            return exec_without_watch(server, request, queue);
         }
     }
     server.run(request)
@@ -133,10 +166,10 @@ fn watch_misses_the_end(server: &mut FaultyEngine, request: &Request) -> Answer 
 fn watch_misses_own_changes(server: &mut FaultyEngine, request: &Request) -> Answer {
     let broken = is_watch_broken(server, request);
     let answer = server.run(request);
-    if let Some(state) = state(server, request)
-        && !request.is_any(&["exec", "discard", "unwatch"])
-    {
-        state.watch_broken = broken;
+    if !broken && is_watch_broken(server, request) {
+        let keys = watched(server, request);
+        server.run_as(request, &[b"UNWATCH"]);
+        watch(server, request, keys);
     }
     answer
 }
@@ -156,12 +189,12 @@ fn watch_compares_values(server: &mut FaultyEngine, request: &Request) -> Answer
             let now = value(server, key);
             server.notes.insert(key.clone(), now);
         }
-    } else if request.is("exec") {
-        let watched = state(server, request).map(|state| state.watched.clone());
-        let keys: Vec<_> = watched.into_iter().flatten().map(|watched| watched.key).collect();
-        let mut same = |key: &[u8]| server.notes.get(key).copied() == Some(value(server, key));
-        if keys.iter().all(|key| same(key)) {
-            server.engine.unwatch(request.client);
+    } else if request.is("exec")
+        && let Some(queue) = queue(server, request)
+    {
+        let mut keys = watched(server, request).into_iter().map(|watched| watched.key);
+        if keys.all(|key| server.notes.get(&key[..]).copied() == Some(value(server, &key))) {
+            return exec_without_watch(server, request, queue);
         }
     }
     server.run(request)
@@ -179,21 +212,22 @@ fn broken_exec_is_empty(server: &mut FaultyEngine, request: &Request) -> Answer 
 }
 
 fn exec_after_an_error(server: &mut FaultyEngine, request: &Request) -> Answer {
-    if request.is("exec")
-        && let Some(queued) = state(server, request).and_then(|state| state.transaction.as_mut())
-    {
-        queued.broken = false;
+    let queued = session(server, request).and_then(|state| state.transaction.as_ref());
+    let queued = queued.filter(|queued| queued.broken && request.is("exec"));
+    let queue = queued.map(|queued| queued.queue.iter().map(|one| one.argv.clone()).collect());
+    match queue {
+        Some(queue) if !is_watch_broken(server, request) => {
+            exec_without_watch(server, request, queue)
+        }
+        _ => server.run(request),
     }
-    server.run(request)
 }
 
 fn exec_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
-    let watched = state(server, request).map(|state| state.watched.clone());
+    let keys = watched(server, request);
     let answer = server.run(request);
     if request.is("exec") {
-        for watched in watched.into_iter().flatten() {
-            server.engine.watch(request.client, watched.database, &watched.key, server.now());
-        }
+        watch(server, request, keys);
     }
     answer
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::BytesMut;
+use lockwheel_engine::inputs::Process;
 use lockwheel_engine::script::ScriptMonitor;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
@@ -75,7 +76,7 @@ impl Side {
         let now = BEGIN;
         let mut settings = Settings::default();
         settings.script_plans = script_plans;
-        let mut engine = Engine::new(settings, Time::at(now), [1, 2, 3, 4]);
+        let mut engine = Engine::new(settings, Process::default(), Time::at(now), [1, 2, 3, 4]);
         let listener = engine.connect(Origin::default(), Time::at(now));
         let clients = [0, 1].map(|_| engine.connect(Origin::default(), Time::at(now)));
         let mut side = Side { engine, clients, now, dirty_at_reset: None };
@@ -87,9 +88,11 @@ impl Side {
     }
 
     fn run(&mut self, client: ClientId, argv: &[&[u8]]) -> Vec<u8> {
-        self.engine.script_monitor = Some(Box::new(ScriptKiller(POLLS_MAX)));
+        self.engine.set_script_monitor(Box::new(ScriptKiller(POLLS_MAX)));
         let mut out = BytesMut::new();
         let flow = self.engine.run(Time::at(self.now), client, argv, &mut out);
+        self.engine.serve_waiters(Time::at(self.now));
+        self.engine.take_messages(client, &mut out);
         assert_eq!(flow, Flow::Next, "{}", show(argv));
         out.to_vec()
     }
@@ -100,7 +103,7 @@ impl Side {
 
     /// Sets all keys to their initial values again, if any has changed.
     pub fn reset_keys(&mut self) {
-        if self.dirty_at_reset == Some(self.engine.writer.dirty()) {
+        if self.dirty_at_reset == Some(self.engine.changes()) {
             return;
         }
         self.run(self.clients[0], &[b"FLUSHALL"]);
@@ -109,16 +112,16 @@ impl Side {
             self.run(self.clients[0], &argv);
         }
         self.messages();
-        self.dirty_at_reset = Some(self.engine.writer.dirty());
+        self.dirty_at_reset = Some(self.engine.changes());
     }
 
     /// Runs a script with the present keys.
     pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> Observation {
         let client = self.clients[usize::from(protocol == 3)];
         let mut seen = Observation::default();
-        let before = self.engine.command_stats.clone();
-        let stats = self.engine.stats.clone();
-        let dirty = self.engine.writer.dirty();
+        let before: Vec<_> = self.engine.command_stats().map(|(_, stats)| *stats).collect();
+        let stats = self.engine.stats().clone();
+        let dirty = self.engine.changes();
         for command in request.commands(script) {
             let argv: Vec<&[u8]> = command.iter().map(String::as_bytes).collect();
             let reply = self.run(client, &argv);
@@ -126,9 +129,8 @@ impl Side {
         }
         seen.is_endless = contains(&seen.replies, b"Script killed by user");
         seen.messages = self.messages();
-        seen.log = std::mem::take(&mut self.engine.log);
-        let after = self.engine.command_stats.iter().zip(&before);
-        for ((after, before), entry) in after.zip(self.engine.commands.entries()) {
+        seen.log = self.engine.take_log();
+        for ((entry, after), before) in self.engine.command_stats().zip(&before) {
             let counts = [
                 after.calls - before.calls,
                 after.rejected - before.rejected,
@@ -138,12 +140,12 @@ impl Side {
                 seen.commands.insert(&entry.full_name, counts);
             }
         }
-        let now = &self.engine.stats;
+        let now = self.engine.stats();
         seen.counters = [
             now.keyspace_hits - stats.keyspace_hits,
             now.keyspace_misses - stats.keyspace_misses,
             now.total_error_replies - stats.total_error_replies,
-            self.engine.writer.dirty() - dirty,
+            self.engine.changes() - dirty,
         ];
         if seen.counters[2] > 0 {
             for (code, count) in &now.errors {
@@ -153,7 +155,7 @@ impl Side {
                 }
             }
         }
-        if self.engine.writer.dirty() != dirty {
+        if self.engine.changes() != dirty {
             seen.keys = self.keys();
         }
         seen
@@ -178,8 +180,7 @@ impl Side {
 
     /// How the engine has run its scripts.
     pub fn tiers(&self) -> Tiers {
-        let interpreter = self.engine.interpreter.as_ref();
-        interpreter.map(|lua| lua.tiers()).unwrap_or_default()
+        self.engine.script_tiers()
     }
 }
 
@@ -237,6 +238,7 @@ impl Pair {
         let [planned, plain] = self.sides.each_mut().map(|side| {
             side.now.0 += span_ms;
             side.engine.tick(Time::at(side.now), TICK_BUDGET);
+            side.engine.serve_waiters(Time::at(side.now));
             side.messages().iter().map(|bytes| text(bytes)).collect::<Vec<_>>()
         });
         assert_eq!(planned, plain, "what others hear as time passes");
@@ -269,10 +271,6 @@ impl ScriptMonitor for ScriptKiller {
         if self.0 == 0 {
             engine.kill_script();
         }
-    }
-
-    fn has_hung_up(&self, _: ClientId) -> bool {
-        false
     }
 }
 

@@ -139,7 +139,7 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     fields.add("arch_bits", usize::BITS);
     fields.add("multiplexing_api", "epoll");
-    fields.add("process_id", engine.process_id);
+    fields.add("process_id", engine.process.id);
     fields.add("process_supervised", engine.settings.text("supervised"));
     fields.add("run_id", &engine.run_id);
     fields.add("tcp_port", engine.settings.port);
@@ -178,7 +178,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let peak = engine.peak_memory_bytes();
     let max = engine.settings.maxmemory_bytes;
     // If the system does not report it, it is at least the memory that is used.
-    let resident = (engine.resident_bytes)().unwrap_or(used);
+    let resident = (engine.process.resident_bytes)().unwrap_or(used);
     let functions = engine.functions.as_ref();
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::Engine;
+use crate::inputs::Process;
 use crate::settings::{Permission, Settings};
 use crate::store::effects::{Effect, Effects};
 use crate::time::Time;
@@ -29,7 +30,7 @@ impl Shadow {
         let mut settings = settings.clone();
         settings.verify_effects = false;
         settings.enable_test_commands = Permission::No;
-        let mut engine = Engine::new(settings, time, seed);
+        let mut engine = Engine::new(settings, Process::default(), time, seed);
         // Keys expire by effects.
         engine.writer.set_active_expiry(false);
         Some(Box::new(Shadow { engine, units: 0 }))

@@ -115,7 +115,10 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// The wait of a blocked client. Its further requests are not run meanwhile.
     pub blocked: Option<Blocked>,
-    /// Whether the rules of [`faults`](crate::instruments::faults) have already been applied to the request.
+    /// Whether the peer has closed the connection, although the client is still connected here.
+    pub(crate) peer_closed: bool,
+    /// Whether the rules of [`faults`](crate::instruments::faults) have already been applied to the
+    /// request.
     pub(crate) has_been_held: bool,
     /// Whether a fault suppresses the reply to the current request.
     pub(crate) loses_reply: bool,
@@ -208,6 +211,7 @@ impl Sessions {
     /// Adds a client. `authenticated` is true if no password is set.
     pub fn add(&mut self, origin: Origin, now: Millis, authenticated: bool) -> ClientId {
         self.last_serial += 1;
+        let protocol = if origin.in_process { Protocol::Resp3 } else { Protocol::Resp2 };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 clients")
@@ -220,7 +224,7 @@ impl Sessions {
             library_name: Bytes::new(),
             library_version: Bytes::new(),
             database: 0,
-            protocol: Protocol::Resp2,
+            protocol,
             authenticated,
             reply_mode: ReplyMode::On,
             read_only: false,
@@ -235,6 +239,7 @@ impl Sessions {
             shard_channels: BTreeSet::new(),
             tracking: None,
             blocked: None,
+            peer_closed: false,
             has_been_held: false,
             loses_reply: false,
             connected_at: now,

@@ -55,7 +55,7 @@ fn subscription_bytes(channel: &[u8]) -> usize {
 
 impl Engine {
     /// Sends `message` to all subscribers of `channel`; returns their number.
-    pub fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let (pubsub, mut writer) =
             (&self.pubsub, MessageWriter::new(&mut self.sessions, &mut self.deliveries));
         let mut receivers = 0;
@@ -71,14 +71,19 @@ impl Engine {
     }
 
     /// Sends `message` to all subscribers of the sharded `channel`; returns their number.
-    pub fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
+    pub(crate) fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
         let mut writer = MessageWriter::new(&mut self.sessions, &mut self.deliveries);
         writer.deliver(listeners, &[b"smessage", channel, message])
     }
 
     /// Adds a subscription; false if it exists already.
-    pub fn subscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
+    pub(crate) fn subscribe(
+        &mut self,
+        client: ClientId,
+        kind: Subscription,
+        channel: &[u8],
+    ) -> bool {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let channel = Bytes::copy_from_slice(channel);
         let added = state.listens_to_mut(kind).insert(channel.clone());
@@ -90,7 +95,12 @@ impl Engine {
     }
 
     /// Ends a subscription; false if it does not exist.
-    pub fn unsubscribe(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) -> bool {
+    pub(crate) fn unsubscribe(
+        &mut self,
+        client: ClientId,
+        kind: Subscription,
+        channel: &[u8],
+    ) -> bool {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let removed = state.listens_to_mut(kind).remove(channel);
         if removed {
@@ -107,7 +117,7 @@ impl Engine {
     }
 
     /// Ends all subscriptions of a client without a reply.
-    pub fn unsubscribe_all(&mut self, client: ClientId) {
+    pub(crate) fn unsubscribe_all(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get(client) else { return };
         let kinds = [Subscription::Channel, Subscription::Pattern, Subscription::Shard];
         let all = kinds.map(|kind| (kind, state.listens_to(kind).clone()));

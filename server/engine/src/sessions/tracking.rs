@@ -101,7 +101,7 @@ fn prefix_bytes(tracking: &Tracking) -> usize {
 
 impl Engine {
     /// Starts tracking for a client, or changes its options.
-    pub fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
+    pub(crate) fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let bytes = prefix_bytes(&tracking);
         for prefix in &tracking.prefixes {
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Stops tracking for a client. The keys that it has read stay in the table until they change.
-    pub fn stop_tracking(&mut self, client: ClientId) {
+    pub(crate) fn stop_tracking(&mut self, client: ClientId) {
         let tracking = self.sessions.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
         self.tracked.clients -= 1;
@@ -188,7 +188,7 @@ impl Engine {
     /// Handles a change of a key: sends messages to the clients that have read it, and records it
     /// for prefixes. `changed_by` is the client and caller of the command, if any.
     #[inline]
-    pub fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
+    pub(crate) fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
         if self.is_tracking() {
             self.invalidate_tracked(key, changed_by);
         }
@@ -196,7 +196,7 @@ impl Engine {
 
     /// Whether [`Engine::invalidate`] has anything to do.
     #[inline]
-    pub fn is_tracking(&self) -> bool {
+    pub(crate) fn is_tracking(&self) -> bool {
         self.tracked.clients > 0 || !self.tracked.readers.is_empty()
     }
 
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Handles the deletion of whole databases: sends a message to every tracking client, and
     /// empties the table of keys.
-    pub fn invalidate_all(&mut self) {
+    pub(crate) fn invalidate_all(&mut self) {
         if self.tracked.clients > 0 {
             for client in self.sessions.in_order() {
                 self.send_invalidation(client, Reply::Null);
@@ -255,7 +255,9 @@ impl Engine {
     /// Sends the keys that have changed since the last call to the clients that track their
     /// prefixes.
     pub(crate) fn broadcast_changes(&mut self) {
-        if self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty()) {
+        let nothing = self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty());
+        // The clients that are served next may change more keys.
+        if nothing || self.has_waiters_to_serve() {
             return;
         }
         let changed =

@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// Starts watching a key for a client, unless the client watches it already.
-    pub fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
+    pub(crate) fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
         // An expired key is removed first, so that its removal does not count as a change.
         let existed = self.find_alive(database, key, time).is_some();
         self.observe_effects(None);
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Ends all watches of a client.
-    pub fn unwatch(&mut self, client: ClientId) {
+    pub(crate) fn unwatch(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         state.watch_broken = false;
         for watched in std::mem::take(&mut state.watched) {

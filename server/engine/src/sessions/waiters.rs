@@ -4,7 +4,8 @@
 //! [`Context::wait_for`], and the client is queued. A change of a key that has waiting clients
 //! marks the key. After the outermost command (a whole transaction or script), the commands of the
 //! clients that wait for marked keys run again: key by key in the order of the marks, and the
-//! longest waiting client first.
+//! longest waiting client first. The engine names each client before it is served, so that the
+//! caller can report a closed connection: anything that such a client were given would be lost.
 //!
 //! Invariants: a waiter is a [`ClientId`], never a reference, since a client may disconnect at any
 //! moment; it is then removed from all queues. While a client waits, none of its further requests
@@ -108,10 +109,23 @@ pub struct Waiters {
     queues: BTreeMap<usize, BTreeMap<Box<[u8]>, Queue>>,
     /// Changed keys that meet the condition of a waiter, in the order of the first such change.
     marked: VecDeque<(usize, Box<[u8]>)>,
+    /// The key with waiters that are being served.
+    served: Option<ServedKey>,
     /// Keys that were marked while a waiter was stopped by `CLIENT PAUSE`.
     held: Vec<(usize, Box<[u8]>)>,
     /// Tickets are numbered in the order of arrival. A client keeps its ticket during the wait.
     last_ticket: u64,
+}
+
+/// A marked key, and how far its waiters have been served.
+#[derive(Debug)]
+struct ServedKey {
+    database: usize,
+    key: Box<[u8]>,
+    /// Waiters with earlier tickets have been served or skipped.
+    from: u64,
+    /// `CLIENT PAUSE` has stopped one of them.
+    stopped: bool,
 }
 
 /// The clients that wait for one key, by their tickets.
@@ -154,12 +168,16 @@ impl Waiters {
         }
     }
 
-    fn next_marked(&mut self) -> Option<(usize, Box<[u8]>)> {
+    /// The key with waiters to serve, and how far they have been served.
+    fn take_served(&mut self) -> Option<ServedKey> {
+        if let Some(served) = self.served.take() {
+            return Some(served);
+        }
         let (database, key) = self.marked.pop_front()?;
         if let Some(queue) = self.queues.get_mut(&database).and_then(|q| q.get_mut(&key)) {
             queue.marked = false;
         }
-        Some((database, key))
+        Some(ServedKey { database, key, from: 0, stopped: false })
     }
 
     /// Appends a client to the queues of some keys.
@@ -212,7 +230,7 @@ impl Engine {
     // --- waits begin ---
 
     /// Blocks a client, until `deadline` if there is one.
-    pub fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
+    pub(crate) fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
         let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.sessions.get_mut(client) {
@@ -324,41 +342,54 @@ impl Engine {
         Some(self.writer.keyspace().database(database).record(slot).value().kind())
     }
 
-    /// Serves the clients that wait for marked keys until no key is marked. Does nothing within a
-    /// script, which is atomic.
+    /// Whether keys are marked, so that [`Engine::next_waiter`] may name a client.
     #[inline]
-    pub(crate) fn serve_waiters(&mut self, time: Time) {
-        if !self.waiters.marked.is_empty() {
-            self.serve_marked(time);
-        }
+    pub fn has_waiters_to_serve(&self) -> bool {
+        !self.waiters.marked.is_empty()
     }
 
+    /// Names the client that is served next, until no key is marked. The caller answers with
+    /// [`Engine::serve_waiter`], or with [`Engine::peer_closed`], which skips the client. No client
+    /// is served within a script, which is atomic.
     #[cold]
-    fn serve_marked(&mut self, time: Time) {
-        while self.script.is_none()
-            && let Some((database, key)) = self.waiters.next_marked()
-        {
-            let (mut from, mut stopped) = (0, false);
-            while let Some((ticket, client)) = self.next_ready_waiter(database, &key, from, time) {
+    pub fn next_waiter(&mut self, time: Time) -> Option<ClientId> {
+        if self.script.is_some() {
+            return None;
+        }
+        while let Some(mut served) = self.waiters.take_served() {
+            while let Some((ticket, client)) = self.next_ready_waiter(&served, time) {
+                served.from = ticket + 1;
                 if self.is_stopped(client, time) {
-                    stopped = true;
-                } else if !self.has_hung_up(client) {
-                    self.serve(client, time);
+                    served.stopped = true;
+                } else if self.sessions.get(client).is_some_and(|state| !state.peer_closed) {
+                    self.waiters.served = Some(served);
+                    return Some(client);
                 }
-                from = ticket + 1;
             }
-            if stopped {
-                self.waiters.held.push((database, key));
+            if served.stopped {
+                self.waiters.held.push((served.database, served.key));
             }
+        }
+        self.end_unit(time);
+        self.broadcast_changes();
+        None
+    }
+
+    /// Records that the peer of a client has closed the connection, before the client is
+    /// disconnected. The client is not served any more.
+    pub fn peer_closed(&mut self, client: ClientId) {
+        if let Some(state) = self.sessions.get_mut(client) {
+            state.peer_closed = true;
         }
     }
 
-    /// Whether the client's connection is closed, although it has not been removed yet. Anything it
-    /// were given would be lost.
-    fn has_hung_up(&self, client: ClientId) -> bool {
-        self.script_monitor
-            .as_ref()
-            .is_some_and(|script_monitor| script_monitor.has_hung_up(client))
+    /// Serves all clients that wait for marked keys, for a caller without connections.
+    pub fn serve_waiters(&mut self, time: Time) {
+        if self.has_waiters_to_serve() {
+            while let Some(client) = self.next_waiter(time) {
+                self.serve_waiter(client, time);
+            }
+        }
     }
 
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
@@ -375,22 +406,17 @@ impl Engine {
         blocked.command.zip(blocked.key_wait.clone())
     }
 
-    fn next_ready_waiter(
-        &mut self,
-        database: usize,
-        key: &[u8],
-        from: u64,
-        time: Time,
-    ) -> Option<(u64, ClientId)> {
-        self.find_alive(database, key, time);
+    fn next_ready_waiter(&mut self, served: &ServedKey, time: Time) -> Option<(u64, ClientId)> {
+        let ServedKey { database, key, from, .. } = served;
+        self.find_alive(*database, key, time);
         self.observe_effects(None);
-        let kind = self.kind_of(database, key);
-        self.waiters.queues.get(&database)?.get(key)?.first_ready(from, kind)
+        let kind = self.kind_of(*database, key);
+        self.waiters.queues.get(database)?.get(key)?.first_ready(*from, kind)
     }
 
-    /// Runs a blocked client's command again. A client that has to wait on keeps its position in
-    /// all queues, and its deadline.
-    fn serve(&mut self, client: ClientId, time: Time) {
+    /// Runs the command of the client that [`Engine::next_waiter`] has named again. A client that
+    /// has to wait on keeps its position in all queues, and its deadline.
+    pub fn serve_waiter(&mut self, client: ClientId, time: Time) {
         let Some((at, key_wait)) = self.blocked_command(client) else { return };
         // Messages that the command causes for its own client are sent after the reply.
         let before = self.exchange_pending(client, BytesMut::new());
@@ -402,6 +428,7 @@ impl Engine {
         if let Some(state) = self.sessions.get_mut(client) {
             state.pending.extend_from_slice(&messages);
         }
+        self.end_unit(time);
     }
 
     fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
@@ -413,7 +440,7 @@ impl Engine {
 
     /// Ends a client's wait with a reply that does not come from its command; false if the client
     /// was not blocked.
-    pub fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
+    pub(crate) fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         if let Some(at) = blocked.and_then(|blocked| blocked.command) {
             self.count_call(at, reply.is_error());
@@ -436,7 +463,7 @@ impl Engine {
     }
 
     /// Ends a client's wait with the reply for a timeout.
-    pub fn end_wait(&mut self, client: ClientId) {
+    pub(crate) fn end_wait(&mut self, client: ClientId) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };
         let reply = std::mem::replace(&mut blocked.on_timeout, Reply::NOTHING);
@@ -470,11 +497,9 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::script::ScriptMonitor;
-    use crate::sessions::ClientId;
+    use crate::Flow;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
-    use crate::{Engine, Flow};
 
     /// Asserts that no client is blocked and nothing is left of earlier waits.
     fn assert_no_waits(stage: &Stage) {
@@ -530,23 +555,14 @@ mod tests {
         assert_no_waits(&stage);
     }
 
-    /// A monitor that reports these clients as closed.
-    struct ClosedClients(Vec<ClientId>);
-
-    impl ScriptMonitor for ClosedClients {
-        fn poll(&mut self, _: &mut Engine) {}
-
-        fn has_hung_up(&self, client: ClientId) -> bool {
-            self.0.contains(&client)
-        }
-    }
-
     #[test]
     fn closed_connections_are_skipped_before_they_are_removed() {
         let mut stage = Stage::new(Settings::default());
         stage.check("b> BLPOP k 0; c> BLPOP k 0; d> BLPOP k 0");
-        let closed = vec![stage.client("b"), stage.client("d")];
-        stage.engine.script_monitor = Some(Box::new(ClosedClients(closed)));
+        for name in ["b", "d"] {
+            let client = stage.client(name);
+            stage.engine.peer_closed(client);
+        }
         stage.check("RPUSH k 1 2; c< => [\"k\", \"1\"]; b< => ; d< => ; LRANGE k 0 -1 => [\"2\"]");
     }
 

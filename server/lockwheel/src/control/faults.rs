@@ -168,7 +168,7 @@ impl<'a> Faults<'a> {
         if fault == Fault::Refuse && requests.0.has_request_conditions() {
             return usage("a connection has no name, no command and no key yet");
         }
-        let keeps = self.host.with(|engine| engine.faults.keep_writes())?;
+        let keeps = self.host.with(|engine| engine.keeps_writes())?;
         if matches!(fault, Fault::LoseWrites(_)) && !keeps {
             return usage("no writes are kept; see Builder::for_tests");
         }
@@ -177,7 +177,7 @@ impl<'a> Faults<'a> {
         {
             return usage("an error is one line");
         }
-        let id = self.host.with(|engine| engine.faults.add(fault.into(), requests.0))?;
+        let id = self.host.with(|engine| engine.add_fault(fault.into(), requests.0))?;
         Ok(FaultRule { host: self.host, id })
     }
 
@@ -186,7 +186,7 @@ impl<'a> Faults<'a> {
     /// # Errors
     /// If the server has ended.
     pub fn gate(&self, requests: Requests) -> Result<Gate<'a>, Error> {
-        let id = self.host.with(|engine| engine.faults.add(FaultAction::Gate, requests.0))?;
+        let id = self.host.with(|engine| engine.add_fault(FaultAction::Gate, requests.0))?;
         Ok(Gate { host: self.host, id })
     }
 
@@ -304,7 +304,7 @@ impl From<Fault> for FaultAction {
 }
 
 fn count(host: &Host, id: u64, counter: impl FnOnce(&Rule) -> u64) -> Result<u64, Error> {
-    let count = host.with(|engine| engine.faults.rule(id).map(counter))?;
+    let count = host.with(|engine| engine.fault(id).map(counter))?;
     count.ok_or_else(|| Error::new(ErrorKind::Usage, "the rule has been cleared"))
 }
 

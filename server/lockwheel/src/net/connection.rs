@@ -249,7 +249,7 @@ impl Connection {
                 return Status::Done;
             }
         }
-        engine.stats.net_output_bytes += (transfer.output.len() - before) as u64;
+        engine.count_traffic(0, transfer.output.len() - before);
         let limit = output_limit(engine, self.client);
         self.outbox.set_unsent(transfer.output.len());
         self.count_buffers(transfer);
@@ -337,15 +337,15 @@ impl Connection {
         transfer: &mut Transfer,
         time: Time,
     ) -> Status {
-        let Some(state) = engine.sessions.get(self.client) else { return Status::Done };
+        let Some(state) = engine.session(self.client) else { return Status::Done };
         transfer.parser.set_authenticated(state.authenticated);
-        let bulk_bytes_max = engine.settings.proto_max_bulk_len_bytes;
+        let bulk_bytes_max = engine.settings().proto_max_bulk_len_bytes;
         transfer.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
         let used = match transfer.parser.parse(transfer.input.unread()) {
             Ok(Some(used)) => used,
             Ok(None) => {
                 transfer.request_is_partial = true;
-                let max = engine.settings.client_query_buffer_limit_bytes;
+                let max = engine.settings().client_query_buffer_limit_bytes;
                 if transfer.input.len() as u64 <= max {
                     return Status::Open;
                 }
@@ -364,7 +364,7 @@ impl Connection {
                 return Status::Open;
             }
         };
-        engine.stats.net_input_bytes += used as u64;
+        engine.count_traffic(used, 0);
         let flow = {
             let mut argv: SmallVec<[&[u8]; INLINE_ARGUMENTS]> = SmallVec::new();
             transfer.parser.iter(transfer.input.unread()).for_each(|argument| argv.push(argument));
@@ -474,8 +474,9 @@ impl Connection {
         }
     }
 
-    /// Whether the client has hung up, even if its own thread has not noticed yet.
-    pub(crate) fn has_hung_up(&self) -> bool {
+    /// Whether the peer has closed the connection, even if the client's own thread has not read that
+    /// yet.
+    pub(crate) fn peer_has_closed(&self) -> bool {
         self.stream.is_at_end()
     }
 
@@ -483,7 +484,7 @@ impl Connection {
     /// never idle.
     fn idle_time_left(&self, host: &Host, timeout_seconds: u32) -> Duration {
         let idle = host.with(|engine| {
-            let state = engine.sessions.get(self.client)?;
+            let state = engine.session(self.client)?;
             let busy = state.blocked.is_some() || state.is_subscriber();
             (!busy).then(|| host.now().now.0.saturating_sub(state.active_at.0))
         });

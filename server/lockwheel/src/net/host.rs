@@ -124,7 +124,7 @@ impl Host {
         if self.script_is_slow.load(Ordering::Relaxed) {
             self.script_is_slow.store(false, Ordering::Release);
             // Another thread may have changed the clock meanwhile.
-            engine.clock_rate = self.clock.rate();
+            engine.clock_order(ClockOrder::Run(self.clock.rate()), self.now());
         }
         self.publish(&engine);
         release(engine);
@@ -149,7 +149,7 @@ impl Host {
         if engine.has_garbage() {
             self.deadline_timer.fire_now();
         }
-        let timeout = engine.settings.timeout_seconds;
+        let timeout = engine.settings().timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
             self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);
             self.wake_all_clients();
@@ -215,6 +215,10 @@ impl Host {
         out: &mut BytesMut,
     ) -> Flow {
         let flow = engine.run(time, client, argv, out);
+        if engine.has_waiters_to_serve() {
+            self.serve_waiters(engine, time);
+            engine.take_messages(client, out);
+        }
         match flow {
             Flow::Next | Flow::Wait | Flow::Again => {}
             // At once: a client that sees its last reply must find itself disconnected.
@@ -222,14 +226,33 @@ impl Host {
             Flow::Sleep(span) => sleep_holding_engine(span),
             Flow::Clock(order) => {
                 self.run_clock_order_with(engine, order);
-                // The client was not idle while it moved the clock.
-                if let Some(state) = engine.sessions.get_mut(client) {
-                    state.active_at = self.now().now;
-                }
+                engine.count_as_active(client, self.now().now);
             }
             Flow::Shutdown => self.stop(),
         }
         flow
+    }
+
+    /// Does the work that is due at `now`, or a part of it.
+    pub(crate) fn tick(&self, engine: &mut Engine, now: Time) {
+        engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+        if engine.has_waiters_to_serve() {
+            self.serve_waiters(engine, now);
+        }
+    }
+
+    /// Serves the clients whose keys have changed. A client whose peer has closed the connection is
+    /// skipped, also before its own thread has read that: what it were given would be lost.
+    #[cold]
+    fn serve_waiters(&self, engine: &mut Engine, time: Time) {
+        while let Some(client) = engine.next_waiter(time) {
+            match self.registry.get(client) {
+                Some(Receiver::Socket(connection)) if connection.peer_has_closed() => {
+                    engine.peer_closed(client);
+                }
+                _ => engine.serve_waiter(client, time),
+            }
+        }
     }
 
     /// Moves the engine's deliveries to the outboxes and its log lines to the log.
@@ -244,8 +267,8 @@ impl Host {
             }
             self.deliver_all(engine, |_| {});
         }
-        if !engine.log.is_empty() {
-            engine.log.drain(..).for_each(|(level, message)| log_script(level, &message));
+        for (level, message) in engine.take_log() {
+            log_script(level, &message);
         }
     }
 
@@ -317,10 +340,9 @@ impl Host {
 
     /// As [`Host::run_clock_order`], for a caller that holds the engine, perhaps within a script.
     pub(crate) fn run_clock_order_with(&self, engine: &mut Engine, order: ClockOrder) {
+        engine.clock_order(order, self.now());
         if engine.running_script().is_some() {
-            self.move_clock_only(order);
-            engine.clock_rate = self.clock.rate();
-            return;
+            return self.move_clock_only(order);
         }
         match order {
             ClockOrder::Run(rate) => self.set_clock_rate(rate),
@@ -328,21 +350,17 @@ impl Host {
                 self.advance_to(engine, self.clock.lease_us().saturating_add(micros(span)));
             }
             ClockOrder::AdvanceTo(moment) => self.advance_to(engine, micros(moment)),
-            ClockOrder::Jump(span) if span.0 < 0 => {
-                engine.postpone(Millis(span.0.saturating_neg()), self.now());
-                self.clock.step_wall(span);
-            }
+            ClockOrder::Jump(span) if span.0 < 0 => self.clock.step_wall(span),
             ClockOrder::Jump(span) => {
                 self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
                 let now = self.now();
                 while engine.next_deadline().is_some_and(|next| now.reached(next)) {
-                    engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+                    self.tick(engine, now);
                     self.deliver_output(engine);
                 }
             }
             ClockOrder::StepWall(span) => self.clock.step_wall(span),
         }
-        engine.clock_rate = self.clock.rate();
         self.deadline_timer.disarm();
         // Resumed clients continue in the order in which they came, not in the order of
         // the registry.
@@ -358,7 +376,7 @@ impl Host {
         let target = Millis(target_us.div_euclid(1000));
         while let Some(deadline) = engine.next_deadline().filter(|&next| next <= target) {
             self.clock.set(deadline);
-            engine.tick(self.now(), limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+            self.tick(engine, self.now());
             self.deliver_and_run_resumed(engine);
             self.deliver_output(engine);
         }
@@ -426,8 +444,8 @@ fn micros(span: Millis) -> i64 {
 
 /// The limit of the bytes that may wait for a client that does not read.
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
-    let limits = &engine.settings.client_output_buffer_limits;
-    match engine.sessions.get(client) {
+    let limits = &engine.settings().client_output_buffer_limits;
+    match engine.session(client) {
         Some(state) if !state.authenticated => UNAUTHENTICATED_LIMIT,
         Some(state) if state.is_subscriber() => limits.pubsub,
         _ => limits.normal,
@@ -470,11 +488,12 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::error::ErrorKind;
+    use lockwheel_engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
 
     fn host() -> Arc<Host> {
         let clock = Clock::stopped(Some(Millis(0)));
-        let engine = Engine::new(Settings::default(), clock.now(), [0; 4]);
+        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
         Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
     }
 

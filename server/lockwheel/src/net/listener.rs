@@ -216,20 +216,17 @@ impl Acceptor {
         let stream = {
             // A socket belongs to the runtime that is entered when it is created.
             let _entered = runtime.enter();
-            pending.into_stream(engine.settings.tcp_keepalive_seconds)?
+            pending.into_stream(engine.settings().tcp_keepalive_seconds)?
         };
-        if let Some(refusal) = refusal(engine, &origin) {
-            engine.stats.rejected_connections += 1;
-            // If the socket does not take the error, the client gets none.
-            let _ = stream.write_directly(refusal.as_bytes());
-            return Ok(());
-        }
-        if engine.refuses_connection() {
-            engine.stats.rejected_connections += 1;
-            return Ok(());
-        }
-        let client = engine.connect(origin, host.now());
-        let Some(state) = engine.sessions.get(client) else { return Ok(()) };
+        let client = match engine.admit(origin, host.now()) {
+            Ok(client) => client,
+            Err(refusal) => {
+                // If the socket does not take the error, the client gets none.
+                let _ = stream.write_directly(refusal.as_bytes());
+                return Ok(());
+            }
+        };
+        let Some(state) = engine.session(client) else { return Ok(()) };
         let (buffers, parser) = (Arc::clone(&state.buffers), Parser::new(REQUEST_LIMITS));
         let connection = Arc::new(Connection::new(client, buffers, stream, parser));
         // From now on messages are delivered, even before the task runs.
@@ -341,16 +338,6 @@ impl PendingConnection {
     }
 }
 
-/// The error that refuses a connection, if it is refused.
-fn refusal(engine: &Engine, origin: &Origin) -> Option<&'static str> {
-    if engine.sessions.len() >= engine.settings.maxclients as usize {
-        return Some("-ERR max number of clients reached\r\n");
-    }
-    let settings = &engine.settings;
-    let guarded = settings.protected_mode && settings.requirepass.is_none();
-    (guarded && !origin.local).then_some(PROTECTED)
-}
-
 /// Limits of a request. Those that an operator can change are set again before each request.
 const REQUEST_LIMITS: Limits = Limits {
     query_buffer_bytes_max: lockwheel_engine::limits::QUERY_BUFFER_BYTES_MAX,
@@ -360,12 +347,6 @@ const REQUEST_LIMITS: Limits = Limits {
     unauthenticated_args_max: limits::UNAUTHENTICATED_ARGS_MAX,
     unauthenticated_bulk_bytes_max: limits::UNAUTHENTICATED_BULK_BYTES_MAX,
 };
-
-/// Starts as the error of Redis does, since clients compare that.
-const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is \
-    enabled and no password is set for the default user. In this mode connections are only \
-    accepted from the loopback interface. To connect from elsewhere, set a password with \
-    requirepass, or start the server with '--protected-mode no' on a network you trust.\r\n";
 
 fn is_loopback(address: IpAddr) -> bool {
     match address {

@@ -288,7 +288,9 @@ impl State {
 mod tests {
     use super::*;
     use lockwheel_engine::Engine;
+    use lockwheel_engine::inputs::Process;
     use lockwheel_engine::sessions::{ClientId, Origin};
+    use lockwheel_engine::settings::Settings;
     use lockwheel_engine::time::Time;
 
     const LIMIT: OutputBufferLimit =
@@ -300,10 +302,9 @@ mod tests {
     impl TestOutbox {
         fn new() -> TestOutbox {
             let now = Time::at(Millis(0));
-            let mut engine =
-                Engine::new(lockwheel_engine::settings::Settings::default(), now, [0; 4]);
+            let mut engine = Engine::new(Settings::default(), Process::default(), now, [0; 4]);
             let client = engine.connect(Origin::default(), now);
-            let buffers = &engine.sessions.get(client).expect("the client").buffers;
+            let buffers = &engine.session(client).expect("the client").buffers;
             TestOutbox(Outbox::new(Arc::clone(buffers)), engine, client)
         }
 
@@ -347,13 +348,13 @@ mod tests {
     #[test]
     fn messages_count_as_client_memory_until_they_are_taken() {
         let TestOutbox(outbox, engine, client) = TestOutbox::new();
-        let before = engine.sessions.memory_bytes();
+        let before = engine.client_memory_bytes();
         let bytes = BytesMut::from(&vec![b'x'; 2 * limits::HELD_BACK_BYTES][..]);
         let mut delivery = Delivery { client, bytes, resume: false, close: None };
         outbox.put(&mut delivery, OutputBufferLimit::default(), || Millis(0));
-        assert_eq!(engine.sessions.memory_bytes(), before + 2 * limits::HELD_BACK_BYTES);
+        assert_eq!(engine.client_memory_bytes(), before + 2 * limits::HELD_BACK_BYTES);
         outbox.take();
-        assert_eq!(engine.sessions.memory_bytes(), before);
+        assert_eq!(engine.client_memory_bytes(), before);
     }
 
     #[test]
@@ -365,7 +366,7 @@ mod tests {
         let mut output = Output::default();
         outbox.take_into(&mut output, &mut BufferSizes::default());
         assert_eq!(outbox.check_limit(LIMIT, || Millis(0)), LimitCheck::Overrun(bytes));
-        let sizes = engine.sessions.get(*client).expect("the client").buffers.sizes();
+        let sizes = engine.session(*client).expect("the client").buffers.sizes();
         assert_eq!(sizes.output(), bytes);
     }
 }

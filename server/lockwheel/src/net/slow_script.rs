@@ -1,5 +1,4 @@
-//! Serves clients while a slow script runs. Also answers the engine whether a waiting client has
-//! hung up, by asking the client's socket when the engine is about to serve the client.
+//! Serves clients while a slow script runs.
 //!
 //! A script holds the engine and the thread it runs on, so no other client is served. When the
 //! script has run for longer than `busy-reply-threshold`, the monitor polls every socket itself,
@@ -12,11 +11,9 @@ use std::time::{Duration, Instant};
 use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Acceptor;
-use crate::net::registry::Receiver;
 use crate::net::turn;
 use lockwheel_engine::Engine;
 use lockwheel_engine::script::ScriptMonitor;
-use lockwheel_engine::sessions::ClientId;
 
 /// See the module's documentation.
 pub(crate) struct SlowScriptMonitor {
@@ -103,7 +100,7 @@ impl ScriptMonitor for SlowScriptMonitor {
             turn::end();
             host.set_script_is_slow();
         }
-        let threshold = Duration::from_millis(engine.settings.busy_reply_threshold_ms);
+        let threshold = Duration::from_millis(engine.settings().busy_reply_threshold_ms);
         if threshold.is_zero() {
             return;
         }
@@ -126,10 +123,5 @@ impl ScriptMonitor for SlowScriptMonitor {
         }
         engine.set_busy();
         self.poll_clients(&host, engine, RequestFilter::All);
-    }
-
-    fn has_hung_up(&self, client: ClientId) -> bool {
-        let receiver = self.host.upgrade().and_then(|host| host.registry.get(client));
-        matches!(receiver, Some(Receiver::Socket(connection)) if connection.has_hung_up())
     }
 }

@@ -98,7 +98,7 @@ fn tick(host: &Host, engine: &mut Engine) -> More {
     let slice = Stopwatch::start();
     loop {
         let now = host.now();
-        engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
+        host.tick(engine, now);
         let is_due = engine.next_deadline().is_some_and(|next| now.reached(next));
         if !is_due && !engine.has_garbage() {
             host.deadline_timer.disarm();

@@ -96,8 +96,23 @@ impl Faults {
 }
 
 impl Engine {
+    /// Adds a rule after the others; returns its id.
+    pub fn add_fault(&mut self, action: FaultAction, when: RuleConditions) -> u64 {
+        self.faults.add(action, when)
+    }
+
+    /// The rule with this id.
+    pub fn fault(&self, id: u64) -> Option<&Rule> {
+        self.faults.rule(id)
+    }
+
+    /// Whether writes are kept, so that a rule can lose them.
+    pub fn keeps_writes(&self) -> bool {
+        self.faults.keep_writes()
+    }
+
     /// Whether a new connection should be refused.
-    pub fn refuses_connection(&mut self) -> bool {
+    pub(crate) fn refuses_connection(&mut self) -> bool {
         let connection = Request { client: b"", client_id: 0, command: b"", keys: &[] };
         let mut rules = self.faults.rules.iter_mut();
         rules.any(|rule| rule.action == FaultAction::Refuse && rule.fires(connection))
@@ -228,7 +243,7 @@ impl Engine {
     }
 
     /// Blocks a client until a rule holds another client; returns the reply if one is held already.
-    pub fn await_held(&mut self, client: ClientId, rule: u64) -> Reply {
+    pub(crate) fn await_held(&mut self, client: ClientId, rule: u64) -> Reply {
         if let Some(&held) = self.blocked_by(RuleBlock::Held(rule)).first() {
             return held_reply(held);
         }

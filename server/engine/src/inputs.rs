@@ -1,0 +1,187 @@
+//! The inputs and outputs of the engine: a closed set. [`Engine`] has no public fields, and its
+//! public methods are those listed here; a test of the sources compares them with these lists.
+//!
+//! # Inputs
+//!
+//! The same inputs in the same order give the same outputs. Time is an argument; randomness comes
+//! from the seed.
+//!
+//! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`].
+//! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
+//!   [`Engine::disconnect`], [`Engine::kill`].
+//! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`]. The
+//!   caller may announce requests with [`Engine::look_ahead`], which changes nothing that a client
+//!   can observe.
+//! - **Time passes**: [`Engine::tick`].
+//! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
+//! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
+//! - **An order to the clock** has been carried out: [`Engine::clock_order`],
+//!   [`Engine::count_as_active`].
+//! - **Effects** of another engine are applied: [`Engine::apply`].
+//! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
+//! - **Buffers of connections**: [`Engine::count_traffic`], [`Engine::check_output_at`],
+//!   [`Engine::evict_clients`].
+//!
+//! # Outputs
+//!
+//! - **Replies and messages**: `Engine::run` writes the reply to its client; for other clients
+//!   there are [`Engine::hand_out`], [`Engine::deliveries`], [`Engine::has_deliveries`] and
+//!   [`Engine::take_messages`].
+//! - **Next work**: [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
+//!   [`Engine::next_deadline`], [`Engine::has_garbage`],
+//!   [`Engine::has_clients_to_evict`].
+//! - **Log**: [`Engine::take_log`].
+//! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
+//!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],
+//!   [`Engine::command_stats`], [`Engine::script_tiers`], [`Engine::changes`],
+//!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`].
+//!
+//! # Servers for tests
+//!
+//! - **Faults**: [`Engine::add_fault`], [`Engine::fault`], [`Engine::clear_faults`],
+//!   [`Engine::show_faults`], [`Engine::keeps_writes`].
+//! - **Journal**: [`Engine::journal`], [`Engine::clear_journal`], [`Engine::held_locks`],
+//!   [`Engine::lint_locks`], [`Engine::check_locks`].
+
+use lockwheel_scripting::{LogLevel, Tiers};
+
+use crate::command::{CommandStats, Entry};
+use crate::script::ScriptMonitor;
+use crate::sessions::{ClientId, Origin, Session};
+use crate::settings::Settings;
+use crate::time::{ClockOrder, Millis, Time};
+use crate::{Engine, Stats};
+
+/// The process that the engine runs in, for `INFO`.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Its id.
+    pub id: u32,
+    /// Returns its resident memory in bytes, where the system shows it.
+    pub resident_bytes: fn() -> Option<u64>,
+}
+
+impl Default for Process {
+    /// A process that nothing is known of.
+    fn default() -> Process {
+        Process { id: 0, resident_bytes: || None }
+    }
+}
+
+/// Inputs.
+impl Engine {
+    /// Sets what serves other clients while a script runs for a long time.
+    pub fn set_script_monitor(&mut self, monitor: Box<dyn ScriptMonitor>) {
+        self.script_monitor = Some(monitor);
+    }
+
+    /// Adds a client that has connected, unless the server is full, protected, or a rule of a test
+    /// refuses the connection. An error is the line to send before the connection is closed.
+    pub fn admit(&mut self, origin: Origin, time: Time) -> Result<ClientId, &'static str> {
+        let settings = &self.settings;
+        let protected = settings.protected_mode && settings.requirepass.is_none();
+        let refusal = if self.sessions.len() >= settings.maxclients as usize {
+            Some("-ERR max number of clients reached\r\n")
+        } else if protected && !origin.local {
+            Some(PROTECTED)
+        } else {
+            self.refuses_connection().then_some("")
+        };
+        match refusal {
+            Some(line) => {
+                self.stats.rejected_connections += 1;
+                Err(line)
+            }
+            None => Ok(self.connect(origin, time)),
+        }
+    }
+
+    /// Carries out the part of an order to the clock that concerns the engine: the rate, for
+    /// clients that query it, and the deadlines, which a step back moves. While a script runs,
+    /// deadlines stay.
+    pub fn clock_order(&mut self, order: ClockOrder, time: Time) {
+        match order {
+            ClockOrder::Run(rate) => self.clock_rate = rate,
+            ClockOrder::Jump(span) if span.0 < 0 && self.script.is_none() => {
+                self.postpone(Millis(span.0.saturating_neg()), time);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a client as active at `now`: the client was not idle while it moved the clock.
+    pub fn count_as_active(&mut self, client: ClientId, now: Millis) {
+        if let Some(state) = self.sessions.get_mut(client) {
+            state.active_at = now;
+        }
+    }
+
+    /// Counts bytes that connections have read and written.
+    #[inline]
+    pub fn count_traffic(&mut self, input_bytes: usize, output_bytes: usize) {
+        self.stats.net_input_bytes += input_bytes as u64;
+        self.stats.net_output_bytes += output_bytes as u64;
+    }
+}
+
+/// Outputs.
+impl Engine {
+    /// Takes the log messages of scripts.
+    #[inline]
+    pub fn take_log(&mut self) -> Vec<(LogLevel, String)> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// The settings, which `CONFIG` shows and changes.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The session of a client, if the client is connected.
+    #[inline]
+    pub fn session(&self, client: ClientId) -> Option<&Session> {
+        self.sessions.get(client)
+    }
+
+    /// The id of this cluster node or sentinel: 40 hex digits.
+    pub fn node_id(&self) -> &str {
+        &self.node_id
+    }
+
+    /// The counters of `INFO`.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The commands with the statistics of each.
+    pub fn command_stats(&self) -> impl Iterator<Item = (&'static Entry, &CommandStats)> {
+        self.commands.entries().iter().zip(&self.command_stats)
+    }
+
+    /// How scripts have been run.
+    pub fn script_tiers(&self) -> Tiers {
+        self.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default()
+    }
+
+    /// The number of changes to keys since the start.
+    pub fn changes(&self) -> u64 {
+        self.writer.dirty()
+    }
+
+    /// The number of keys in a database, with those past their deadlines that still use memory.
+    pub fn key_count(&self, database: usize) -> usize {
+        self.writer.keyspace().database(database).len()
+    }
+
+    /// The memory of all clients.
+    pub fn client_memory_bytes(&self) -> usize {
+        self.sessions.memory_bytes()
+    }
+}
+
+/// Starts as the error of Redis does, since clients compare that.
+const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is \
+    enabled and no password is set for the default user. In this mode connections are only \
+    accepted from the loopback interface. To connect from elsewhere, set a password with \
+    requirepass, or start the server with '--protected-mode no' on a network you trust.\r\n";
