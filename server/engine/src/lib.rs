@@ -18,6 +18,8 @@ mod database_tests;
 #[cfg(test)]
 mod deadline_tests;
 pub mod dispatch;
+#[cfg(test)]
+mod effect_tests;
 pub mod error;
 pub mod gates;
 pub mod glob;

@@ -390,7 +390,9 @@ fn bitfield(context: &mut Context<'_>, argv: &[&[u8]], read_only: bool) -> Resul
             continue;
         };
         if !matches!(kind, OperationKind::Get) {
-            write_bits(context, slot, *place, integer.bits, new as u64)?;
+            if new != old {
+                write_bits(context, slot, *place, integer.bits, new as u64)?;
+            }
             changed |= grown || new != old;
         }
         replies.push(Reply::Integer(if shows_old { old } else { new } as i64));

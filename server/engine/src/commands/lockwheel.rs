@@ -354,6 +354,16 @@ mod tests {
     }
 
     #[test]
+    fn failover_undoes_changes_of_consumer_groups() {
+        stage().check(
+            "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
+             XACK s g 1-1 => 1; LOCKWHEEL FAILOVER LOSE 1 => 1; XPENDING s g => [1, ...; \
+             LOCKWHEEL FAILOVER LOSE 1 => 1; XPENDING s g => [0, ...; \
+             LOCKWHEEL FAILOVER LOSE 2 => 2; EXISTS s => 0",
+        );
+    }
+
+    #[test]
     fn clock_commands_are_passed_on() {
         let rate = |text: &str| ClockOrder::Run(text.parse().expect("a rate"));
         for (words_of_it, order) in [

@@ -109,6 +109,12 @@ impl Writer {
         self.effects = effects;
     }
 
+    /// Records no effects with this tag.
+    #[cfg(test)]
+    pub(crate) fn leave_out(&mut self, tag: u8) {
+        self.effects.left_out = Some(tag);
+    }
+
     /// The effects of the unit.
     #[inline]
     pub fn effects(&self) -> &Effects {

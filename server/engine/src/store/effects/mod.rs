@@ -42,6 +42,10 @@ macro_rules! effects {
             $($(#[$doc])* $name { $($(#[$field_doc])* $field: $type,)* },)*
         }
 
+        /// The tags with the names of their effects.
+        #[cfg(test)]
+        pub(crate) const TAGS: &[(u8, &str)] = &[$(($tag, stringify!($name)),)*];
+
         impl<'a> Effect<'a> {
             fn tag(&self) -> u8 {
                 match self {
@@ -423,6 +427,9 @@ pub struct Effects {
     bytes: Vec<u8>,
     /// The place of the last effect: its database, and where its key is in `bytes`.
     last: Option<(usize, usize, usize)>,
+    /// Effects with this tag are not recorded: a defect that the shadow must find.
+    #[cfg(test)]
+    pub(crate) left_out: Option<u8>,
 }
 
 /// Set in a tag if the place is that of the effect before.
@@ -445,6 +452,10 @@ impl Effects {
 
     /// Appends an effect.
     pub(super) fn push(&mut self, place: Place<'_>, effect: &Effect<'_>) {
+        #[cfg(test)]
+        if self.left_out == Some(effect.tag()) {
+            return;
+        }
         let is_last = |&(database, start, end): &(usize, usize, usize)| {
             database == place.database && self.bytes[start..end] == *place.key
         };
