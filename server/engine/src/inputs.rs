@@ -40,6 +40,7 @@
 //!
 //! - **Faults**: [`Engine::add_fault`], [`Engine::fault`], [`Engine::clear_faults`],
 //!   [`Engine::show_faults`], [`Engine::keeps_writes`].
+//! - **Gates** of a test: [`Engine::set_gates`].
 //! - **Journal**: [`Engine::journal`], [`Engine::clear_journal`], [`Engine::held_locks`],
 //!   [`Engine::lint_locks`], [`Engine::check_locks`].
 
