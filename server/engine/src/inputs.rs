@@ -9,9 +9,9 @@
 //! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
 //!   [`Engine::disconnect`], [`Engine::kill`].
-//! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`]. The
-//!   caller may announce requests with [`Engine::look_ahead`], which changes nothing that a client
-//!   can observe.
+//! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
+//!   [`Engine::call`] from this process. The caller may announce requests with
+//!   [`Engine::look_ahead`], which changes nothing that a client can observe.
 //! - **Time passes**: [`Engine::tick`].
 //! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
 //! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
@@ -24,9 +24,9 @@
 //!
 //! # Outputs
 //!
-//! - **Replies and messages**: `Engine::run` writes the reply to its client; for other clients
-//!   there are [`Engine::hand_out`], [`Engine::deliveries`], [`Engine::has_deliveries`] and
-//!   [`Engine::take_messages`].
+//! - **Replies and messages**: `Engine::run` writes the reply and `Engine::call` returns it.
+//!   [`Engine::take_messages`] gives later messages of the same client, and [`Engine::hand_out`],
+//!   [`Engine::deliveries`] and [`Engine::has_deliveries`] those of all clients.
 //! - **Next work**: [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
 //!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
@@ -40,6 +40,7 @@
 //!
 //! - **Faults**: [`Engine::add_fault`], [`Engine::fault`], [`Engine::clear_faults`],
 //!   [`Engine::show_faults`], [`Engine::keeps_writes`].
+//! - **Gates** of a test: [`Engine::set_gates`].
 //! - **Journal**: [`Engine::journal`], [`Engine::clear_journal`], [`Engine::held_locks`],
 //!   [`Engine::lint_locks`], [`Engine::check_locks`].
 

@@ -50,8 +50,8 @@ pub mod wheel;
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use lockwheel_resp::Reply;
 use lockwheel_resp::encode::encode;
+use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Interpreter, LogLevel};
 
 use crate::settings::{MemoryShare, Permission, Settings};
@@ -146,6 +146,26 @@ pub struct Stats {
     pub net_output_bytes: u64,
     pub peak_memory_bytes: u64,
     pub evicted_clients: u64,
+}
+
+/// What a request has led to.
+struct Outcome {
+    flow: Flow,
+    /// The reply, if the client gets one.
+    reply: Option<Reply>,
+    /// The protocol of the client.
+    protocol: Protocol,
+    /// Whether messages for the client follow the reply.
+    has_messages: bool,
+    /// How many bytes a fault lets through.
+    bytes_max: usize,
+}
+
+impl Outcome {
+    fn without_reply(flow: Flow) -> Outcome {
+        let (protocol, bytes_max) = (Protocol::Resp2, usize::MAX);
+        Outcome { flow, reply: None, protocol, has_messages: false, bytes_max }
+    }
 }
 
 /// Number of error codes that are counted separately; further codes count only towards the total. A
@@ -333,19 +353,70 @@ impl Engine {
         out: &mut BytesMut,
     ) -> Flow {
         if self.faults.watch_requests() {
-            return self.run_with_faults(time, client, argv, out);
+            return self.run_and_write(time, client, argv, out);
         }
-        self.run_without_faults(time, client, argv, out)
+        let outcome = self.run_request(time, client, argv);
+        if let Some(reply) = &outcome.reply {
+            encode(reply, outcome.protocol, out);
+        }
+        if outcome.has_messages {
+            self.take_messages(client, out);
+        }
+        if matches!(outcome.reply, Some(Reply::Integer(_) | Reply::Null)) {
+            // These replies own no memory; forgetting them saves the call of the destructor.
+            std::mem::forget(outcome.reply);
+        }
+        outcome.flow
     }
 
-    /// As [`Engine::run`], without the rules of [`faults`].
-    fn run_without_faults(
+    /// As [`Engine::run`], with the rules of [`faults`].
+    #[cold]
+    fn run_and_write(
         &mut self,
         time: Time,
         client: ClientId,
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
+        let outcome = self.run_with_faults(time, client, argv);
+        let sent = out.len();
+        if let Some(reply) = &outcome.reply {
+            encode(reply, outcome.protocol, out);
+        }
+        if outcome.has_messages {
+            self.take_messages(client, out);
+        }
+        out.truncate(sent.saturating_add(outcome.bytes_max));
+        outcome.flow
+    }
+
+    /// As [`Engine::run`], for a client in this process: returns the reply as the client would
+    /// decode it, if there is one, and appends only messages to `messages`.
+    pub fn call(
+        &mut self,
+        time: Time,
+        client: ClientId,
+        argv: &[&[u8]],
+        messages: &mut BytesMut,
+    ) -> (Flow, Option<Reply>) {
+        let outcome = self.run_with_faults(time, client, argv);
+        if outcome.has_messages {
+            self.take_messages(client, messages);
+        }
+        let reply = outcome.reply.and_then(|reply| {
+            let is_whole = outcome.bytes_max == usize::MAX || {
+                let mut out = BytesMut::new();
+                encode(&reply, outcome.protocol, &mut out);
+                out.len() <= outcome.bytes_max
+            };
+            is_whole.then(|| replies::received(reply, outcome.protocol))
+        });
+        (outcome.flow, reply)
+    }
+
+    /// Runs a request without the rules of [`faults`].
+    #[inline(always)]
+    fn run_request(&mut self, time: Time, client: ClientId, argv: &[&[u8]]) -> Outcome {
         // While a script runs, no other change may happen, although requests of other clients are
         // run.
         let is_free = self.script.is_none() && self.expiry_backlog_at != Some(time.now);
@@ -353,7 +424,9 @@ impl Engine {
             let budget_left = self.expire_due(time, DUE_PER_REQUEST_MAX);
             self.expiry_backlog_at = (budget_left == 0).then_some(time.now);
         }
-        let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
+        let Some(state) = self.sessions.get_mut(client) else {
+            return Outcome::without_reply(Flow::Close);
+        };
         state.active_at = time.now;
         let reply_mode = state.reply_mode;
         match reply_mode {
@@ -361,30 +434,22 @@ impl Engine {
             ReplyMode::SkipNext => state.reply_mode = ReplyMode::Skip,
             ReplyMode::Skip => state.reply_mode = ReplyMode::On,
         }
-        let outcome = self.dispatch(client, argv, time);
-        let DispatchResult::Reply(reply) = &outcome else {
+        let DispatchResult::Reply(reply) = self.dispatch(client, argv, time) else {
             self.block_until_unpaused(client, reply_mode);
-            return Flow::Again;
+            return Outcome::without_reply(Flow::Again);
         };
         self.end_unit(time);
         if self.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
         // After the command, which may have changed the protocol or the reply mode.
-        let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
-        if !state.is_muted() {
-            encode(reply, state.protocol, out);
-        }
-        if !state.pending.is_empty() {
-            out.extend_from_slice(&state.pending);
-            state.pending.clear();
-        }
+        let Some(state) = self.sessions.get_mut(client) else {
+            return Outcome::without_reply(Flow::Close);
+        };
+        let reply = (!state.is_muted()).then_some(reply);
+        let (protocol, has_messages) = (state.protocol, !state.pending.is_empty());
         let waits = state.blocked.is_some();
-        if matches!(outcome, DispatchResult::Reply(Reply::Integer(_) | Reply::Null)) {
-            // These replies own no memory; forgetting them saves the call of the destructor.
-            std::mem::forget(outcome);
-        }
-        match (self.flow.take(), state.close) {
+        let flow = match (self.flow.take(), state.close) {
             (Some(flow), close) => {
                 if close.is_some() {
                     self.queue_delivery(client);
@@ -394,7 +459,8 @@ impl Engine {
             (None, Some(_)) => Flow::Close,
             (None, None) if waits => Flow::Wait,
             (None, None) => Flow::Next,
-        }
+        };
+        Outcome { flow, reply, protocol, has_messages, bytes_max: usize::MAX }
     }
 
     /// Appends messages for a client that were caused after its reply, by clients that its request

@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
-use lockwheel_resp::{Protocol, Reply, encode};
 
 use crate::error::{Error, ErrorKind};
-use crate::net::host::{Failed, Host};
+use crate::net::host::{Failed, Host, Next};
 use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
-use lockwheel_engine::Flow;
 use lockwheel_engine::sessions::{ClientId, Origin};
 
 /// A client within this process. It has a session of its own, with a selected database, a
@@ -37,13 +36,11 @@ pub struct Client {
     disconnected: bool,
 }
 
-/// Why a command has no reply yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// The reply arrives when the wait is over.
-    Reply,
-    /// The command must be run again then.
-    RunAgain,
+/// The output of a command: its reply, and messages.
+#[derive(Default)]
+struct CommandOutput {
+    reply: Option<Reply>,
+    messages: BytesMut,
 }
 
 impl Client {
@@ -76,16 +73,19 @@ impl Client {
     /// If the command is empty, the client has been disconnected, or the server has ended.
     pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         let argv = arguments(command)?;
-        let mut out = BytesMut::new();
-        while let Some(wait) = self.run(&argv, &mut out)? {
-            while !self.wait_is_over(wait, &mut out)? {
+        let mut out = CommandOutput::default();
+        loop {
+            let next = self.run(&argv, &mut out)?;
+            if matches!(next, Next::Request | Next::End) {
+                return self.reply(out);
+            }
+            while !self.wait_is_over(next, &mut out)? {
                 self.wait();
             }
-            if wait == Wait::Reply {
-                break;
+            if next == Next::LateReply {
+                return self.reply(out);
             }
         }
-        self.reply(&out)
     }
 
     /// As [`Client::call`], for asynchronous code on any runtime: while the command waits, the
@@ -111,18 +111,21 @@ impl Client {
     /// As [`Client::call`].
     pub async fn call_async<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         let argv = arguments(command)?;
-        let mut out = BytesMut::new();
-        while let Some(wait) = self.run(&argv, &mut out)? {
+        let mut out = CommandOutput::default();
+        loop {
+            let next = self.run(&argv, &mut out)?;
+            if matches!(next, Next::Request | Next::End) {
+                return self.reply(out);
+            }
             let mut guard = DisconnectOnDrop { host: Arc::clone(&self.host), id: Some(self.id) };
-            while !self.wait_is_over(wait, &mut out)? {
+            while !self.wait_is_over(next, &mut out)? {
                 self.outbox.woken().await;
             }
             guard.id = None;
-            if wait == Wait::Reply {
-                break;
+            if next == Next::LateReply {
+                return self.reply(out);
             }
         }
-        self.reply(&out)
     }
 
     /// Waits for the next message of a subscription and returns it.
@@ -186,43 +189,32 @@ impl Client {
         self.id.serial
     }
 
-    /// Runs a command. Returns a wait if the command has no reply yet; otherwise the reply is in
-    /// `out`.
-    fn run(&mut self, argv: &[&[u8]], out: &mut BytesMut) -> Result<Option<Wait>, Error> {
+    /// Runs a command.
+    fn run(&mut self, argv: &[&[u8]], out: &mut CommandOutput) -> Result<Next, Error> {
         ensure_running(&self.host)?;
         if self.disconnected {
             return Err(disconnected());
         }
-        let (flow, contents) = self.host.with(|engine| {
+        let ((next, reply), contents) = self.host.with(|engine| {
             let contents = self.outbox.take();
-            (self.host.run_command(engine, self.host.now(), self.id, argv, out), contents)
+            (self.host.call_command(engine, self.id, argv, &mut out.messages), contents)
         })?;
+        out.reply = reply;
         self.keep_pushes(&contents)?;
         if contents.close.is_some() {
             return Err(disconnected());
         }
-        match flow {
-            Flow::Next | Flow::Sleep(_) | Flow::Clock(_) => Ok(None),
-            Flow::Wait => Ok(Some(Wait::Reply)),
-            Flow::Again => Ok(Some(Wait::RunAgain)),
-            Flow::Close => {
-                self.disconnected = true;
-                Ok(None)
-            }
-            Flow::Shutdown => {
-                out.clear();
-                encode(&Reply::OK, Protocol::Resp3, out);
-                Ok(None)
-            }
-        }
+        self.disconnected |= next == Next::End;
+        Ok(next)
     }
 
     /// Takes the outbox, and returns whether the wait is over.
-    fn wait_is_over(&mut self, wait: Wait, out: &mut BytesMut) -> Result<bool, Error> {
+    fn wait_is_over(&mut self, next: Next, out: &mut CommandOutput) -> Result<bool, Error> {
         let contents = self.outbox.take();
-        match wait {
-            Wait::Reply => out.extend_from_slice(&contents.bytes),
-            Wait::RunAgain => self.keep_pushes(&contents)?,
+        if next == Next::LateReply {
+            out.messages.extend_from_slice(&contents.bytes);
+        } else {
+            self.keep_pushes(&contents)?;
         }
         if contents.resume {
             return Ok(true);
@@ -242,14 +234,18 @@ impl Client {
 
     fn keep_pushes(&mut self, contents: &OutboxContents) -> Result<(), Error> {
         self.disconnected |= contents.close.is_some();
-        self.pushes.extend(replies(&contents.bytes)?);
+        self.pushes.extend(decoded(&contents.bytes)?);
         Ok(())
     }
 
     /// The reply in the output of a command; messages before and after it are kept for
     /// [`Client::receive`]. A subscription is confirmed by a push, which is its reply.
-    fn reply(&mut self, out: &[u8]) -> Result<Reply, Error> {
-        let mut replies = replies(out)?;
+    fn reply(&mut self, out: CommandOutput) -> Result<Reply, Error> {
+        let mut replies = match out.reply {
+            Some(Reply::Several(replies)) => replies,
+            reply => reply.into_iter().collect(),
+        };
+        replies.extend(decoded(&out.messages)?);
         let at = replies.iter().position(|reply| !matches!(reply, Reply::Push(_))).unwrap_or(0);
         if replies.is_empty() {
             return if self.disconnected { Err(disconnected()) } else { Ok(Reply::NOTHING) };
@@ -310,7 +306,8 @@ fn ensure_running(host: &Host) -> Result<(), Error> {
     Ok(())
 }
 
-fn replies(mut bytes: &[u8]) -> Result<Vec<Reply>, Error> {
+/// The late replies and messages of an outbox, which holds them encoded.
+fn decoded(mut bytes: &[u8]) -> Result<Vec<Reply>, Error> {
     let mut replies = Vec::new();
     loop {
         match decode(bytes) {

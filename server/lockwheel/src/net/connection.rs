@@ -20,17 +20,17 @@ use tokio::time::Sleep;
 use tracing::{debug, warn};
 
 use crate::limits;
-use crate::net::host::{Failed, Host, output_limit, warn_overrun};
+use crate::net::host::{Failed, Host, Next, output_limit, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::{LimitCheck, Outbox};
 use crate::net::output::Output;
 use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
+use lockwheel_engine::Engine;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::time::Time;
-use lockwheel_engine::{Engine, Flow};
 
 /// A connected client. The connection's own task serves it; while a script runs on that task's
 /// thread, [`crate::net::slow_script`] does.
@@ -365,11 +365,11 @@ impl Connection {
             }
         };
         engine.count_traffic(used, 0);
-        let flow = {
+        let next = {
             let mut argv: SmallVec<[&[u8]; INLINE_ARGUMENTS]> = SmallVec::new();
             transfer.parser.iter(transfer.input.unread()).for_each(|argument| argv.push(argument));
             match argv.first() {
-                None => Flow::Next,
+                None => Next::Request,
                 Some(name) if is_http(name) => {
                     warn!(client = self.client.serial, "closing a client that speaks HTTP");
                     return Status::Done;
@@ -379,13 +379,13 @@ impl Connection {
                 }
             }
         };
-        if flow != Flow::Again {
+        if next != Next::SameRequest {
             transfer.input.advance(used);
         }
-        match flow {
-            Flow::Next | Flow::Sleep(_) | Flow::Clock(_) => {}
-            Flow::Wait | Flow::Again => transfer.waiting = true,
-            Flow::Close | Flow::Shutdown => transfer.closing = true,
+        match next {
+            Next::Request => {}
+            Next::LateReply | Next::SameRequest => transfer.waiting = true,
+            Next::End => transfer.closing = true,
         }
         host.deliver_output(engine);
         Status::Open

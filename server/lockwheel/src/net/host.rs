@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 
 use bytes::BytesMut;
+use lockwheel_resp::Reply;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -53,6 +54,19 @@ pub(crate) struct Host {
 /// trusted any more, and no further command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
+
+/// How a client goes on after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// With its next request.
+    Request,
+    /// With its next request, when the engine resumes it after the reply.
+    LateReply,
+    /// With the same request, when the engine resumes it.
+    SameRequest,
+    /// It is disconnected after its replies.
+    End,
+}
 
 impl Host {
     /// A host for `engine`. It removes `runtime_files` when the server ends.
@@ -203,9 +217,7 @@ impl Host {
         self.clock.now()
     }
 
-    /// Runs a request and the orders to the server that result from it. The caller handles the
-    /// rest of the returned flow: when the client's next request runs, and when its connection
-    /// closes.
+    /// Runs a request of a connection and the orders to the server that result from it.
     pub(crate) fn run_command(
         &self,
         engine: &mut Engine,
@@ -213,24 +225,59 @@ impl Host {
         client: ClientId,
         argv: &[&[u8]],
         out: &mut BytesMut,
-    ) -> Flow {
+    ) -> Next {
         let flow = engine.run(time, client, argv, out);
+        self.carry_out(engine, time, client, flow, out)
+    }
+
+    /// As [`Host::run_command`], for a client in this process: returns the reply, and appends only
+    /// messages to `messages`.
+    pub(crate) fn call_command(
+        &self,
+        engine: &mut Engine,
+        client: ClientId,
+        argv: &[&[u8]],
+        messages: &mut BytesMut,
+    ) -> (Next, Option<Reply>) {
+        let time = self.now();
+        let (flow, reply) = engine.call(time, client, argv, messages);
+        let next = self.carry_out(engine, time, client, flow, messages);
+        // To a connection, SHUTDOWN sends no reply.
+        (next, if flow == Flow::Shutdown { Some(Reply::OK) } else { reply })
+    }
+
+    /// Serves the clients that a request has made ready, and carries out the request's order to the
+    /// server, if any.
+    fn carry_out(
+        &self,
+        engine: &mut Engine,
+        time: Time,
+        client: ClientId,
+        flow: Flow,
+        out: &mut BytesMut,
+    ) -> Next {
         if engine.has_waiters_to_serve() {
             self.serve_waiters(engine, time);
             engine.take_messages(client, out);
         }
         match flow {
-            Flow::Next | Flow::Wait | Flow::Again => {}
+            Flow::Next => return Next::Request,
+            Flow::Wait => return Next::LateReply,
+            Flow::Again => return Next::SameRequest,
             // At once: a client that sees its last reply must find itself disconnected.
             Flow::Close => engine.disconnect(client),
-            Flow::Sleep(span) => sleep_holding_engine(span),
+            Flow::Shutdown => self.stop(),
+            Flow::Sleep(span) => {
+                sleep_holding_engine(span);
+                return Next::Request;
+            }
             Flow::Clock(order) => {
                 self.run_clock_order_with(engine, order);
                 engine.count_as_active(client, self.now().now);
+                return Next::Request;
             }
-            Flow::Shutdown => self.stop(),
         }
-        flow
+        Next::End
     }
 
     /// Does the work that is due at `now`, or a part of it.

@@ -5,9 +5,7 @@
 pub mod rule;
 pub mod writes;
 
-use bytes::BytesMut;
 use lockwheel_resp::Reply;
-use lockwheel_resp::encode::encode;
 use serde::Serialize;
 
 use crate::command::Command;
@@ -16,7 +14,7 @@ use crate::error::Error;
 use crate::sessions::ClientId;
 use crate::sessions::waiters::RuleBlock;
 use crate::time::{ClockOrder, Millis, Time};
-use crate::{Engine, Flow};
+use crate::{Engine, Flow, Outcome};
 use rule::{FaultAction, Request, Rule, RuleConditions};
 use writes::Writes;
 
@@ -36,7 +34,7 @@ enum FaultDecision {
     /// Run the request; the rest of the action follows.
     Run(FaultAction),
     /// Return this instead of running the request.
-    Instead(Flow),
+    Instead(Outcome),
 }
 
 /// A rule with its state, for display.
@@ -118,39 +116,32 @@ impl Engine {
         rules.any(|rule| rule.action == FaultAction::Refuse && rule.fires(connection))
     }
 
-    /// As [`Engine::run`], with rules for the request and records of writes.
-    #[cold]
+    /// Runs a request with the rules for it.
     pub(crate) fn run_with_faults(
         &mut self,
         time: Time,
         client: ClientId,
         argv: &[&[u8]],
-        out: &mut BytesMut,
-    ) -> Flow {
+    ) -> Outcome {
         let action = match self.decide(client, argv) {
-            Some((rule, action)) => {
-                match self.before_request(time, client, rule, action, argv, out) {
-                    FaultDecision::Run(action) => Some(action),
-                    FaultDecision::Instead(flow) => return flow,
-                }
-            }
+            Some((rule, action)) => match self.before_request(time, client, rule, action, argv) {
+                FaultDecision::Run(action) => Some(action),
+                FaultDecision::Instead(outcome) => return outcome,
+            },
             None => None,
         };
-        let sent = out.len();
-        let flow = self.run_without_faults(time, client, argv, out);
+        let mut outcome = self.run_request(time, client, argv);
         match action {
             // For a blocked client, the reply that ends the wait is lost.
-            Some(FaultAction::Lose) if flow != Flow::Wait => self.set_loses_reply(client, false),
-            Some(FaultAction::LoseAndClose) => {
-                out.truncate(sent);
-                return Flow::Close;
+            Some(FaultAction::Lose) if outcome.flow != Flow::Wait => {
+                self.set_loses_reply(client, false);
             }
+            Some(FaultAction::LoseAndClose) => return Outcome::without_reply(Flow::Close),
             Some(FaultAction::Cut { bytes }) => {
-                out.truncate(sent.saturating_add(bytes));
-                return Flow::Close;
+                (outcome.flow, outcome.bytes_max) = (Flow::Close, bytes);
             }
-            Some(FaultAction::Jump { span }) if flow == Flow::Next => {
-                return Flow::Clock(ClockOrder::Jump(span));
+            Some(FaultAction::Jump { span }) if outcome.flow == Flow::Next => {
+                outcome.flow = Flow::Clock(ClockOrder::Jump(span));
             }
             Some(FaultAction::LoseWrites { writes }) => {
                 self.context_of(client, time).lose_writes(writes);
@@ -158,7 +149,7 @@ impl Engine {
             }
             _ => {}
         }
-        flow
+        outcome
     }
 
     /// Applies the part of an action that precedes the request or replaces it.
@@ -169,14 +160,12 @@ impl Engine {
         rule: u64,
         action: FaultAction,
         argv: &[&[u8]],
-        out: &mut BytesMut,
     ) -> FaultDecision {
         let flow = match action {
             FaultAction::Drop => Flow::Next,
             FaultAction::Close | FaultAction::Refuse => Flow::Close,
             FaultAction::Error { line } => {
-                self.answer_error(client, argv, line, out);
-                Flow::Next
+                return FaultDecision::Instead(self.answer_error(client, argv, line));
             }
             FaultAction::Delay { span } => {
                 let until = time.after(span).unwrap_or(Millis(i64::MAX));
@@ -196,7 +185,7 @@ impl Engine {
             | FaultAction::Jump { .. }
             | FaultAction::LoseWrites { .. } => return FaultDecision::Run(action),
         };
-        FaultDecision::Instead(flow)
+        FaultDecision::Instead(Outcome::without_reply(flow))
     }
 
     fn decide(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, FaultAction)> {
@@ -221,14 +210,15 @@ impl Engine {
         self.faults.decide(request)
     }
 
-    fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String, out: &mut BytesMut) {
+    fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String) -> Outcome {
         let reply = Reply::from(self.break_transaction(client, Error::text(line), argv));
         self.count_error(&reply);
-        if let Some(state) = self.sessions.get(client)
-            && !state.is_muted()
-        {
-            encode(&reply, state.protocol, out);
+        let mut outcome = Outcome::without_reply(Flow::Next);
+        if let Some(state) = self.sessions.get(client) {
+            outcome.protocol = state.protocol;
+            outcome.reply = (!state.is_muted()).then_some(reply);
         }
+        outcome
     }
 
     fn hold(&mut self, rule: u64, client: ClientId, until: Option<Millis>) -> Flow {
