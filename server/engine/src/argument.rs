@@ -218,15 +218,16 @@ impl Argument {
     }
 
     /// Appends it to a syntax.
-    fn write(&self, to: &mut String) {
+    fn write(&self, version: CompatVersion, to: &mut String) {
         let is_optional = self.flags.contains(ArgumentFlags::OPTIONAL);
         let mut text = String::new();
         match self.kind {
             ArgumentType::PureToken => {}
-            ArgumentType::Block => text = syntax(self.arguments),
+            ArgumentType::Block => text = syntax(self.arguments, version),
             ArgumentType::Oneof => {
-                let choices = self.arguments.iter().map(|choice| syntax(&[*choice]));
-                text = choices.collect::<Vec<_>>().join(" | ");
+                let choices = self.arguments.iter().map(|choice| syntax(&[*choice], version));
+                let choices: Vec<String> = choices.filter(|choice| !choice.is_empty()).collect();
+                text = choices.join(" | ");
                 if !is_optional || self.token.is_some() {
                     text = format!("<{text}>");
                 }
@@ -256,11 +257,12 @@ impl Argument {
     }
 }
 
-/// Arguments in the notation of Redis's documentation: `key value [NX | XX]`.
-pub fn syntax(arguments: &[Argument]) -> String {
+/// The arguments that a version has, in the notation of Redis's documentation:
+/// `key value [NX | XX]`.
+pub fn syntax(arguments: &[Argument], version: CompatVersion) -> String {
     let mut text = String::new();
-    for argument in arguments {
-        argument.write(&mut text);
+    for argument in arguments.iter().filter(|argument| argument.exists_in(version)) {
+        argument.write(version, &mut text);
     }
     text
 }
@@ -282,6 +284,7 @@ pub fn values_before_secret(arguments: &[Argument]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use crate::argument::{self as arg, Argument, syntax, values_before_secret};
+    use crate::settings::CompatVersion;
 
     const CONDITION: Argument = arg::one_of("condition", &[arg::word("NX"), arg::word("XX")]);
     const PAIR: Argument = arg::block("data", &[arg::string("field"), arg::string("value")]);
@@ -300,9 +303,12 @@ mod tests {
                 "GET pattern [GET pattern ...]",
             ),
         ] {
-            assert_eq!(syntax(&[argument]), expected);
+            assert_eq!(syntax(&[argument], CompatVersion::default()), expected);
         }
-        assert_eq!(syntax(&[arg::key("key"), PAIR]), "key field value");
+        let later = arg::word("NEW").since("8.4.0");
+        let arguments = [arg::key("key"), later, PAIR];
+        assert_eq!(syntax(&arguments, CompatVersion::default()), "key field value");
+        assert_eq!(syntax(&arguments, CompatVersion::Redis84), "key NEW field value");
     }
 
     #[test]
