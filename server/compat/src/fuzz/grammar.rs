@@ -375,15 +375,15 @@ impl Grammar {
             let pairs = [bulk("name"), bulk(name), bulk("type"), bulk(kind)];
             list(&[pairs.to_vec(), vec![bulk("flags"), list(&flags)]].concat())
         };
-        let key = argument("key", "key", &[]);
+        let key = || argument("key", "key", &[]);
         let command = |name: &str, group: &str, arguments: &[String]| {
             let arguments = [bulk("arguments"), list(arguments)];
             let group = [bulk("group"), bulk(group)];
             [bulk(name), list(&[group, arguments].concat())]
         };
         let commands = [
-            command("get", "string", &[key.clone()]),
-            command("set", "string", &[key.clone(), argument("value", "string", &[])]),
+            command("get", "string", &[key()]),
+            command("set", "string", &[key(), argument("value", "string", &[])]),
             command("del", "generic", &[argument("key", "key", &["multiple"])]),
             command("ping", "connection", &[argument("message", "string", &["optional"])]),
             command("subscribe", "pubsub", &[argument("channel", "string", &["multiple"])]),

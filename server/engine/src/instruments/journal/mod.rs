@@ -18,7 +18,7 @@ use serde::Serialize;
 use sha1::{Digest, Sha1};
 
 use crate::Engine;
-use crate::command::Command;
+use crate::command::{Command, ScriptArgument};
 use crate::context::Caller;
 use crate::error::Error;
 use crate::glob;
@@ -30,7 +30,6 @@ use crate::time::{Millis, Time};
 use checks::Violations;
 use entry::{Entry, JournalEvent};
 use locks::{KeyAccess, LockKey, LockMechanism, LockOperation, Locks, look};
-use meaning::ScriptName;
 use script::Purpose;
 
 /// See the module's documentation.
@@ -176,13 +175,13 @@ impl Journal {
             }
             return;
         }
-        if meaning::is_script(done.command) {
+        if done.command.script.is_some() {
             operation.mechanism = LockMechanism::Script(self.purpose(done.command, argv));
             operation.claims = script_arguments(argv);
             self.reconcile_script(engine, &operation, done.database, &keys);
             return;
         }
-        if let Some((ScriptName::Text, text)) = meaning::named_script(done.command, argv) {
+        if let Some(text) = meaning::loaded_script(done.command, argv) {
             self.remember_purpose(text);
         }
         let failover = meaning::is_failover(done.command);
@@ -205,13 +204,14 @@ impl Journal {
     }
 
     fn purpose(&mut self, command: &Command, argv: &[&[u8]]) -> Purpose {
-        match meaning::named_script(command, argv) {
-            Some((ScriptName::Text, text)) => self.remember_purpose(text),
-            Some((ScriptName::Digest, digest)) => {
-                let digest = String::from_utf8_lossy(digest).to_ascii_lowercase();
+        let Some(script) = argv.get(1) else { return Purpose::Other };
+        match command.script {
+            Some(ScriptArgument::Text) => self.remember_purpose(script),
+            Some(ScriptArgument::Digest) => {
+                let digest = String::from_utf8_lossy(script).to_ascii_lowercase();
                 self.purposes.get(&digest).copied().unwrap_or(Purpose::Other)
             }
-            None => Purpose::Other,
+            Some(ScriptArgument::Function) | None => Purpose::Other,
         }
     }
 }
