@@ -1,14 +1,16 @@
-//! Random commands get the same replies from Lockwheel and a real server, and every command is
-//! generated or left out for a reason.
+//! Random commands get the same replies from Lockwheel and a real server, and every command that
+//! Lockwheel describes is generated unless the fuzzer's rules leave it out for a reason.
 
 use std::collections::BTreeSet;
 
-use lockwheel_compat::fuzz::grammar::Grammar;
-use lockwheel_compat::fuzz::{Manner, Options, fuzz};
+use lockwheel_compat::frame::Frame;
+use lockwheel_compat::fuzz::generate::episode;
+use lockwheel_compat::fuzz::grammar::{self, Form, Grammar};
+use lockwheel_compat::fuzz::{Manner, Options, fuzz, rules};
 use lockwheel_compat::{Address, Interrupt};
-use lockwheel_engine::command::CommandTable;
-use lockwheel_engine::settings::{CompatVersion, Mode};
+use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_tests::target::{Kind, Target};
+use lockwheel_tests::words;
 
 /// The number of commands: a few seconds.
 const COUNT: usize = 20_000;
@@ -44,25 +46,67 @@ fn assert_no_differences(target: &Target, reference: &Target) {
     assert!(report.commands >= COUNT, "{} commands", report.commands);
 }
 
+/// The reply of Lockwheel to `COMMAND DOCS`.
+fn docs(version: CompatVersion) -> Frame {
+    let mut settings = Settings::default();
+    settings.compat_version = version;
+    settings.port = 0;
+    let server = lockwheel::Builder::from_settings(settings).start().expect("lockwheel starts");
+    let target = Target::Lockwheel(Box::new(server));
+    let reply = target.connect(2).call(&words("COMMAND DOCS"));
+    Frame::first(&reply).expect("a reply").expect("a whole reply").0
+}
+
+/// The grammar with all options.
+fn grammar(version: CompatVersion) -> Grammar {
+    Grammar::new(&docs(version), (u32::MAX, 0), |_| true)
+}
+
 #[test]
-fn every_command_is_generated_or_left_out_for_a_reason() {
-    let grammar = Grammar::new().expect("it is well-formed");
-    let mut names = BTreeSet::new();
-    for &version in CompatVersion::ALL {
-        for mode in [Mode::Sentinel, Mode::Standalone] {
-            let entries = CommandTable::of(mode, version).entries().iter();
-            names.extend(entries.map(|entry| entry.full_name.to_uppercase()));
+fn every_command_is_generated() {
+    let grammar = grammar(CompatVersion::default());
+    let mut missing: BTreeSet<String> = grammar.forms().iter().map(Form::full_name).collect();
+    assert!(missing.len() > 190, "{} commands", missing.len());
+    for number in 0..200 {
+        for step in episode(&grammar, 1, number).steps {
+            let word = |word: &Vec<u8>| String::from_utf8_lossy(word).to_uppercase();
+            let words: Vec<String> = step.words.iter().take(2).map(word).collect();
+            missing.remove(&words.join(" "));
+            missing.remove(&words[0]);
         }
     }
-    let mut unlisted = Vec::new();
-    for name in &names {
-        let words: Vec<&str> = name.split('|').collect();
-        let is_drawn = grammar.forms().iter().any(|form| form.begins_with(&words));
-        let is_left_out = (1..=words.len())
-            .any(|count| grammar.left_out().contains_key(&*words[..count].join(" ")));
-        if is_drawn == is_left_out {
-            unlisted.push(name);
+    assert_eq!(missing, BTreeSet::new());
+}
+
+/// What the fuzzer adds to the grammar concerns commands and arguments that exist.
+#[test]
+fn rules_of_the_fuzzer_are_used() {
+    let docs: Vec<Frame> = CompatVersion::ALL.iter().map(|&version| docs(version)).collect();
+    let names: BTreeSet<String> = docs.iter().flat_map(grammar::names).collect();
+    let names: BTreeSet<String> =
+        names.iter().map(|name| name.replace('|', " ").to_uppercase()).collect();
+    let grammar = grammar(CompatVersion::default());
+    let has = |command: &str, argument: &str| {
+        let forms = grammar.forms().iter().filter(|form| form.full_name() == command);
+        forms
+            .flat_map(Form::arguments)
+            .any(|it| it.name == argument || it.token.as_deref() == Some(argument))
+    };
+    let mut unused = Vec::new();
+    for rule in rules::RULES {
+        for argument in rule.arguments {
+            let all = grammar.forms().iter().map(Form::full_name);
+            let mut commands =
+                all.filter(|it| rule.commands.is_empty() || rule.commands.contains(&&**it));
+            if !commands.any(|command| has(&command, argument)) {
+                unused.push(format!("{:?} {argument}", rule.commands));
+            }
         }
+        let unknown = rule.commands.iter().filter(|command| !names.contains(**command));
+        unused.extend(unknown.map(|command| (*command).to_owned()));
     }
-    assert_eq!(unlisted, Vec::<&String>::new(), "in grammar.txt not at all, or twice");
+    let named = rules::OFTEN.iter().chain(rules::USUAL.iter().map(|(command, _)| command));
+    let named = named.chain(rules::LEFT_OUT_OPTIONS.iter().map(|(command, ..)| command));
+    unused.extend(named.filter(|it| !names.contains(**it)).map(|it| (*it).to_owned()));
+    assert_eq!(unused, Vec::<String>::new());
 }

@@ -5,6 +5,7 @@ mod boundaries;
 mod busy;
 mod cli;
 mod clock;
+mod command_docs;
 mod compat;
 mod compat_command;
 mod compat_faults;

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use bitflags::bitflags;
 use lockwheel_resp::Reply;
 
+use crate::argument::Argument;
 use crate::context::{Context, is};
 use crate::error::Error;
 use crate::names::Names;
@@ -341,6 +342,22 @@ fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Op
     found
 }
 
+/// What a command means to a lock. The journal derives the rest from the row: the type of the lock
+/// from the group, conditions from the keys' flags and the tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMeaning {
+    /// It can create a lock or enter an owner.
+    Acquire,
+    /// It changes the deadline.
+    Renew,
+    /// It can remove a lock or an owner.
+    Release,
+    /// It reads a lock without changing it.
+    Inspect,
+    /// Locks are not made with it.
+    None,
+}
+
 /// The row of a command. `Command::BASE` has the default of every field.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
@@ -366,6 +383,10 @@ pub struct Command {
     pub complexity: &'static str,
     /// Its description, in one sentence.
     pub doc: &'static str,
+    /// The grammar of its arguments, after the names.
+    pub arguments: &'static [Argument],
+    /// What it means to a lock.
+    pub lock: LockMeaning,
     /// `COMMAND`'s tips, such as `nondeterministic_output`.
     pub tips: &'static [&'static str],
     /// A conversation that shows the command and is run as a test: commands separated by `;`, the
@@ -392,6 +413,8 @@ impl Command {
         maker: Vendor::Both,
         complexity: "O(1)",
         doc: "",
+        arguments: &[],
+        lock: LockMeaning::None,
         tips: &[],
         example: "",
         subcommands: &[],
@@ -402,6 +425,11 @@ impl Command {
     /// included.
     pub fn takes(&self, arguments: usize) -> bool {
         self.subcommands.is_empty() && self.arity.admits(arguments)
+    }
+
+    /// Whether one of its options or arguments begins with this word.
+    pub fn has_token(&self, word: &str) -> bool {
+        self.arguments.iter().any(|argument| argument.has_token(word))
     }
 
     /// All ACL categories, including those that follow from the flags.

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod argument;
 pub mod command;
 pub mod commands;
 mod commit;

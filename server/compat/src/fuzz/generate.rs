@@ -95,8 +95,8 @@ impl Maker<'_> {
             // it.
             let publishes = form.name().ends_with("PUBLISH") || form.name().starts_with("EVAL");
             let echoes = client == LISTENER && publishes;
-            let tracking = ["CLIENT TRACKING", "CLIENT CACHING"].iter();
-            let tracking = tracking.into_iter().any(|line| form.line.starts_with(line));
+            let tracking = form.begins_with(&["CLIENT", "TRACKING"])
+                || form.begins_with(&["CLIENT", "CACHING"]);
             let odd = if self.tracks { form.name().starts_with("EVAL") } else { tracking }
                 || in_multi && form.name() == "HELLO";
             if !fits || echoes || odd || matches!(form.name(), "MULTI" | "EXEC" | "DISCARD") {
@@ -317,23 +317,10 @@ mod tests {
 
     #[test]
     fn same_seed_gives_same_episodes() {
-        let grammar = Grammar::new().expect("it is well-formed");
+        let grammar = Grammar::sample();
         assert_eq!(episode(&grammar, 1, 2), episode(&grammar, 1, 2));
         assert_ne!(episode(&grammar, 1, 2), episode(&grammar, 1, 3));
         assert_ne!(episode(&grammar, 1, 2), episode(&grammar, 2, 2));
-    }
-
-    #[test]
-    fn every_form_is_drawn() {
-        let grammar = Grammar::new().expect("it is well-formed");
-        let mut missing: Vec<&str> = grammar.forms().iter().map(|form| form.name()).collect();
-        for number in 0..200 {
-            for step in episode(&grammar, 1, number).steps {
-                let name = String::from_utf8_lossy(&step.words[0]).to_uppercase();
-                missing.retain(|other| *other != name);
-            }
-        }
-        assert_eq!(missing, Vec::<&str>::new());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kinds of values that `grammar.txt` writes in small letters, and how each is drawn.
+//! The kinds of values, and how each is drawn.
 //!
 //! There are few keys, so that commands use the same ones; each type has its own, and sometimes a
 //! command gets a key of another type. Leases are long, already over, or so short that the episode
@@ -25,7 +25,9 @@ pub enum ValueKind {
     Consumer,
     Count,
     Counter,
+    Database,
     Digest,
+    Directive,
     Element,
     Field,
     Float,
@@ -47,9 +49,12 @@ pub enum ValueKind {
     Member,
     Message,
     Milliseconds,
+    NewId,
     Numkeys,
     Offset,
+    Operation,
     Pattern,
+    Protocol,
     Score,
     ScoreBound,
     Script,
@@ -59,74 +64,78 @@ pub enum ValueKind {
     String,
     Timeout,
     Type,
+    Undelivered,
     UnixMilliseconds,
     UnixSeconds,
     Value,
     Weight,
+    Zero,
     Zset,
 }
 
-/// The name of each kind in the grammar, and its values; a kind without values is generated.
-const KINDS: &[(&str, ValueKind, &[&str])] = &[
-    ("bit", ValueKind::Bit, &["0", "1"]),
-    ("bit-offset", ValueKind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
+/// The values of each kind; a kind without values is generated.
+const KINDS: &[(ValueKind, &[&str])] = &[
+    (ValueKind::Bit, &["0", "1"]),
+    (ValueKind::BitOffset, &["0", "1", "7", "8", "#0", "#1", "#3", "100"]),
+    (ValueKind::Bits, &["u1", "u4", "u8", "i8", "i16", "u32", "i64", "u63", "u64", "i65", "x"]),
+    (ValueKind::Block, &["0", "0", "0", "1", "5", "-1", "abc"]),
+    (ValueKind::By, &["<w->*", "<h->*->f1", "<none->*"]),
+    (ValueKind::Channel, &["<c1>", "<c2>", "<d1>"]),
+    (ValueKind::ChannelPattern, &["<c>*", "<d>?"]),
+    (ValueKind::ClientId, &["$id-a", "$id-b", "$id-c", "0", "abc"]),
+    (ValueKind::Command, &[]),
+    (ValueKind::Consumer, &["c1", "c2", "c3"]),
+    (ValueKind::Count, &["1", "2", "3", "5", "10", "0", "-1", "-2"]),
+    (ValueKind::Counter, &["<n1>", "<n2>", "<n3>"]),
+    (ValueKind::Database, &["abc", "-1", "99999"]),
+    (ValueKind::Digest, &[]),
     (
-        "bits",
-        ValueKind::Bits,
-        &["u1", "u4", "u8", "i8", "i16", "u32", "i64", "u63", "u64", "i65", "x"],
+        ValueKind::Directive,
+        &["maxmemory-policy", "zset-max-listpack-*", "hash-max-listpack-entries", "nothing"],
     ),
-    ("block", ValueKind::Block, &["0", "0", "0", "1", "5", "-1", "abc"]),
-    ("by", ValueKind::By, &["<w->*", "<h->*->f1", "<none->*"]),
-    ("channel", ValueKind::Channel, &["<c1>", "<c2>", "<d1>"]),
-    ("channel-pattern", ValueKind::ChannelPattern, &["<c>*", "<d>?"]),
-    ("client-id", ValueKind::ClientId, &["$id-a", "$id-b", "$id-c", "0", "abc"]),
-    ("command", ValueKind::Command, &[]),
-    ("consumer", ValueKind::Consumer, &["c1", "c2", "c3"]),
-    ("count", ValueKind::Count, &["1", "2", "3", "5", "10", "0", "-1", "-2"]),
-    ("counter", ValueKind::Counter, &["<n1>", "<n2>", "<n3>"]),
-    ("digest", ValueKind::Digest, &[]),
-    ("element", ValueKind::Element, ELEMENTS),
-    ("field", ValueKind::Field, &["f1", "f2", "f3", "n", "m", ""]),
-    ("float", ValueKind::Float, FLOATS),
-    ("get", ValueKind::Get, &["#", "<w->*", "<h->*->f1", "<none->*"]),
-    ("glob", ValueKind::Glob, &["*", "a*", "[ab]", "?", "f?", "none", "[^a]", "\\*"]),
-    ("group", ValueKind::Group, &["g1", "g1", "g2"]),
-    ("hash", ValueKind::Hash, &["<h1>", "<h2>", "<h-a>"]),
-    ("id", ValueKind::Id, &["1-1", "2-1", "2-2", "3-*", "5-0", "7-*", "9-9", "12", "0-0", "0-1"]),
-    ("id-bound", ValueKind::IdBound, &["-", "+", "2", "(2-1", "3-0", "7", "(9-9", "0", "x"]),
-    ("index", ValueKind::Index, &["0", "1", "2", "3", "-1", "-2", "-3", "5", "-100", "100"]),
-    ("integer", ValueKind::Integer, &["1", "2", "-1", "10", "-7", "0", "100", "255", "65536"]),
-    ("key", ValueKind::Key, &["<k1>", "<k2>"]),
-    ("lex-bound", ValueKind::LexBound, &["-", "+", "[a", "(a", "[c", "(d", "[", "(", "x"]),
-    ("lex-set", ValueKind::LexSet, &["<y1>", "<y2>"]),
-    ("list", ValueKind::List, &["<l1>", "<l2>"]),
-    ("lock-argument", ValueKind::LockArgument, LOCK_ARGUMENTS),
-    ("lock-script", ValueKind::LockScript, &[]),
-    ("many", ValueKind::Many, &["1000", "2000", "100000"]),
-    ("member", ValueKind::Member, ELEMENTS),
-    ("message", ValueKind::Message, &["hello", "0", "1", "", "unlock"]),
-    ("milliseconds", ValueKind::Milliseconds, &[]),
-    ("numkeys", ValueKind::Numkeys, &["1"]),
-    ("offset", ValueKind::Offset, &["0", "1", "3", "7", "8", "20", "100", "-1"]),
-    ("pattern", ValueKind::Pattern, &["<s>*", "<h>?", "<z>[12]", "<k>[^1]", "*", "none"]),
-    ("score", ValueKind::Score, FLOATS),
-    ("score-bound", ValueKind::ScoreBound, BOUNDS),
-    ("script", ValueKind::Script, &[]),
-    ("seconds", ValueKind::Seconds, &["100", "1000", "5000", "100000", "100", "1000", "0", "-1"]),
-    ("set", ValueKind::Set, &["<t1>", "<t2>", "<t3>"]),
-    ("stream", ValueKind::Stream, &["<x1>", "<x2>"]),
-    ("string", ValueKind::String, &["<s1>", "<s2>", "<s3>", "<w-a>", "<w-1>"]),
-    ("timeout", ValueKind::Timeout, &["0", "0", "0", "1000", "0.001", "0.005", "-1", "abc", "inf"]),
-    ("type", ValueKind::Type, &["string", "hash", "list", "set", "zset", "stream", "none"]),
-    (
-        "unix-milliseconds",
-        ValueKind::UnixMilliseconds,
-        &["4102444800000", "1", "1000000", "0", "-1"],
-    ),
-    ("unix-seconds", ValueKind::UnixSeconds, &["4102444800", "1", "1000000", "0", "-1"]),
-    ("value", ValueKind::Value, VALUES),
-    ("weight", ValueKind::Weight, &["1", "2", "-1", "0.5", "inf", "0", "nan"]),
-    ("zset", ValueKind::Zset, &["<z1>", "<z2>", "<z3>"]),
+    (ValueKind::Element, ELEMENTS),
+    (ValueKind::Field, &["f1", "f2", "f3", "n", "m", ""]),
+    (ValueKind::Float, FLOATS),
+    (ValueKind::Get, &["#", "<w->*", "<h->*->f1", "<none->*"]),
+    (ValueKind::Glob, &["*", "a*", "[ab]", "?", "f?", "none", "[^a]", "\\*"]),
+    (ValueKind::Group, &["g1", "g1", "g2"]),
+    (ValueKind::Hash, &["<h1>", "<h2>", "<h-a>"]),
+    (ValueKind::Id, &["1-1", "2-1", "2-2", "3-*", "5-0", "7-*", "9-9", "12", "0-0", "0-1"]),
+    (ValueKind::IdBound, &["-", "+", "2", "(2-1", "3-0", "7", "(9-9", "0", "x"]),
+    (ValueKind::Index, &["0", "1", "2", "3", "-1", "-2", "-3", "5", "-100", "100"]),
+    (ValueKind::Integer, &["1", "2", "-1", "10", "-7", "0", "100", "255", "65536"]),
+    (ValueKind::Key, &["<k1>", "<k2>"]),
+    (ValueKind::LexBound, &["-", "+", "[a", "(a", "[c", "(d", "[", "(", "x"]),
+    (ValueKind::LexSet, &["<y1>", "<y2>"]),
+    (ValueKind::List, &["<l1>", "<l2>"]),
+    (ValueKind::LockArgument, LOCK_ARGUMENTS),
+    (ValueKind::LockScript, &[]),
+    (ValueKind::Many, &["1000", "2000", "100000"]),
+    (ValueKind::Member, ELEMENTS),
+    (ValueKind::Message, &["hello", "0", "1", "", "unlock"]),
+    (ValueKind::Milliseconds, &[]),
+    (ValueKind::NewId, &["$"]),
+    (ValueKind::Numkeys, &["1"]),
+    (ValueKind::Offset, &["0", "1", "3", "7", "8", "20", "100", "-1"]),
+    (ValueKind::Operation, &["AND", "OR", "XOR", "NOT", "not"]),
+    (ValueKind::Pattern, &["<s>*", "<h>?", "<z>[12]", "<k>[^1]", "*", "none"]),
+    (ValueKind::Protocol, &["2", "3", "4", "abc"]),
+    (ValueKind::Score, FLOATS),
+    (ValueKind::ScoreBound, BOUNDS),
+    (ValueKind::Script, &[]),
+    (ValueKind::Seconds, &["100", "1000", "5000", "100000", "100", "1000", "0", "-1"]),
+    (ValueKind::Set, &["<t1>", "<t2>", "<t3>"]),
+    (ValueKind::Stream, &["<x1>", "<x2>"]),
+    (ValueKind::String, &["<s1>", "<s2>", "<s3>", "<w-a>", "<w-1>"]),
+    (ValueKind::Timeout, &["0", "0", "0", "1000", "0.001", "0.005", "-1", "abc", "inf"]),
+    (ValueKind::Type, &["string", "hash", "list", "set", "zset", "stream", "none"]),
+    (ValueKind::Undelivered, &[">"]),
+    (ValueKind::UnixMilliseconds, &["4102444800000", "1", "1000000", "0", "-1"]),
+    (ValueKind::UnixSeconds, &["4102444800", "1", "1000000", "0", "-1"]),
+    (ValueKind::Value, VALUES),
+    (ValueKind::Weight, &["1", "2", "-1", "0.5", "inf", "0", "nan"]),
+    (ValueKind::Zero, &["0"]),
+    (ValueKind::Zset, &["<z1>", "<z2>", "<z3>"]),
 ];
 
 const ELEMENTS: &[&str] =
@@ -206,14 +215,22 @@ pub struct Draw<'a> {
 }
 
 impl ValueKind {
-    /// The kind of this name.
-    pub fn named(name: &str) -> Option<ValueKind> {
-        KINDS.iter().find(|(known, ..)| *known == name).map(|(_, kind, _)| *kind)
-    }
-
     /// The values of the kind.
     fn words(self) -> &'static [&'static str] {
-        KINDS.iter().find(|(_, kind, _)| *kind == self).map_or(&[], |(.., words)| words)
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or(&[], |(_, words)| words)
+    }
+
+    /// The kind of the keys that the commands of a group use.
+    pub fn key_of_group(group: &str) -> ValueKind {
+        match group {
+            "string" | "bitmap" => ValueKind::String,
+            "hash" => ValueKind::Hash,
+            "list" => ValueKind::List,
+            "set" => ValueKind::Set,
+            "sorted-set" => ValueKind::Zset,
+            "stream" => ValueKind::Stream,
+            _ => ValueKind::Key,
+        }
     }
 
     fn is_key(self) -> bool {
@@ -257,7 +274,7 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 }
 
 impl Draw<'_> {
-    /// Draws a value (for `command`, several).
+    /// Draws a value; for a command, several.
     pub fn draw(&mut self, kind: ValueKind, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         let word = match kind {
             ValueKind::Command => {

@@ -1155,8 +1155,8 @@ fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
         && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_but_wording(one, other))
 }
 
-/// Whether they differ only in how numbers are printed: with 17 digits by the reference, with the
-/// fewest unambiguous digits by the target. `is_number` gets a reply and its place in the array
+/// Whether they differ only in how numbers are printed: with 17 digits by the reference, by the
+/// target with the fewest unambiguous digits, or all digits of a whole number. `is_number` gets a reply and its place in the array
 /// around it, and returns whether it is a number.
 fn same_but_digits(
     ours: &Frame,
@@ -1171,7 +1171,8 @@ fn same_but_digits(
             && is_number(ours, at)
             && !(ours.text.contains(&b'.') && ours.text.ends_with(b"0"))
             && number.is_some_and(|number| {
-                digits(&ours.text) == digits(format!("{number:e}").as_bytes())
+                let shortest = digits(&ours.text) == digits(format!("{number:e}").as_bytes());
+                (shortest || ours.text == format!("{number:.0}").as_bytes())
                     && theirs.text == seventeen_digits(number).as_bytes()
             })
     };

@@ -1,8 +1,8 @@
 //! `--fuzz`: plays random sequences of commands on the server under test and on a reference. A
 //! difference is shortened and printed as a case.
 //!
-//! [`grammar`] describes the commands, [`kinds`] their arguments, and [`generate`] makes episodes
-//! of them; [`arguments`] makes episodes with random arguments. [`run`] plays the episodes,
+//! [`grammar`] reads the forms of the commands from `COMMAND DOCS` of the server under test. [`rules`]
+//! selects the [`kinds`] of their values, and [`generate`] makes episodes of them; [`arguments`] makes episodes with random arguments. [`run`] plays the episodes,
 //! [`shrink`] shortens them, and [`known_differences`] lists the known differences.
 
 pub mod arguments;
@@ -11,6 +11,7 @@ pub mod generate;
 pub mod grammar;
 pub mod kinds;
 pub mod known_differences;
+pub mod rules;
 pub mod run;
 mod script;
 pub mod shrink;
@@ -20,7 +21,7 @@ use std::io;
 
 use arguments::Commands;
 use episode::{Episode, as_case};
-use grammar::Grammar;
+use grammar::{Grammar, names};
 use run::{End, Observation, Pair, Played};
 
 use super::suite::{Error, key_prefix_of_run};
@@ -107,7 +108,6 @@ impl Progress for () {}
 
 /// Plays episodes until enough commands were sent.
 pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Error> {
-    let grammar = Grammar::new().map_err(Error::Usage)?;
     let prefix = key_prefix_of_run();
     let explore = |address: &Address| {
         let lost = |error| Error::Server(address.clone(), error);
@@ -122,6 +122,11 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let lost = |error| Error::Server(options.target.clone(), error);
     let begin_us = time::now_us();
     let commands = target.connect(2).and_then(|mut wire| Commands::of(&mut wire)).map_err(lost)?;
+    let grammar = shared_grammar(&target, &reference).map_err(lost)?;
+    if grammar.forms().is_empty() {
+        let problem = "the server under test does not describe its commands with COMMAND DOCS";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let mut run = Run {
         pair: Pair::new(&target, &reference, options.manner).map_err(lost)?,
         report: Report {
@@ -143,6 +148,14 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let elapsed_us = u32::try_from((time::now_us() - begin_us) / 1000).unwrap_or(u32::MAX);
     run.report.seconds = f64::from(elapsed_us) / 1000.0;
     Ok(run.report)
+}
+
+/// The grammar of the commands and options that both servers have, as the target describes them.
+fn shared_grammar(target: &Target, reference: &Target) -> io::Result<Grammar> {
+    let docs = |server: &Target| server.connect(2)?.call(&["COMMAND", "DOCS"]);
+    let known = names(&docs(reference)?);
+    let newest = reference.valkey.unwrap_or(reference.redis);
+    Ok(Grammar::new(&docs(target)?, newest, |name| known.contains(name)))
 }
 
 struct Run<'a> {

@@ -138,7 +138,7 @@ mod tests {
     /// The difference: `GET` after a `SET` with a lease by another client.
     #[test]
     fn only_relevant_words_are_left() {
-        let grammar = Grammar::new().expect("it is well-formed");
+        let grammar = Grammar::sample();
         let mut episode = generate::episode(&grammar, 7, 7);
         let set = ["SET", "<s1>", "hello world", "NX", "PX", "100000"];
         episode.steps.insert(20, Step::new('b', &set));

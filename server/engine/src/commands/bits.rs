@@ -3,6 +3,7 @@
 use lockwheel_resp::{Reply, number};
 use smallvec::SmallVec;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::strings::zeros;
 use crate::context::{Context, integer, is};
@@ -34,6 +35,20 @@ pub const COMMANDS: &[Command] = &[
         since: "2.6.0",
         complexity: "O(N) in the bytes looked at",
         doc: "Counts the bits that are set in a string or a part of it.",
+        arguments: &[
+            arg::key("key"),
+            arg::block(
+                "index",
+                &[
+                    arg::integer("start"),
+                    arg::integer("end"),
+                    arg::one_of("index_unit", &[arg::word("BYTE"), arg::word("BIT")])
+                        .optional()
+                        .since("7.0.0"),
+                ],
+            )
+            .optional(),
+        ],
         example: "SET k ab; BITCOUNT k 0 0 => 3",
         run: bitcount,
         ..BITMAP
@@ -46,6 +61,55 @@ pub const COMMANDS: &[Command] = &[
         since: "3.2.0",
         complexity: "O(1) an operation",
         doc: "Reads and changes integers of any width at any bit of a string.",
+        arguments: &[
+            arg::key("key"),
+            arg::one_of(
+                "operation",
+                &[
+                    arg::block(
+                        "encoding_offset",
+                        &[arg::string("encoding"), arg::integer("offset")],
+                    )
+                    .token("GET"),
+                    arg::block(
+                        "write",
+                        &[
+                            arg::one_of(
+                                "wrap_sat_fail",
+                                &[arg::word("WRAP"), arg::word("SAT"), arg::word("FAIL")],
+                            )
+                            .token("OVERFLOW")
+                            .optional(),
+                            arg::one_of(
+                                "write_operation",
+                                &[
+                                    arg::block(
+                                        "encoding_offset_value",
+                                        &[
+                                            arg::string("encoding"),
+                                            arg::integer("offset"),
+                                            arg::integer("value"),
+                                        ],
+                                    )
+                                    .token("SET"),
+                                    arg::block(
+                                        "encoding_offset_increment",
+                                        &[
+                                            arg::string("encoding"),
+                                            arg::integer("offset"),
+                                            arg::integer("increment"),
+                                        ],
+                                    )
+                                    .token("INCRBY"),
+                                ],
+                            ),
+                        ],
+                    ),
+                ],
+            )
+            .optional()
+            .multiple(),
+        ],
         example: "BITFIELD k SET u4 #1 9 INCRBY u4 #1 1 => [0, 10]",
         run: |context, argv| bitfield(context, argv, false),
         ..BITMAP
@@ -57,6 +121,13 @@ pub const COMMANDS: &[Command] = &[
         since: "6.0.0",
         complexity: "O(1) an operation",
         doc: "Reads integers of any width at any bit of a string.",
+        arguments: &[
+            arg::key("key"),
+            arg::block("encoding_offset", &[arg::string("encoding"), arg::integer("offset")])
+                .token("GET")
+                .optional()
+                .multiple_token(),
+        ],
         example: "SET k a; BITFIELD_RO k GET u4 0 => [6]",
         run: |context, argv| bitfield(context, argv, true),
         ..BITMAP
@@ -72,6 +143,11 @@ pub const COMMANDS: &[Command] = &[
         since: "2.6.0",
         complexity: "O(N) in the bytes of all strings",
         doc: "Stores the AND, OR, XOR or NOT of strings; returns its length.",
+        arguments: &[
+            arg::string("operation"),
+            arg::key("destkey"),
+            arg::key("key").spec(1).multiple(),
+        ],
         example: "SET k a; SET l b; BITOP AND d k l; GET d => \"`\"; BITOP NOT d k => 1",
         run: bitop,
         ..BITMAP
@@ -83,6 +159,27 @@ pub const COMMANDS: &[Command] = &[
         since: "2.8.7",
         complexity: "O(N) in the bytes looked at",
         doc: "Finds the first bit that is set, or clear, in a string or a part of it.",
+        arguments: &[
+            arg::key("key"),
+            arg::integer("bit"),
+            arg::block(
+                "index",
+                &[
+                    arg::integer("start"),
+                    arg::block(
+                        "end_index",
+                        &[
+                            arg::integer("end"),
+                            arg::one_of("index_unit", &[arg::word("BYTE"), arg::word("BIT")])
+                                .optional()
+                                .since("7.0.0"),
+                        ],
+                    )
+                    .optional(),
+                ],
+            )
+            .optional(),
+        ],
         example: "SET k a; BITPOS k 1 => 1",
         run: bitpos,
         ..BITMAP
@@ -92,6 +189,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_READ,
         doc: "Returns one bit.",
+        arguments: &[arg::key("key"), arg::integer("offset")],
         example: "SET k a; GETBIT k 1 => 1",
         run: getbit,
         ..BITMAP
@@ -102,6 +200,7 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update"])],
         doc: "Sets or clears one bit of a string, which grows as needed; returns the previous bit.",
+        arguments: &[arg::key("key"), arg::integer("offset"), arg::integer("value")],
         example: "SETBIT k 7 1; SETBIT k 7 0 => 1",
         run: setbit,
         ..BITMAP

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::commands::{client_list, tracking};
 use crate::context::{Context, integer, is};
@@ -75,6 +76,36 @@ const SUBCOMMANDS: &[Command] = &[
         since: "2.4.0",
         complexity: "O(N) in the number of connections",
         doc: "Closes connections: the one at an address, or all that match every filter.",
+        arguments: &[arg::one_of(
+            "filter",
+            &[
+                arg::string("ip:port").deprecated_since("2.8.12"),
+                arg::one_of(
+                    "new-format",
+                    &[
+                        arg::integer("client-id").token("ID").optional().since("2.8.12"),
+                        arg::one_of(
+                            "normal_master_slave_pubsub",
+                            &[
+                                arg::word("NORMAL"),
+                                arg::word("MASTER").since("3.2.0"),
+                                arg::word("SLAVE"),
+                                arg::word("REPLICA").since("5.0.0"),
+                                arg::word("PUBSUB"),
+                            ],
+                        )
+                        .token("TYPE")
+                        .optional()
+                        .since("2.8.12"),
+                        arg::string("username").token("USER").optional(),
+                        arg::string("ip:port").token("ADDR").optional(),
+                        arg::string("ip:port").token("LADDR").optional().since("6.2.0"),
+                        arg::string("yes/no").token("SKIPME").optional(),
+                    ],
+                )
+                .multiple(),
+            ],
+        )],
         example: "CLIENT KILL ID 99 => 0",
         run: client_list::kill,
         ..OTHERS
@@ -86,6 +117,24 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of connections",
         doc: "Describes connections, each in a line.",
         tips: &["nondeterministic_output"],
+        arguments: &[
+            arg::one_of(
+                "normal_master_replica_pubsub",
+                &[
+                    arg::word("NORMAL"),
+                    arg::word("MASTER"),
+                    arg::word("REPLICA"),
+                    arg::word("PUBSUB"),
+                ],
+            )
+            .token("TYPE")
+            .optional()
+            .since("5.0.0"),
+            arg::block("id", &[arg::integer("client-id").multiple()])
+                .token("ID")
+                .optional()
+                .since("6.2.0"),
+        ],
         example: "CLIENT LIST TYPE replica => \"\"",
         run: client_list::list,
         ..OTHERS
@@ -95,6 +144,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "7.0.0",
         doc: "Keeps the connection from being closed to save memory.",
+        arguments: &[arg::one_of("enabled", &[arg::word("ON"), arg::word("OFF")])],
         example: "CLIENT NO-EVICT ON => OK",
         run: no_evict,
         ..OTHERS
@@ -104,6 +154,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "7.2.0",
         doc: "Lets the connection read keys without marking them as used.",
+        arguments: &[arg::one_of("enabled", &[arg::word("ON"), arg::word("OFF")])],
         example: "CLIENT NO-TOUCH ON => OK",
         run: no_touch,
         ..OWN
@@ -113,6 +164,10 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         since: "2.9.50",
         doc: "Delays commands, or those that write, for some milliseconds.",
+        arguments: &[
+            arg::integer("timeout"),
+            arg::one_of("mode", &[arg::word("WRITE"), arg::word("ALL")]).optional().since("6.2.0"),
+        ],
         example: "CLIENT PAUSE 10 WRITE => OK",
         run: pause,
         ..OTHERS
@@ -122,6 +177,10 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "3.2.0",
         doc: "Selects which commands are replied to: all, none, or all but the next.",
+        arguments: &[arg::one_of(
+            "on_off_skip",
+            &[arg::word("ON"), arg::word("OFF"), arg::word("SKIP")],
+        )],
         example: "CLIENT REPLY ON => OK",
         run: reply,
         ..OWN
@@ -132,6 +191,10 @@ const SUBCOMMANDS: &[Command] = &[
         since: "7.2.0",
         doc: "Sets the name or the version of the client library.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        arguments: &[arg::one_of(
+            "attr",
+            &[arg::string("libname").token("LIB-NAME"), arg::string("libver").token("LIB-VER")],
+        )],
         example: "CLIENT SETINFO LIB-NAME redis-rs => OK",
         run: setinfo,
         ..OWN
@@ -141,6 +204,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "2.6.9",
         doc: "Sets the name of the connection.",
+        arguments: &[arg::string("connection-name")],
         example: "CLIENT SETNAME worker => OK",
         run: setname,
         ..OWN
@@ -153,6 +217,10 @@ const SUBCOMMANDS: &[Command] = &[
         since: "5.0.0",
         complexity: "O(log N) in the number of connections",
         doc: "Ends the wait of a blocked connection.",
+        arguments: &[
+            arg::integer("client-id"),
+            arg::one_of("timeout_error", &[arg::word("TIMEOUT"), arg::word("ERROR")]).optional(),
+        ],
         example: "CLIENT UNBLOCK 99 => 0",
         run: unblock,
         ..OTHERS

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -77,6 +78,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         complexity: "O(N) in the number of slots",
         doc: "Would give slots to the node, which has them all.",
+        arguments: &[arg::integer("slot").multiple()],
         example: "CLUSTER ADDSLOTS 0 => !ERR Slot 0 is already busy",
         run: |context, argv| in_cluster(context, |_| add_slots(&argv[2..])),
         ..ADMIN
@@ -87,6 +89,11 @@ const SUBCOMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N) in the number of slots",
         doc: "Would give ranges of slots to the node, which has them all.",
+        arguments: &[arg::block(
+            "start-slot_end-slot",
+            &[arg::integer("start-slot"), arg::integer("end-slot")],
+        )
+        .multiple()],
         example: "CLUSTER ADDSLOTSRANGE 0 16383 => !ERR Slot 0 is already busy",
         run: |context, argv| in_cluster(context, |context| add_slot_ranges(context, argv)),
         ..ADMIN
@@ -104,6 +111,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "count-failure-reports",
         arity: Arity::Exactly(3),
         doc: "Counts the nodes that have reported a node as failed.",
+        arguments: &[arg::string("node-id")],
         example: "CLUSTER COUNT-FAILURE-REPORTS x => !ERR Unknown node x",
         run: |context, argv| reply_about_self(context, argv[2], Reply::Integer(0)),
         ..SHOWN_TO_ADMIN
@@ -113,6 +121,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         complexity: "O(N) in the number of keys",
         doc: "Counts the keys of a slot.",
+        arguments: &[arg::integer("slot")],
         example: "SET {a}b v; CLUSTER COUNTKEYSINSLOT 15495 => 1",
         run: |context, argv| in_cluster(context, |context| count_keys_in_slot(context, argv)),
         ..CLUSTER
@@ -122,6 +131,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         complexity: "O(N) in the number of slots",
         doc: "Would take slots from the node, which keeps them all.",
+        arguments: &[arg::integer("slot").multiple()],
         example: "CLUSTER DELSLOTS 0 => !ERR This node ...",
         run: |context, argv| in_cluster(context, |_| delete_slots(&argv[2..])),
         ..ADMIN
@@ -132,6 +142,11 @@ const SUBCOMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N) in the number of slots",
         doc: "Would take ranges of slots from the node, which keeps them all.",
+        arguments: &[arg::block(
+            "start-slot_end-slot",
+            &[arg::integer("start-slot"), arg::integer("end-slot")],
+        )
+        .multiple()],
         example: "CLUSTER DELSLOTSRANGE 0 1 => !ERR This node ...",
         run: |context, argv| {
             in_cluster(context, |context| ranges(context, argv).and(Err(KEEPS_ALL)))
@@ -142,6 +157,9 @@ const SUBCOMMANDS: &[Command] = &[
         name: "failover",
         arity: Arity::AtLeast(2),
         doc: "Would make a replica the master; this node is no replica.",
+        arguments: &[
+            arg::one_of("options", &[arg::word("FORCE"), arg::word("TAKEOVER")]).optional()
+        ],
         example: "CLUSTER FAILOVER => !ERR You should send CLUSTER FAILOVER to a replica",
         run: |context, argv| in_cluster(context, |_| failover(&argv[2..])),
         ..ADMIN
@@ -158,6 +176,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "forget",
         arity: Arity::Exactly(3),
         doc: "Would remove another node; there is none.",
+        arguments: &[arg::string("node-id")],
         example: "CLUSTER FORGET x => !ERR Unknown node x",
         run: |context, argv| {
             let refusal = Reply::error("ERR I tried hard but I can't forget myself...");
@@ -171,6 +190,7 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of keys",
         doc: "Returns keys of a slot, up to a number.",
         tips: UNSTEADY,
+        arguments: &[arg::integer("slot"), arg::integer("count")],
         example: "SET {a}b v; CLUSTER GETKEYSINSLOT 15495 10 => [\"{a}b\"]",
         run: |context, argv| in_cluster(context, |context| get_keys_in_slot(context, argv)),
         ..CLUSTER
@@ -195,6 +215,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         complexity: "O(N) in the length of the key",
         doc: "Returns the slot of a key.",
+        arguments: &[arg::string("key")],
         example: "CLUSTER KEYSLOT foo{bar}baz => 5061",
         run: |context, argv| in_cluster(context, |_| Ok(Reply::Integer(slot_of(argv[2]).into()))),
         ..CLUSTER
@@ -213,6 +234,11 @@ const SUBCOMMANDS: &[Command] = &[
         name: "meet",
         arity: Arity::AtLeast(4),
         doc: "Would add another node; meeting itself has no effect.",
+        arguments: &[
+            arg::string("ip"),
+            arg::integer("port"),
+            arg::integer("cluster_bus_port").optional().since("4.0.0"),
+        ],
         example: "CLUSTER MEET 127.0.0.1 6379 => OK",
         run: |context, argv| in_cluster(context, |context| meet(context, argv)),
         ..ADMIN
@@ -249,6 +275,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "5.0.0",
         doc: "Describes the replicas of a node.",
+        arguments: &[arg::string("node-id")],
         example: "CLUSTER REPLICAS x => !ERR Unknown node x",
         run: |context, argv| reply_about_self(context, argv[2], Reply::Array(Vec::new())),
         ..SHOWN_TO_ADMIN
@@ -257,6 +284,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "replicate",
         arity: Arity::Exactly(3),
         doc: "Would make the node a replica of another; there is none.",
+        arguments: &[arg::string("node-id")],
         example: "CLUSTER REPLICATE x => !ERR Unknown node x",
         run: |context, argv| {
             reply_about_self(context, argv[2], Reply::error("ERR Can't replicate myself"))
@@ -269,6 +297,7 @@ const SUBCOMMANDS: &[Command] = &[
         flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
         doc: "Would make the node forget other nodes and its slots; there are none, and it keeps \
               its slots.",
+        arguments: &[arg::one_of("hard_soft", &[arg::word("HARD"), arg::word("SOFT")]).optional()],
         example: "SET k v; CLUSTER RESET => \
                   !ERR CLUSTER RESET can't be called with master nodes containing keys",
         run: |context, argv| in_cluster(context, |context| reset(context, &argv[2..])),
@@ -286,6 +315,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "set-config-epoch",
         arity: Arity::Exactly(3),
         doc: "Would give a new node an epoch; this node's is fixed.",
+        arguments: &[arg::integer("config-epoch")],
         example: "CLUSTER SET-CONFIG-EPOCH 5 => !ERR Node config epoch is already non-zero",
         run: |context, argv| in_cluster(context, |_| set_config_epoch(argv[2])),
         ..ADMIN
@@ -294,6 +324,18 @@ const SUBCOMMANDS: &[Command] = &[
         name: "setslot",
         arity: Arity::AtLeast(4),
         doc: "Would move a slot to another node; there is none.",
+        arguments: &[
+            arg::integer("slot"),
+            arg::one_of(
+                "subcommand",
+                &[
+                    arg::string("node-id").token("IMPORTING"),
+                    arg::string("node-id").token("MIGRATING"),
+                    arg::string("node-id").token("NODE"),
+                    arg::word("STABLE"),
+                ],
+            ),
+        ],
         example: "CLUSTER SETSLOT 0 STABLE => OK",
         run: |context, argv| in_cluster(context, |context| set_slot(context, argv)),
         ..ADMIN
@@ -312,6 +354,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "slaves",
         arity: Arity::Exactly(3),
         doc: "Describes the replicas of a node.",
+        arguments: &[arg::string("node-id")],
         example: "CLUSTER SLAVES x => !ERR Unknown node x",
         run: |context, argv| reply_about_self(context, argv[2], Reply::Array(Vec::new())),
         ..SHOWN_TO_ADMIN

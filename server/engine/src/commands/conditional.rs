@@ -4,7 +4,8 @@
 use lockwheel_resp::Reply;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::argument::{self as arg, Argument};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::context::{Context, is};
 use crate::error::Error;
 use crate::notify::Events;
@@ -13,6 +14,17 @@ use crate::store::string_value::{StringValue, Text};
 
 const STRING: Command =
     Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };
+
+/// A condition of `DELEX`.
+const CONDITION: Argument = arg::one_of(
+    "condition",
+    &[
+        arg::string("ifeq-value").token("IFEQ"),
+        arg::string("ifne-value").token("IFNE"),
+        arg::string("ifdeq-digest").token("IFDEQ"),
+        arg::string("ifdne-digest").token("IFDNE"),
+    ],
+);
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
@@ -25,6 +37,8 @@ pub const COMMANDS: &[Command] = &[
         since: "8.4.0",
         complexity: "O(1), or O(N) in the length of the string if digests are compared",
         doc: "Removes a key if its string fulfils a condition.",
+        arguments: &[arg::key("key"), CONDITION.optional()],
+        lock: LockMeaning::Release,
         example: "SET lock token; DELEX lock IFEQ other => 0",
         run: delex,
         ..STRING
@@ -37,6 +51,8 @@ pub const COMMANDS: &[Command] = &[
         maker: Vendor::Valkey,
         since: "9.0.0",
         doc: "Removes a key if its string equals the given one.",
+        arguments: &[arg::key("key"), arg::string("value")],
+        lock: LockMeaning::Release,
         example: "SET lock token; DELIFEQ lock token => 1",
         run: delifeq,
         ..STRING
@@ -50,6 +66,7 @@ pub const COMMANDS: &[Command] = &[
         since: "8.4.0",
         complexity: "O(N) in the length of the string",
         doc: "Returns a digest of a string, for comparisons.",
+        arguments: &[arg::key("key")],
         example: "SET k \"Hello world\"; DIGEST k => \"b6acb9d84a38ff74\"",
         run: digest,
         ..STRING

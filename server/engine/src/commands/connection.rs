@@ -4,6 +4,7 @@ use lockwheel_resp::{Protocol, Reply};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -38,6 +39,10 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         complexity: "O(N) in the number of passwords of the user",
         doc: "Authenticates the connection with a password.",
+        arguments: &[
+            arg::string("username").optional().secret().since("6.0.0"),
+            arg::string("password").secret(),
+        ],
         example: "AUTH default anything => OK",
         run: auth,
         ..ANYTIME
@@ -46,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
         name: "echo",
         arity: Arity::Exactly(2),
         doc: "Returns its argument.",
+        arguments: &[arg::string("message")],
         example: "ECHO hello => \"hello\"",
         run: echo,
         ..CONNECTION
@@ -55,6 +61,21 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(1),
         since: "6.0.0",
         doc: "Selects the protocol, authenticates, sets a name, and describes the server.",
+        arguments: &[arg::block(
+            "arguments",
+            &[
+                arg::integer("protover"),
+                arg::block(
+                    "username_password",
+                    &[arg::string("username"), arg::string("password")],
+                )
+                .token("AUTH")
+                .optional()
+                .secret(),
+                arg::string("clientname").token("SETNAME").optional(),
+            ],
+        )
+        .optional()],
         example: "HELLO 4 => !NOPROTO unsupported protocol version",
         run: hello,
         ..ANYTIME
@@ -65,6 +86,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::FAST.union(Flags::FOR_SUBSCRIBERS),
         doc: "Returns PONG or its argument.",
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        arguments: &[arg::string("message").optional()],
         example: "PING => PONG",
         run: ping,
         ..CONNECTION
@@ -92,6 +114,7 @@ pub const COMMANDS: &[Command] = &[
         name: "select",
         arity: Arity::Exactly(2),
         doc: "Selects the database for later commands.",
+        arguments: &[arg::integer("index")],
         example: "SELECT 1 => OK",
         run: select,
         ..CONNECTION

@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::{hashes, lists, sets, sorted_sets, streams};
 use crate::context::{Context, integer, is};
@@ -27,6 +28,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the size of the value",
         tips: &["nondeterministic_output"],
         doc: "Returns a value serialized for RESTORE, on this server or another.",
+        arguments: &[arg::key("key")],
         example: "SET k 1; DUMP k => \"\\x00\\xc0\\x01\\x0b\\x00...\"",
         run: dump,
         ..KEYS
@@ -40,6 +42,15 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the size of the value, O(N*log(N)) for sorted sets",
         doc: "Sets a key to a serialized value, with a time to live in milliseconds, or 0 for \
               none.",
+        arguments: &[
+            arg::key("key"),
+            arg::integer("ttl"),
+            arg::string("serialized-value"),
+            arg::word("REPLACE").optional().since("3.0.0"),
+            arg::word("ABSTTL").optional().since("5.0.0"),
+            arg::integer("seconds").token("IDLETIME").optional().since("5.0.0"),
+            arg::integer("frequency").token("FREQ").optional().since("5.0.0"),
+        ],
         example: "RESTORE k 0 \"\\x00\\xc0\\x01\\x0b\\x00O\\xa7Z\\xc5,\\x9e\\xf8u\" => OK",
         run: restore,
         ..KEYS

@@ -3,7 +3,8 @@
 use lockwheel_resp::Reply;
 
 use super::time_unit::TimeUnit;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::argument::{self as arg, Argument};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::notify::Events;
@@ -26,11 +27,19 @@ const GET_DEADLINE: Command = Command {
     ..EXPIRY
 };
 
+/// The condition of `EXPIRE` and its variants.
+const CONDITION: Argument =
+    arg::one_of("condition", &[arg::word("NX"), arg::word("XX"), arg::word("GT"), arg::word("LT")])
+        .optional()
+        .since("7.0.0");
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "expire",
         doc: "Sets the time to live of a key in seconds.",
+        arguments: &[arg::key("key"), arg::integer("seconds"), CONDITION],
+        lock: LockMeaning::Renew,
         example: "SET k v; EXPIRE k 10 NX; TTL k; EXPIRE k 5 GT => 0",
         run: |context, argv| expire(context, argv, TimeUnit::Seconds),
         ..SET_DEADLINE
@@ -39,6 +48,8 @@ pub const COMMANDS: &[Command] = &[
         name: "expireat",
         since: "1.2.0",
         doc: "Sets the deadline of a key to a wall-clock time in seconds since 1970.",
+        arguments: &[arg::key("key"), arg::unix_time("unix-time-seconds"), CONDITION],
+        lock: LockMeaning::Renew,
         example: "SET k v; EXPIREAT k 4102444800 => 1",
         run: |context, argv| expire(context, argv, TimeUnit::UnixSeconds),
         ..SET_DEADLINE
@@ -47,6 +58,8 @@ pub const COMMANDS: &[Command] = &[
         name: "expiretime",
         since: "7.0.0",
         doc: "Returns the deadline of a key as a wall-clock time in seconds since 1970.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "SET k v; EXPIREAT k 4102444800; EXPIRETIME k => 4102444800",
         run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.to_wall(d)))),
         ..GET_DEADLINE
@@ -56,6 +69,8 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         since: "2.2.0",
         doc: "Removes the deadline of a key.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Renew,
         example: "SET k v PX 10; PERSIST k => 1",
         run: persist,
         ..SET_DEADLINE
@@ -64,6 +79,8 @@ pub const COMMANDS: &[Command] = &[
         name: "pexpire",
         since: "2.6.0",
         doc: "Sets the time to live of a key in milliseconds.",
+        arguments: &[arg::key("key"), arg::integer("milliseconds"), CONDITION],
+        lock: LockMeaning::Renew,
         example: "SET lock token PX 10; PEXPIRE lock 30000 => 1",
         run: |context, argv| expire(context, argv, TimeUnit::Millis),
         ..SET_DEADLINE
@@ -72,6 +89,8 @@ pub const COMMANDS: &[Command] = &[
         name: "pexpireat",
         since: "2.6.0",
         doc: "Sets the deadline of a key to a wall-clock time in milliseconds since 1970.",
+        arguments: &[arg::key("key"), arg::unix_time("unix-time-milliseconds"), CONDITION],
+        lock: LockMeaning::Renew,
         example: "SET k v; PEXPIREAT k 4102444800000 => 1",
         run: |context, argv| expire(context, argv, TimeUnit::UnixMillis),
         ..SET_DEADLINE
@@ -80,6 +99,8 @@ pub const COMMANDS: &[Command] = &[
         name: "pexpiretime",
         since: "7.0.0",
         doc: "Returns the deadline of a key as a wall-clock time in milliseconds since 1970.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "SET k v; PEXPIREAT k 4102444800123; PEXPIRETIME k => 4102444800123",
         run: |context, argv| Ok(time_left(context, argv[1], |time, d| time.to_wall(d))),
         ..GET_DEADLINE
@@ -88,6 +109,8 @@ pub const COMMANDS: &[Command] = &[
         name: "pttl",
         since: "2.6.0",
         doc: "Returns the remaining time to live of a key in milliseconds.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "SET lock token PX 30000; PTTL lock => 30000",
         tips: &["nondeterministic_output"],
         run: |context, argv| Ok(time_left(context, argv[1], Time::remaining)),
@@ -96,6 +119,8 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "ttl",
         doc: "Returns the remaining time to live of a key in seconds, rounded.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "SET lock token PX 29500; TTL lock => 30",
         tips: &["nondeterministic_output"],
         run: |context, argv| Ok(time_left(context, argv[1], |t, d| seconds(t.remaining(d)))),

@@ -5,6 +5,7 @@ use lockwheel_scripting::{Function, Functions, Library, Policy};
 
 use super::stream_groups::wrong_subcommand;
 use super::{help, help_row, map, number, scripts};
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -37,6 +38,12 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: &["RW", "access", "update"], begin: 2, find: FindKeys::Count }],
         complexity: "that of the function",
         doc: "Calls a function.",
+        arguments: &[
+            arg::string("function"),
+            arg::integer("numkeys"),
+            arg::key("key").optional().multiple(),
+            arg::string("arg").optional().multiple(),
+        ],
         example: "FUNCTION LOAD \"#!lua name=l\nredis.register_function('f', function(keys, args) \
                   return args[1] end)\"; FCALL f 0 a => \"a\"",
         run: fcall,
@@ -50,6 +57,12 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: &["RO", "access"], begin: 2, find: FindKeys::Count }],
         complexity: "that of the function",
         doc: "Calls a function that does not write.",
+        arguments: &[
+            arg::string("function"),
+            arg::integer("numkeys"),
+            arg::key("key").optional().multiple(),
+            arg::string("arg").optional().multiple(),
+        ],
         example: "FCALL_RO f 0 => !ERR Function not found",
         run: fcall,
         ..SCRIPTING
@@ -74,6 +87,7 @@ const FUNCTION: &[Command] = &[
         flags: Flags::NOSCRIPT.union(Flags::WRITE),
         doc: "Removes a library with its functions.",
         tips: ON_ALL_SHARDS,
+        arguments: &[arg::string("library-name")],
         example: "FUNCTION DELETE l => !ERR Library not found",
         run: delete,
         ..SCRIPTING
@@ -95,6 +109,7 @@ const FUNCTION: &[Command] = &[
         complexity: "O(N) in the number of functions",
         doc: "Removes all libraries.",
         tips: ON_ALL_SHARDS,
+        arguments: &[arg::one_of("async", &[arg::word("ASYNC"), arg::word("SYNC")]).optional()],
         example: "FUNCTION FLUSH => OK",
         run: flush,
         ..SCRIPTING
@@ -119,6 +134,10 @@ const FUNCTION: &[Command] = &[
         complexity: "O(N) in the number of functions",
         doc: "Describes the libraries and their functions.",
         tips: &["nondeterministic_output_order"],
+        arguments: &[
+            arg::string("library-name-pattern").token("LIBRARYNAME").optional(),
+            arg::word("WITHCODE").optional(),
+        ],
         example: "FUNCTION LIST => []",
         run: list,
         ..SCRIPTING
@@ -129,6 +148,7 @@ const FUNCTION: &[Command] = &[
         flags: Flags::NOSCRIPT.union(Flags::WRITE).union(Flags::DENYOOM),
         doc: "Loads a library, which registers its functions; returns its name.",
         tips: ON_ALL_SHARDS,
+        arguments: &[arg::word("REPLACE").optional(), arg::string("function-code")],
         example: "FUNCTION LOAD \"#!lua name=l\nredis.register_function('f', function() end)\" \
                   => \"l\"",
         run: load,
@@ -141,6 +161,11 @@ const FUNCTION: &[Command] = &[
         complexity: "O(N) in the number of functions",
         doc: "Loads the libraries that FUNCTION DUMP has returned.",
         tips: ON_ALL_SHARDS,
+        arguments: &[
+            arg::string("serialized-value"),
+            arg::one_of("policy", &[arg::word("FLUSH"), arg::word("APPEND"), arg::word("REPLACE")])
+                .optional(),
+        ],
         example: "FUNCTION RESTORE x => !ERR DUMP payload version or checksum are wrong",
         run: restore,
         ..SCRIPTING

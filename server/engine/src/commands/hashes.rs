@@ -4,7 +4,8 @@
 
 use lockwheel_resp::{LongDouble, Protocol, Reply};
 
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::argument as arg;
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::picks::Count;
 use crate::commands::scan;
 use crate::context::{Context, integer};
@@ -43,6 +44,8 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "delete"])],
         complexity: "O(N) in the number of fields named",
         doc: "Removes fields, and the key with the last field; returns how many existed.",
+        arguments: &[arg::key("key"), arg::string("field").multiple()],
+        lock: LockMeaning::Release,
         example: "HSET h f v g w; HDEL h f missing => 1",
         run: hdel,
         ..HASH
@@ -53,6 +56,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: SEEN_KEY,
         doc: "Returns whether a hash has a field.",
+        arguments: &[arg::key("key"), arg::string("field")],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HEXISTS h f => 1",
         run: hexists,
         ..HASH
@@ -62,6 +67,8 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: FAST_READ,
         doc: "Returns the value of a field.",
+        arguments: &[arg::key("key"), arg::string("field")],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HGET h f => \"v\"",
         run: hget,
         ..HASH
@@ -73,6 +80,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the size of the hash",
         tips: &["nondeterministic_output_order"],
         doc: "Returns all fields with their values.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HGETALL h => [\"f\", \"v\"]",
         run: hgetall,
         ..HASH
@@ -83,6 +92,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         doc: "Adds a number to the integer in a field.",
+        arguments: &[arg::key("key"), arg::string("field"), arg::integer("increment")],
+        lock: LockMeaning::Acquire,
         example: "HSET h f 5; HINCRBY h f -1 => 4",
         run: hincrby,
         ..HASH
@@ -94,6 +105,7 @@ pub const COMMANDS: &[Command] = &[
         keys: CHANGED_KEY,
         since: "2.6.0",
         doc: "Adds a number to the decimal number in a field.",
+        arguments: &[arg::key("key"), arg::string("field"), arg::double("increment")],
         example: "HSET h f 0.1; HINCRBYFLOAT h f 0.2 => \"0.3\"",
         run: hincrbyfloat,
         ..HASH
@@ -105,6 +117,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the size of the hash",
         tips: &["nondeterministic_output_order"],
         doc: "Returns all fields.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HKEYS h => [\"f\"]",
         run: hkeys,
         ..HASH
@@ -115,6 +129,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: SEEN_KEY,
         doc: "Returns the number of fields.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HLEN h => 1",
         run: hlen,
         ..HASH
@@ -125,6 +141,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         complexity: "O(N) in the number of fields named",
         doc: "Returns the values of several fields.",
+        arguments: &[arg::key("key"), arg::string("field").multiple()],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HMGET h f missing => [\"v\", nil]",
         run: hmget,
         ..HASH
@@ -136,6 +154,11 @@ pub const COMMANDS: &[Command] = &[
         keys: SET_KEY,
         complexity: "O(N) in the number of fields named",
         doc: "Sets fields to values: the old name of HSET with several fields.",
+        arguments: &[
+            arg::key("key"),
+            arg::block("field_value", &[arg::string("field"), arg::string("value")]).multiple(),
+        ],
+        lock: LockMeaning::Acquire,
         example: "HMSET h f v g w => OK",
         run: hmset,
         ..HASH
@@ -148,6 +171,11 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of fields returned",
         tips: &["nondeterministic_output"],
         doc: "Returns random fields.",
+        arguments: &[
+            arg::key("key"),
+            arg::block("options", &[arg::integer("count"), arg::word("WITHVALUES").optional()])
+                .optional(),
+        ],
         example: "HSET h f v; HRANDFIELD h 2 WITHVALUES => [\"f\", \"v\"]",
         run: hrandfield,
         ..HASH
@@ -160,6 +188,12 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) a call, O(N) for the whole hash",
         tips: &["nondeterministic_output"],
         doc: "Iterates over the fields of a hash.",
+        arguments: &[
+            arg::key("key"),
+            arg::integer("cursor"),
+            arg::pattern("pattern").token("MATCH").optional(),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "HSET h f v; HSCAN h 0 => [\"0\", [\"f\", \"v\"]]",
         run: hscan,
         ..HASH
@@ -171,6 +205,11 @@ pub const COMMANDS: &[Command] = &[
         keys: SET_KEY,
         complexity: "O(N) in the number of fields named",
         doc: "Sets fields to values; returns how many fields are new.",
+        arguments: &[
+            arg::key("key"),
+            arg::block("field_value", &[arg::string("field"), arg::string("value")]).multiple(),
+        ],
+        lock: LockMeaning::Acquire,
         example: "HSET h f v; HSET h f w g x => 1",
         run: hset,
         ..HASH
@@ -181,6 +220,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "insert"])],
         doc: "Sets a field to a value, unless the field exists.",
+        arguments: &[arg::key("key"), arg::string("field"), arg::string("value")],
+        lock: LockMeaning::Acquire,
         example: "HSETNX h f v; HSETNX h f w => 0",
         run: hsetnx,
         ..HASH
@@ -192,6 +233,7 @@ pub const COMMANDS: &[Command] = &[
         keys: SEEN_KEY,
         since: "3.2.0",
         doc: "Returns the length of the value of a field.",
+        arguments: &[arg::key("key"), arg::string("field")],
         example: "HSET h f value; HSTRLEN h f => 5",
         run: hstrlen,
         ..HASH
@@ -203,6 +245,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the size of the hash",
         tips: &["nondeterministic_output_order"],
         doc: "Returns the values of all fields.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "HSET h f v; HVALS h => [\"v\"]",
         run: hvals,
         ..HASH

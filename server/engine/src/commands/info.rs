@@ -7,6 +7,7 @@ use std::fmt::{Display, Write};
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
@@ -23,6 +24,7 @@ pub const COMMANDS: &[Command] = &[Command {
     group: Group::Server,
     doc: "Returns facts and counters of the server, by section.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[arg::string("section").optional().multiple()],
     example: "INFO cluster => \"# Cluster\\r\\ncluster_enabled:0\\r\\n\"",
     run: info,
     ..Command::BASE

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
+use crate::argument::{self as arg, Argument, ArgumentType};
 use crate::command::{
     Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeySpec,
 };
 use crate::context::{Context, is};
 use crate::error::Error;
 use crate::glob;
+use crate::settings::{CompatVersion, Vendor};
 
 const COMMAND: Command = Command {
     group: Group::Server,
@@ -47,8 +49,9 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "7.0.0",
         complexity: "O(N) in the number of commands asked for",
-        doc: "Returns the purpose and the complexity of commands.",
+        doc: "Returns the purpose, the complexity and the arguments of commands.",
         tips: UNORDERED,
+        arguments: &[arg::string("command-name").optional().multiple()],
         example: "COMMAND DOCS get => [\"get\", [\"summary\", ...]]",
         run: docs,
         ..COMMAND
@@ -83,6 +86,7 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of commands asked for",
         doc: "Describes the given commands, or all.",
         tips: UNORDERED,
+        arguments: &[arg::string("command-name").optional().multiple()],
         example: "COMMAND INFO nothing => [nil]",
         run: info,
         ..COMMAND
@@ -94,6 +98,16 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of commands",
         doc: "Returns the names of commands, all or those that match a filter.",
         tips: UNORDERED,
+        arguments: &[arg::one_of(
+            "filterby",
+            &[
+                arg::string("module-name").token("MODULE"),
+                arg::string("category").token("ACLCAT"),
+                arg::pattern("pattern").token("PATTERN"),
+            ],
+        )
+        .token("FILTERBY")
+        .optional()],
         example: "COMMAND LIST FILTERBY PATTERN evalsha* => [\"evalsha\", \"evalsha_ro\"]",
         run: list,
         ..COMMAND
@@ -106,7 +120,7 @@ const HELP: &[&str] = &[
     "COUNT",
     "    Returns the number of commands.",
     "DOCS [<name> ...]",
-    "    Returns the purpose and the complexity of commands.",
+    "    Returns the purpose, the complexity and the arguments of commands.",
     "GETKEYS <command line>",
     "    Returns the keys among the arguments.",
     "GETKEYSANDFLAGS <command line>",
@@ -146,12 +160,13 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `COMMAND DOCS`: replies with the documentation of the given commands, or of all.
 fn docs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let table = &context.engine.commands;
+    let version = context.engine.settings.compat_version;
     let asked: Vec<&Entry> = if argv.len() == 2 {
         table.top().iter().map(|&at| table.entry(at)).collect()
     } else {
         argv[2..].iter().filter_map(|name| by_full_name(table, name)).collect()
     };
-    Ok(documents(table, asked.into_iter()))
+    Ok(documents(table, version, asked.into_iter()))
 }
 
 /// `COMMAND LIST`: replies with names of commands.
@@ -257,12 +272,16 @@ fn key_flags(flags: &[&'static str]) -> Reply {
     Reply::Set(flags.iter().map(|flag| Reply::status(flag)).collect())
 }
 
-fn documents<'t>(table: &CommandTable, entries: impl Iterator<Item = &'t Entry>) -> Reply {
-    let document = |entry: &Entry| (Reply::bulk(&entry.full_name), document(table, entry));
+fn documents<'t>(
+    table: &CommandTable,
+    version: CompatVersion,
+    entries: impl Iterator<Item = &'t Entry>,
+) -> Reply {
+    let document = |entry: &Entry| (Reply::bulk(&entry.full_name), document(table, version, entry));
     Reply::Map(entries.map(document).collect())
 }
 
-fn document(table: &CommandTable, entry: &Entry) -> Reply {
+fn document(table: &CommandTable, version: CompatVersion, entry: &Entry) -> Reply {
     let command = entry.command;
     let text = |name: &str, value: &str| (Reply::bulk(name), Reply::bulk(value));
     let mut pairs = vec![
@@ -274,11 +293,41 @@ fn document(table: &CommandTable, entry: &Entry) -> Reply {
     if command.flags.contains(Flags::PROTECTED) {
         pairs.push((Reply::bulk("doc_flags"), Reply::Set(vec![Reply::status("syscmd")])));
     }
+    if !command.arguments.is_empty() {
+        pairs.push((Reply::bulk("arguments"), arguments(version, command.arguments)));
+    }
     if !entry.subcommands.is_empty() {
         let subcommands = entry.subcommands.iter().map(|&at| table.entry(at));
-        pairs.push((Reply::bulk("subcommands"), documents(table, subcommands)));
+        pairs.push((Reply::bulk("subcommands"), documents(table, version, subcommands)));
     }
     Reply::Map(pairs)
+}
+
+/// The arguments that a version has.
+fn arguments(version: CompatVersion, arguments: &[Argument]) -> Reply {
+    let existing = arguments.iter().filter(|argument| argument.exists_in(version));
+    Reply::Array(existing.map(|it| argument(version, it)).collect())
+}
+
+fn argument(version: CompatVersion, argument: &Argument) -> Reply {
+    let name = argument.name();
+    let contains = matches!(argument.kind, ArgumentType::Oneof | ArgumentType::Block);
+    let mut pairs = vec![("name", Reply::bulk(&name)), ("type", Reply::bulk(argument.kind.name()))];
+    if !contains && version.has(Vendor::Both, "7.2.0") {
+        pairs.push(("display_text", Reply::bulk(&name)));
+    }
+    pairs.extend(argument.key_spec.map(|at| ("key_spec_index", Reply::from(at))));
+    pairs.extend(argument.token.map(|token| ("token", Reply::bulk(token))));
+    pairs.extend(argument.since.map(|since| ("since", Reply::bulk(since))));
+    pairs.extend(argument.deprecated_since.map(|it| ("deprecated_since", Reply::bulk(it))));
+    if !argument.flags.is_empty() {
+        let flags = argument.flags.iter_names().map(|(name, _)| lower_status("", name));
+        pairs.push(("flags", Reply::Set(flags.collect())));
+    }
+    if contains {
+        pairs.push(("arguments", arguments(version, argument.arguments)));
+    }
+    super::map(pairs)
 }
 
 // --- keys ---
@@ -380,7 +429,9 @@ mod tests {
         check("COMMAND DOCS nothing => []");
         check(
             "HELLO 3; COMMAND DOCS echo => {\"echo\": {\"summary\": \"Returns its argument.\", \
-               \"since\": \"1.0.0\", \"group\": \"connection\", \"complexity\": \"O(1)\"}}",
+               \"since\": \"1.0.0\", \"group\": \"connection\", \"complexity\": \"O(1)\", \
+               \"arguments\": [{\"name\": \"message\", \"type\": \"string\", \
+               \"display_text\": \"message\"}]}}",
         );
         check(
             "HELLO 3; COMMAND DOCS config => {\"config\": {...\"subcommands\": \

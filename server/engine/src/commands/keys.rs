@@ -5,7 +5,8 @@
 
 use lockwheel_resp::Reply;
 
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::argument as arg;
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::{help, help_row, scan};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -39,6 +40,12 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(N), N being the size of the value",
         doc: "Copies a key with its deadline, optionally to another database.",
+        arguments: &[
+            arg::key("source"),
+            arg::key("destination").spec(1),
+            arg::integer("destination-db").token("DB").optional(),
+            arg::word("REPLACE").optional(),
+        ],
         example: "SET k v; COPY k l => 1",
         run: copy,
         ..KEYS
@@ -63,6 +70,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the size of the values",
         tips: SUM_OF_SHARDS,
         doc: "Removes keys; returns how many existed.",
+        arguments: &[arg::key("key").multiple()],
+        lock: LockMeaning::Release,
         example: "SET k v; DEL k l => 1",
         run: del,
         ..KEYS
@@ -75,6 +84,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) a key",
         tips: SUM_OF_SHARDS,
         doc: "Counts how many of the given keys exist, each as often as it is given.",
+        arguments: &[arg::key("key").multiple()],
+        lock: LockMeaning::Inspect,
         example: "SET k v; EXISTS k l k => 2",
         run: exists,
         ..KEYS
@@ -86,6 +97,11 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the number of all keys",
         tips: ALL_SHARDS_SUCCEED,
         doc: "Removes all keys of all databases.",
+        arguments: &[arg::one_of(
+            "async",
+            &[arg::word("ASYNC").since("4.0.0"), arg::word("SYNC").since("6.2.0")],
+        )
+        .optional()],
         example: "SET k v; FLUSHALL => OK",
         run: flushall,
         ..SERVER
@@ -97,6 +113,11 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the number of keys in the database",
         tips: ALL_SHARDS_SUCCEED,
         doc: "Removes all keys of the selected database.",
+        arguments: &[arg::one_of(
+            "async",
+            &[arg::word("ASYNC").since("4.0.0"), arg::word("SYNC").since("6.2.0")],
+        )
+        .optional()],
         example: "SET k v; FLUSHDB => OK",
         run: flushdb,
         ..SERVER
@@ -109,6 +130,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the number of keys in the database",
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
         doc: "Returns all keys that match a pattern.",
+        arguments: &[arg::pattern("pattern")],
         example: "SET k v; SET l v; KEYS l* => [\"l\"]",
         run: keys,
         ..KEYS
@@ -119,6 +141,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update"])],
         doc: "Moves a key with its deadline to another database, unless the key exists there.",
+        arguments: &[arg::key("key"), arg::integer("db")],
         example: "SET k v; MOVE k 1 => 1",
         run: move_key,
         ..KEYS
@@ -149,6 +172,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE,
         keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["OW", "update"])],
         doc: "Renames a key with its deadline, and replaces the key that has the new name.",
+        arguments: &[arg::key("key"), arg::key("newkey").spec(1)],
         example: "SET k v PX 10; RENAME k l => OK",
         run: |context, argv| rename(context, argv, false).map(|_| Reply::OK),
         ..KEYS
@@ -159,6 +183,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["OW", "insert"])],
         doc: "Renames a key with its deadline, unless the new name exists.",
+        arguments: &[arg::key("key"), arg::key("newkey").spec(1)],
         example: "SET k v; SET l v; RENAMENX k l => 0",
         run: |context, argv| rename(context, argv, true).map(Reply::from),
         ..KEYS
@@ -172,6 +197,12 @@ pub const COMMANDS: &[Command] = &[
         tips: &["nondeterministic_output", "request_policy:special"],
         doc: "Returns some keys and the next cursor; returns every key that exists throughout the \
               iteration.",
+        arguments: &[
+            arg::integer("cursor"),
+            arg::pattern("pattern").token("MATCH").optional(),
+            arg::integer("count").token("COUNT").optional(),
+            arg::string("type").token("TYPE").optional().since("6.0.0"),
+        ],
         example: "SET k v; SCAN 0 MATCH k* TYPE string => [\"0\", [\"k\"]]",
         run: scan_keys,
         ..KEYS
@@ -184,6 +215,7 @@ pub const COMMANDS: &[Command] = &[
         since: "4.0.0",
         complexity: "O(N), N being the number of watches in both databases",
         doc: "Swaps two databases.",
+        arguments: &[arg::integer("index1"), arg::integer("index2")],
         example: "SWAPDB 0 1 => OK",
         run: swapdb,
         ..SERVER
@@ -197,6 +229,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) a key",
         tips: SUM_OF_SHARDS,
         doc: "Marks keys as used now; returns how many exist.",
+        arguments: &[arg::key("key").multiple()],
         example: "SET k v; TOUCH k l => 1",
         run: touch,
         ..KEYS
@@ -207,6 +240,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: &[KeySpec::one(&["RO"])],
         doc: "Returns the type of a key's value.",
+        arguments: &[arg::key("key")],
         example: "SET k v; TYPE k => string",
         run: type_of,
         ..KEYS
@@ -220,6 +254,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) a key, and O(N) for the size of the values",
         tips: SUM_OF_SHARDS,
         doc: "Removes keys, as DEL does; returns how many existed.",
+        arguments: &[arg::key("key").multiple()],
+        lock: LockMeaning::Release,
         example: "SET k v; UNLINK k l => 1",
         run: del,
         ..KEYS
@@ -239,6 +275,7 @@ const OBJECT: &[Command] = &[
     Command {
         name: "encoding",
         doc: "Returns the encoding of a value.",
+        arguments: &[arg::key("key")],
         example: "SET k 5; OBJECT ENCODING k => \"int\"",
         run: |context, argv| object(context, argv[2], |r, _| Ok(Reply::bulk(r.value().encoding()))),
         ..OF_A_KEY
@@ -247,6 +284,7 @@ const OBJECT: &[Command] = &[
         name: "freq",
         since: "4.0.0",
         doc: "Returns how often a key is used; that is not counted here.",
+        arguments: &[arg::key("key")],
         example: "OBJECT FREQ k => nil",
         run: |context, argv| object(context, argv[2], |_, _| Err(NOT_COUNTED)),
         ..OF_A_KEY
@@ -257,6 +295,7 @@ const OBJECT: &[Command] = &[
     Command {
         name: "idletime",
         doc: "Returns the number of seconds since a key was last used.",
+        arguments: &[arg::key("key")],
         example: "SET k v; +2500ms; OBJECT IDLETIME k => 2",
         run: |context, argv| object(context, argv[2], |r, now| Ok(idle_seconds(r, now).into())),
         ..OF_A_KEY
@@ -264,6 +303,7 @@ const OBJECT: &[Command] = &[
     Command {
         name: "refcount",
         doc: "Returns the reference count of a value, as Redis would report it.",
+        arguments: &[arg::key("key")],
         example: "SET k v; OBJECT REFCOUNT k => 1",
         run: |context, argv| object(context, argv[2], |r, _| Ok(references(r.value()).into())),
         ..OF_A_KEY

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
@@ -67,6 +68,13 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         doc: "Moves an element from an end of one list to an end of another; blocks until there is \
               one.",
+        arguments: &[
+            arg::key("source"),
+            arg::key("destination").spec(1),
+            arg::one_of("wherefrom", &[arg::word("LEFT"), arg::word("RIGHT")]),
+            arg::one_of("whereto", &[arg::word("LEFT"), arg::word("RIGHT")]),
+            arg::double("timeout"),
+        ],
         example: "RPUSH l a; BLMOVE l m LEFT RIGHT 0 => \"a\"",
         run: blmove,
         ..MOVE
@@ -79,6 +87,13 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N+M) for N keys and M elements returned",
         doc: "Removes and returns elements of the first non-empty list; blocks until there is one.",
+        arguments: &[
+            arg::double("timeout"),
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::one_of("where", &[arg::word("LEFT"), arg::word("RIGHT")]),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "RPUSH l a b; BLMPOP 0 1 l LEFT COUNT 5 => [\"l\", [\"a\", \"b\"]]",
         run: blmpop,
         ..LIST
@@ -87,6 +102,7 @@ pub const COMMANDS: &[Command] = &[
         name: "blpop",
         doc: "Removes and returns the leftmost element of the first non-empty list; blocks until \
               there is one.",
+        arguments: &[arg::key("key").multiple(), arg::double("timeout")],
         example: "RPUSH l a; BLPOP missing l 0 => [\"l\", \"a\"]",
         run: |context, argv| blocking_pop(context, argv, End::Left),
         ..BLOCKING_POP
@@ -95,6 +111,7 @@ pub const COMMANDS: &[Command] = &[
         name: "brpop",
         doc: "Removes and returns the rightmost element of the first non-empty list; blocks until \
               there is one.",
+        arguments: &[arg::key("key").multiple(), arg::double("timeout")],
         example: "BRPOP l 0.5; +500ms; a< => nil-array",
         run: |context, argv| blocking_pop(context, argv, End::Right),
         ..BLOCKING_POP
@@ -105,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
         flags: MOVE.flags.union(Flags::BLOCKING),
         since: "2.2.0",
         doc: "Moves the last element of a list to the front of another; blocks until there is one.",
+        arguments: &[arg::key("source"), arg::key("destination").spec(1), arg::double("timeout")],
         example: "RPUSH l a b; BRPOPLPUSH l l 0 => \"b\"",
         run: |context, argv| blocking_move(context, argv, [End::Right, End::Left]),
         ..MOVE
@@ -115,6 +133,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         keys: READ_KEY,
         doc: "Returns the element at an index; negative ones count from the right.",
+        arguments: &[arg::key("key"), arg::integer("index")],
         example: "RPUSH l a b c; LINDEX l -1 => \"c\"",
         run: lindex,
         ..LIST
@@ -127,6 +146,12 @@ pub const COMMANDS: &[Command] = &[
         since: "2.2.0",
         complexity: "O(N) in the length of the list",
         doc: "Inserts an element before or after another one; returns the new length.",
+        arguments: &[
+            arg::key("key"),
+            arg::one_of("where", &[arg::word("BEFORE"), arg::word("AFTER")]),
+            arg::string("pivot"),
+            arg::string("element"),
+        ],
         example: "RPUSH l a c; LINSERT l BEFORE c b => 3",
         run: linsert,
         ..LIST
@@ -136,6 +161,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.union(Flags::FAST),
         doc: "Returns the number of elements.",
+        arguments: &[arg::key("key")],
         example: "RPUSH l a b; LLEN l => 2",
         run: |context, argv| Ok(context.read_as::<List>(argv[1])?.map_or(0, List::len).into()),
         ..LIST
@@ -145,6 +171,12 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(5),
         since: "6.2.0",
         doc: "Moves an element from an end of one list to an end of another; returns it.",
+        arguments: &[
+            arg::key("source"),
+            arg::key("destination").spec(1),
+            arg::one_of("wherefrom", &[arg::word("LEFT"), arg::word("RIGHT")]),
+            arg::one_of("whereto", &[arg::word("LEFT"), arg::word("RIGHT")]),
+        ],
         example: "RPUSH l a b; LMOVE l m LEFT RIGHT => \"a\"",
         run: lmove,
         ..MOVE
@@ -157,6 +189,12 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N+M) for N keys and M elements returned",
         doc: "Removes and returns elements of the first non-empty list.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::one_of("where", &[arg::word("LEFT"), arg::word("RIGHT")]),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "RPUSH l a b c; LMPOP 2 missing l RIGHT COUNT 2 => [\"l\", [\"c\", \"b\"]]",
         run: lmpop,
         ..LIST
@@ -164,6 +202,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "lpop",
         doc: "Removes and returns elements from the left.",
+        arguments: &[arg::key("key"), arg::integer("count").optional().since("6.2.0")],
         example: "RPUSH l a b c; LPOP l 2 => [\"a\", \"b\"]",
         run: |context, argv| pop(context, argv, End::Left),
         ..POP
@@ -176,6 +215,13 @@ pub const COMMANDS: &[Command] = &[
         since: "6.0.6",
         complexity: "O(N) in the number of elements looked at",
         doc: "Returns the index of an element.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("element"),
+            arg::integer("rank").token("RANK").optional(),
+            arg::integer("num-matches").token("COUNT").optional(),
+            arg::integer("len").token("MAXLEN").optional(),
+        ],
         example: "RPUSH l a b a; LPOS l a RANK 2 => 2",
         run: lpos,
         ..LIST
@@ -183,6 +229,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "lpush",
         doc: "Inserts elements at the left, one after another; returns the new length.",
+        arguments: &[arg::key("key"), arg::string("element").multiple()],
         example: "LPUSH l a b; LPUSH l c => 3",
         run: |context, argv| push(context, argv, End::Left),
         ..PUSH
@@ -191,6 +238,7 @@ pub const COMMANDS: &[Command] = &[
         name: "lpushx",
         since: "2.2.0",
         doc: "Inserts elements at the left of an existing list; returns the new length.",
+        arguments: &[arg::key("key"), arg::string("element").multiple()],
         example: "LPUSHX l a => 0",
         run: |context, argv| push_if_there(context, argv, End::Left),
         ..PUSH
@@ -202,6 +250,7 @@ pub const COMMANDS: &[Command] = &[
         keys: READ_KEY,
         complexity: "O(N) in the number of elements returned",
         doc: "Returns the elements from one index to another, inclusive.",
+        arguments: &[arg::key("key"), arg::integer("start"), arg::integer("stop")],
         example: "RPUSH l a b c; LRANGE l 1 -1 => [\"b\", \"c\"]",
         run: lrange,
         ..LIST
@@ -213,6 +262,7 @@ pub const COMMANDS: &[Command] = &[
         keys: REDUCED_KEY,
         complexity: "O(N) in the length of the list",
         doc: "Removes elements equal to a value, a number of them or all; returns how many.",
+        arguments: &[arg::key("key"), arg::integer("count"), arg::string("element")],
         example: "RPUSH l a b a a; LREM l -2 a => 2",
         run: lrem,
         ..LIST
@@ -223,6 +273,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::one(&["RW", "update"])],
         doc: "Replaces the element at an index.",
+        arguments: &[arg::key("key"), arg::integer("index"), arg::string("element")],
         example: "RPUSH l a b; LSET l -1 c => OK",
         run: lset,
         ..LIST
@@ -234,6 +285,7 @@ pub const COMMANDS: &[Command] = &[
         keys: REDUCED_KEY,
         complexity: "O(N) in the number of elements removed",
         doc: "Removes all elements except those from one index to another.",
+        arguments: &[arg::key("key"), arg::integer("start"), arg::integer("stop")],
         example: "RPUSH l a b c; LTRIM l 0 1 => OK",
         run: ltrim,
         ..LIST
@@ -241,6 +293,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "rpop",
         doc: "Removes and returns elements from the right.",
+        arguments: &[arg::key("key"), arg::integer("count").optional().since("6.2.0")],
         example: "RPUSH l a b c; RPOP l => \"c\"",
         run: |context, argv| pop(context, argv, End::Right),
         ..POP
@@ -250,6 +303,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "1.2.0",
         doc: "Moves the last element of a list to the front of another; returns it.",
+        arguments: &[arg::key("source"), arg::key("destination").spec(1)],
         example: "RPUSH l a b; RPOPLPUSH l l => \"b\"",
         run: |context, argv| {
             let moved = move_element(context, [argv[1], argv[2]], [End::Right, End::Left])?;
@@ -260,6 +314,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "rpush",
         doc: "Appends elements at the right, one after another; returns the new length.",
+        arguments: &[arg::key("key"), arg::string("element").multiple()],
         example: "RPUSH l a b; RPUSH l c => 3",
         run: |context, argv| push(context, argv, End::Right),
         ..PUSH
@@ -268,6 +323,7 @@ pub const COMMANDS: &[Command] = &[
         name: "rpushx",
         since: "2.2.0",
         doc: "Appends elements at the right of an existing list; returns the new length.",
+        arguments: &[arg::key("key"), arg::string("element").multiple()],
         example: "RPUSH l a; RPUSHX l b => 2",
         run: |context, argv| push_if_there(context, argv, End::Right),
         ..PUSH

@@ -5,7 +5,8 @@ use lockwheel_resp::Reply;
 use serde::Serialize;
 
 use crate::Flow;
-use crate::command::{Arity, Command, Flags, Group};
+use crate::argument::{self as arg, Argument};
+use crate::command::{Arity, Command, Flags, Group, LockMeaning};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, RuleConditions};
@@ -22,6 +23,40 @@ const LOCKWHEEL: Command = Command {
         .union(Flags::STALE),
     ..Command::BASE
 };
+
+/// The actions of a fault.
+const ACTION: Argument = arg::one_of(
+    "action",
+    &[
+        arg::string("span").token("DELAY"),
+        arg::word("DROP"),
+        arg::word("CLOSE"),
+        arg::word("LOSE"),
+        arg::word("LOSE-AND-CLOSE"),
+        arg::integer("bytes").token("CUT"),
+        arg::word("STALL"),
+        arg::string("line").token("ERROR"),
+        arg::word("FLUSH-SCRIPTS"),
+        arg::string("span").token("JUMP"),
+        arg::integer("count").token("LOSE-WRITES"),
+        arg::word("REFUSE"),
+    ],
+);
+
+/// The conditions of a fault or a gate.
+const CONDITION: Argument = arg::one_of(
+    "condition",
+    &[
+        arg::pattern("name").token("CLIENT"),
+        arg::integer("client-id").token("ID"),
+        arg::pattern("command").token("COMMAND"),
+        arg::pattern("key").token("KEY"),
+        arg::integer("n").token("NTH"),
+        arg::integer("n").token("TIMES"),
+        arg::double("probability").token("PROBABILITY"),
+        arg::integer("seed").token("SEED"),
+    ],
+);
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[Command {
@@ -40,6 +75,10 @@ const SUBCOMMANDS: &[Command] = &[
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of locks and of journal entries",
         doc: "Checks the safety rules of all locks.",
+        arguments: &[
+            arg::block("lock", &[arg::string("name"), arg::word("STORY").optional()]).optional()
+        ],
+        lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; LOCKWHEEL CHECK released-only-by-owner => OK",
         run: handlers::check,
         ..LOCKWHEEL
@@ -50,6 +89,18 @@ const SUBCOMMANDS: &[Command] = &[
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of leases that end on the way",
         doc: "Shows the clock; stops, advances, scales and steps it.",
+        arguments: &[arg::one_of(
+            "order",
+            &[
+                arg::word("FREEZE"),
+                arg::block("run", &[arg::double("rate").optional()]).token("RUN"),
+                arg::string("span").token("ADVANCE"),
+                arg::unix_time("milliseconds").token("SET"),
+                arg::string("span").token("JUMP"),
+                arg::string("span").token("STEP"),
+            ],
+        )
+        .optional()],
         example: "LOCKWHEEL CLOCK ADVANCE 30s => OK",
         run: clock,
         ..LOCKWHEEL
@@ -59,6 +110,8 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         complexity: "O(N) in the number of clients and writes lost",
         doc: "Simulates a failover: undoes writes, removes scripts, disconnects all other clients.",
+        arguments: &[arg::integer("writes").token("LOSE").optional()],
+        lock: LockMeaning::Release,
         example: "LOCKWHEEL FAILOVER LOSE 1 => 0",
         run: failover,
         ..LOCKWHEEL
@@ -68,6 +121,14 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         complexity: "O(N) in the number of rules",
         doc: "Adds, lists and removes rules that inject faults.",
+        arguments: &[arg::one_of(
+            "operation",
+            &[
+                arg::block("add", &[ACTION, CONDITION.optional().multiple()]).token("ADD"),
+                arg::block("clear", &[arg::integer("number").optional()]).token("CLEAR"),
+                arg::word("LIST"),
+            ],
+        )],
         example: "LOCKWHEEL FAULT ADD ERROR \"LOADING not yet\" COMMAND get NTH 2 => 1",
         run: fault,
         ..LOCKWHEEL
@@ -78,6 +139,15 @@ const SUBCOMMANDS: &[Command] = &[
         flags: LOCKWHEEL.flags.union(Flags::BLOCKING),
         complexity: "O(N) in the number of rules",
         doc: "Holds clients before their requests until the gate is opened.",
+        arguments: &[arg::one_of(
+            "operation",
+            &[
+                arg::block("add", &[CONDITION.optional().multiple()]).token("ADD"),
+                arg::integer("number").token("AWAIT"),
+                arg::word("LIST"),
+                arg::integer("number").token("OPEN"),
+            ],
+        )],
         example: "LOCKWHEEL GATE ADD CLIENT b COMMAND get => 1",
         run: gate,
         ..LOCKWHEEL
@@ -86,6 +156,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "help",
         arity: Arity::Exactly(2),
         doc: "Lists the subcommands.",
+        lock: LockMeaning::Inspect,
         example: "LOCKWHEEL HELP => [LOCKWHEEL <subcommand> ...]",
         run: |_, _| Ok(super::help("LOCKWHEEL", HELP)),
         ..LOCKWHEEL
@@ -96,6 +167,23 @@ const SUBCOMMANDS: &[Command] = &[
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of entries",
         doc: "Returns the operations of clients and the events of locks, in time order.",
+        arguments: &[arg::one_of(
+            "operation",
+            &[
+                arg::word("CLEAR"),
+                arg::block(
+                    "selection",
+                    &[
+                        arg::integer("seq").token("SINCE").optional(),
+                        arg::pattern("pattern").token("KEY").optional(),
+                        arg::integer("count").token("COUNT").optional(),
+                        arg::word("TEXT").optional(),
+                    ],
+                ),
+            ],
+        )
+        .optional()],
+        lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; LOCKWHEEL JOURNAL CLEAR; LOCKWHEEL JOURNAL => \"[]\"",
         run: handlers::journal,
         ..LOCKWHEEL
@@ -106,6 +194,7 @@ const SUBCOMMANDS: &[Command] = &[
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of mistakes and of journal entries",
         doc: "Returns the common mistakes of lock recipes that were detected.",
+        lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; LOCKWHEEL LINT => \"[]\"",
         run: handlers::lint,
         ..LOCKWHEEL
@@ -116,6 +205,7 @@ const SUBCOMMANDS: &[Command] = &[
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of locks",
         doc: "Returns the locks that are held: holder, start and remaining time.",
+        lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; DEL lock; LOCKWHEEL LOCKS => \"[]\"",
         run: handlers::locks,
         ..LOCKWHEEL

@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -71,6 +72,7 @@ const SUBCOMMANDS: &[Command] = &[
         keys: &[KeySpec::at(2, &["RO"])],
         complexity: "O(N) in the number of samples",
         doc: "Estimates the bytes that a key takes.",
+        arguments: &[arg::key("key"), arg::integer("count").token("SAMPLES").optional()],
         example: "MEMORY USAGE missing => nil",
         run: usage,
         ..MEMORY

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::commands::{help, help_row};
 use crate::context::Context;
@@ -28,6 +29,7 @@ pub const COMMANDS: &[Command] = &[
         flags: SUBSCRIBES,
         complexity: "O(log N) a pattern, N being the number of patterns",
         doc: "Subscribes to every channel that matches a pattern.",
+        arguments: &[arg::block("pattern", &[arg::pattern("pattern")]).multiple()],
         example: "PSUBSCRIBE lock:* => [\"psubscribe\", \"lock:*\", 1]",
         run: |context, argv| subscribe(context, Subscription::Pattern, &argv[1..]),
         ..PUBSUB
@@ -38,6 +40,7 @@ pub const COMMANDS: &[Command] = &[
         flags: PUBLISHES,
         complexity: "O(N+M): N listeners of the channel, M patterns of all clients",
         doc: "Sends a message to all subscribers of a channel; returns how many received it.",
+        arguments: &[arg::string("channel"), arg::string("message")],
         example: "b> SUBSCRIBE news; PUBLISH news hello => 1",
         run: publish,
         ..PUBSUB
@@ -57,6 +60,7 @@ pub const COMMANDS: &[Command] = &[
         flags: SUBSCRIBES,
         complexity: "O(N) a pattern, N being the number of its listeners",
         doc: "Unsubscribes from these patterns, or from all.",
+        arguments: &[arg::pattern("pattern").optional().multiple()],
         example: "PUNSUBSCRIBE => [\"punsubscribe\", nil, 0]",
         run: |context, argv| unsubscribe(context, Subscription::Pattern, &argv[1..]),
         ..PUBSUB
@@ -70,6 +74,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N), N being the number of the channel's listeners",
         doc: "Sends a message to all subscribers of a sharded channel; returns how many received \
               it.",
+        arguments: &[arg::string("shardchannel"), arg::string("message")],
         example: "b> SSUBSCRIBE news; SPUBLISH news hello => 1",
         run: spublish,
         ..PUBSUB
@@ -82,6 +87,7 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(log N) a channel, N being the number of channels",
         doc: "Subscribes to sharded channels.",
+        arguments: &[arg::string("shardchannel").multiple()],
         example: "SSUBSCRIBE news => [\"ssubscribe\", \"news\", 1]",
         run: ssubscribe,
         ..PUBSUB
@@ -92,6 +98,7 @@ pub const COMMANDS: &[Command] = &[
         flags: SUBSCRIBES,
         complexity: "O(log N) a channel, N being the number of channels",
         doc: "Subscribes to channels.",
+        arguments: &[arg::string("channel").multiple()],
         example: "SUBSCRIBE news => [\"subscribe\", \"news\", 1]",
         run: |context, argv| subscribe(context, Subscription::Channel, &argv[1..]),
         ..PUBSUB
@@ -103,6 +110,7 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N) a channel, N being the number of its listeners",
         doc: "Unsubscribes from these sharded channels, or from all.",
+        arguments: &[arg::string("shardchannel").optional().multiple()],
         example: "SUNSUBSCRIBE news => [\"sunsubscribe\", \"news\", 0]",
         run: |context, argv| unsubscribe(context, Subscription::Shard, &argv[1..]),
         ..PUBSUB
@@ -112,6 +120,7 @@ pub const COMMANDS: &[Command] = &[
         flags: SUBSCRIBES,
         complexity: "O(N) a channel, N being the number of its listeners",
         doc: "Unsubscribes from these channels, or from all.",
+        arguments: &[arg::string("channel").optional().multiple()],
         example: "UNSUBSCRIBE => [\"unsubscribe\", nil, 0]",
         run: |context, argv| unsubscribe(context, Subscription::Channel, &argv[1..]),
         ..PUBSUB
@@ -125,6 +134,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "2.8.0",
         complexity: "O(N), N being the number of channels",
         doc: "Returns the channels with subscribers; with a pattern, those that match it.",
+        arguments: &[arg::pattern("pattern").optional()],
         example: "b> SUBSCRIBE news; PUBSUB CHANNELS n* => [\"news\"]",
         run: |context, argv| channels(argv, &context.engine.pubsub.channels),
         ..PUBSUB
@@ -147,6 +157,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "2.8.0",
         complexity: "O(N), N being the number of channels asked about",
         doc: "Counts the subscribers of channels, without those of patterns.",
+        arguments: &[arg::string("channel").optional().multiple()],
         example: "b> SUBSCRIBE news; PUBSUB NUMSUB news other => [\"news\", 1, \"other\", 0]",
         run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.channels)),
         ..PUBSUB
@@ -157,6 +168,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N), N being the number of sharded channels",
         doc: "Returns the sharded channels with subscribers; with a pattern, those that match it.",
+        arguments: &[arg::pattern("pattern").optional()],
         example: "b> SSUBSCRIBE news; PUBSUB SHARDCHANNELS => [\"news\"]",
         run: |context, argv| channels(argv, &context.engine.pubsub.shard_channels),
         ..PUBSUB
@@ -167,6 +179,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N), N being the number of channels asked about",
         doc: "Counts the subscribers of sharded channels.",
+        arguments: &[arg::string("shardchannel").optional().multiple()],
         example: "b> SSUBSCRIBE news; PUBSUB SHARDNUMSUB news => [\"news\", 1]",
         run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.shard_channels)),
         ..PUBSUB

@@ -3,6 +3,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -38,6 +39,16 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::STALE),
         since: "6.2.0",
         doc: "Would hand over to a replica; there is none.",
+        arguments: &[
+            arg::block(
+                "target",
+                &[arg::string("host"), arg::integer("port"), arg::word("FORCE").optional()],
+            )
+            .token("TO")
+            .optional(),
+            arg::word("ABORT").optional(),
+            arg::integer("milliseconds").token("TIMEOUT").optional(),
+        ],
         example: "FAILOVER => !ERR FAILOVER requires connected replicas.",
         run: failover,
         ..COPY
@@ -48,6 +59,7 @@ pub const COMMANDS: &[Command] = &[
         flags: COPY.flags.union(Flags::NO_MULTI),
         since: "2.8.0",
         doc: "Would send a replica the changes it has missed.",
+        arguments: &[arg::string("replicationid"), arg::integer("offset")],
         example: "PSYNC ? -1 => !ERR Replication is not supported by this server",
         run: |_, _| Err(NOT_SUPPORTED),
         ..COPY
@@ -69,6 +81,13 @@ pub const COMMANDS: &[Command] = &[
         name: "replicaof",
         since: "5.0.0",
         doc: "Would make the server a replica of another; it never is one.",
+        arguments: &[arg::one_of(
+            "args",
+            &[
+                arg::block("host-port", &[arg::string("host"), arg::integer("port")]),
+                arg::block("no-one", &[arg::word("NO"), arg::word("ONE")]),
+            ],
+        )],
         example: "REPLICAOF NO ONE => OK",
         ..REPLICAOF
     },
@@ -86,6 +105,13 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "slaveof",
         doc: "Would make the server a replica of another; it never is one.",
+        arguments: &[arg::one_of(
+            "args",
+            &[
+                arg::block("host-port", &[arg::string("host"), arg::integer("port")]),
+                arg::block("no-one", &[arg::word("NO"), arg::word("ONE")]),
+            ],
+        )],
         example: "SLAVEOF NO ONE => OK",
         ..REPLICAOF
     },
@@ -103,6 +129,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "3.0.0",
         doc: "Waits until replicas have the client's writes; returns how many do.",
+        arguments: &[arg::integer("numreplicas"), arg::integer("timeout")],
         example: "WAIT 0 0 => 0",
         run: wait,
         ..WAIT
@@ -112,6 +139,11 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         since: "7.2.0",
         doc: "Waits until the client's writes are in append-only files.",
+        arguments: &[
+            arg::integer("numlocal"),
+            arg::integer("numreplicas"),
+            arg::integer("timeout"),
+        ],
         example: "WAITAOF 0 0 0 => [0, 0]",
         run: waitaof,
         ..WAIT

@@ -4,6 +4,7 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::{help, help_row};
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -46,6 +47,12 @@ pub const COMMANDS: &[Command] = &[
         name: "eval",
         script: Some(ScriptArgument::Text),
         doc: "Runs a Lua script.",
+        arguments: &[
+            arg::string("script"),
+            arg::integer("numkeys"),
+            arg::key("key").optional().multiple(),
+            arg::string("arg").optional().multiple(),
+        ],
         example: "EVAL \"return {KEYS[1], ARGV[1], 1.9}\" 1 k a => [\"k\", \"a\", 1]",
         run: eval,
         ..EVAL
@@ -54,6 +61,12 @@ pub const COMMANDS: &[Command] = &[
         name: "eval_ro",
         script: Some(ScriptArgument::Text),
         doc: "Runs a Lua script that may not write.",
+        arguments: &[
+            arg::string("script"),
+            arg::integer("numkeys"),
+            arg::key("key").optional().multiple(),
+            arg::string("arg").optional().multiple(),
+        ],
         example: "SET k v; EVAL_RO \"return redis.call('GET', KEYS[1])\" 1 k => \"v\"",
         run: eval,
         ..EVAL_RO
@@ -62,6 +75,12 @@ pub const COMMANDS: &[Command] = &[
         name: "evalsha",
         script: Some(ScriptArgument::Digest),
         doc: "Runs a cached script, given the SHA-1 of its text.",
+        arguments: &[
+            arg::string("sha1"),
+            arg::integer("numkeys"),
+            arg::key("key").optional().multiple(),
+            arg::string("arg").optional().multiple(),
+        ],
         example: "SCRIPT LOAD \"return 7\"; \
                   EVALSHA 5c2adadd20ed5b9d0ef8f92f42ed19a2ceb6d0e1 0 => \
                   !NOSCRIPT No matching script. Please use EVAL.",
@@ -72,6 +91,12 @@ pub const COMMANDS: &[Command] = &[
         name: "evalsha_ro",
         script: Some(ScriptArgument::Digest),
         doc: "Runs a cached script that may not write.",
+        arguments: &[
+            arg::string("sha1"),
+            arg::integer("numkeys"),
+            arg::key("key").optional().multiple(),
+            arg::string("arg").optional().multiple(),
+        ],
         example: "EVALSHA_RO 0 0 => !NOSCRIPT No matching script. Please use EVAL.",
         run: evalsha,
         ..EVAL_RO
@@ -96,6 +121,7 @@ const SCRIPT: &[Command] = &[
         complexity: "O(N) in the number of digests",
         doc: "Returns which scripts are cached.",
         tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
+        arguments: &[arg::string("sha1").multiple()],
         example: "SCRIPT EXISTS 00 => [0]",
         run: script_exists,
         ..SCRIPTING
@@ -108,6 +134,9 @@ const SCRIPT: &[Command] = &[
         complexity: "O(N) in the number of cached scripts",
         doc: "Empties the script cache.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        arguments: &[arg::one_of("async", &[arg::word("ASYNC"), arg::word("SYNC")])
+            .optional()
+            .since("6.2.0")],
         example: "SCRIPT FLUSH => OK",
         run: script_flush,
         ..SCRIPTING
@@ -134,6 +163,7 @@ const SCRIPT: &[Command] = &[
         complexity: "O(N) in the length of the script",
         doc: "Caches a script and returns the SHA-1 of its text.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        arguments: &[arg::string("script")],
         example: "SCRIPT LOAD \"return 1\" => \"e0e1f9fabfc9d4800c877a703b823ac0578ff8db\"",
         run: script_load,
         ..SCRIPTING

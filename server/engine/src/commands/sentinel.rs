@@ -6,6 +6,7 @@ use std::fmt::Write;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -48,6 +49,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "ckquorum",
         arity: Arity::Exactly(3),
         doc: "Returns whether enough sentinels monitor a master.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 1 1; SENTINEL CKQUORUM m => OK 1 usable ...",
         run: |context, argv| quorum(master(context, argv[2])?),
         ..SENTINEL
@@ -58,6 +60,15 @@ const SUBCOMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(N) in the number of options",
         doc: "Returns or changes options of the sentinel itself.",
+        arguments: &[arg::one_of(
+            "set_or_get",
+            &[
+                arg::block("set_param_value", &[arg::string("parameter"), arg::string("value")])
+                    .token("SET")
+                    .multiple(),
+                arg::string("parameter").token("GET").multiple(),
+            ],
+        )],
         example: "SENTINEL CONFIG GET announce-ip => [\"announce-ip\", \"\"]",
         run: config,
         ..SENTINEL
@@ -66,6 +77,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "failover",
         arity: Arity::Exactly(3),
         doc: "Would make a replica the master; none is known.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL FAILOVER m => !ERR No such master with that name",
         run: |context, argv| {
             master(context, argv[2])?;
@@ -85,6 +97,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "get-master-addr-by-name",
         arity: Arity::Exactly(3),
         doc: "Returns the address of a master.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; \
                   SENTINEL GET-MASTER-ADDR-BY-NAME m => [\"127.0.0.1\", \"6379\"]",
         run: get_master_address,
@@ -99,6 +112,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "3.2.0",
         complexity: "O(N) in the number of masters",
         doc: "Would return the cached INFO of masters; there is none.",
+        arguments: &[arg::string("nodename").multiple()],
         example: "SENTINEL INFO-CACHE m => []",
         run: info_cache,
         ..SENTINEL
@@ -107,6 +121,12 @@ const SUBCOMMANDS: &[Command] = &[
         name: "is-master-down-by-addr",
         arity: Arity::Exactly(6),
         doc: "Returns whether this sentinel considers a master down: never.",
+        arguments: &[
+            arg::string("ip"),
+            arg::integer("port"),
+            arg::integer("current-epoch"),
+            arg::string("runid"),
+        ],
         example: "SENTINEL IS-MASTER-DOWN-BY-ADDR 127.0.0.1 6379 0 * => [0, \"*\", 0]",
         run: is_master_down,
         ..SENTINEL
@@ -115,6 +135,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "master",
         arity: Arity::Exactly(3),
         doc: "Describes a master.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MASTER m => !ERR No such master with that name",
         run: |context, argv| Ok(describe(master(context, argv[2])?)),
         ..SENTINEL
@@ -132,6 +153,12 @@ const SUBCOMMANDS: &[Command] = &[
         name: "monitor",
         arity: Arity::Exactly(6),
         doc: "Adds a master.",
+        arguments: &[
+            arg::string("name"),
+            arg::string("ip"),
+            arg::integer("port"),
+            arg::integer("quorum"),
+        ],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1 => OK",
         run: monitor,
         ..SENTINEL
@@ -157,6 +184,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "remove",
         arity: Arity::Exactly(3),
         doc: "Removes a master.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REMOVE m => OK",
         run: remove,
         ..SENTINEL
@@ -166,6 +194,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         since: "5.0.0",
         doc: "Describes the replicas of a master; there are none.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REPLICAS m => []",
         run: replicas,
         ..SENTINEL
@@ -175,6 +204,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         complexity: "O(N) in the number of masters",
         doc: "Removes the other sentinels of all masters that match a pattern.",
+        arguments: &[arg::pattern("pattern")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL RESET * => 1",
         run: reset,
         ..SENTINEL
@@ -184,6 +214,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         complexity: "O(N) in the number of sentinels",
         doc: "Describes the other sentinels of a master.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SENTINELS m => []",
         run: sentinels,
         ..SENTINEL
@@ -193,6 +224,10 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(5),
         complexity: "O(N) in the number of options",
         doc: "Changes options of a master.",
+        arguments: &[
+            arg::string("master-name"),
+            arg::block("option_value", &[arg::string("option"), arg::string("value")]).multiple(),
+        ],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SET m quorum 2 => OK",
         run: set,
         ..SENTINEL
@@ -201,6 +236,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "slaves",
         arity: Arity::Exactly(3),
         doc: "Describes the replicas of a master; there are none.",
+        arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SLAVES m => []",
         run: replicas,
         ..SENTINEL

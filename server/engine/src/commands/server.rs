@@ -3,6 +3,7 @@
 use lockwheel_resp::Reply;
 
 use crate::Flow;
+use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -30,6 +31,12 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(1),
         flags: ADMIN_ANYTIME.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
         doc: "Shuts the server down.",
+        arguments: &[
+            arg::one_of("nosave_save", &[arg::word("NOSAVE"), arg::word("SAVE")]).optional(),
+            arg::word("NOW").optional().since("7.0.0"),
+            arg::word("FORCE").optional().since("7.0.0"),
+            arg::word("ABORT").optional().since("7.0.0"),
+        ],
         example: "SHUTDOWN ABORT => !ERR No shutdown in progress.",
         run: shutdown,
         ..SERVER

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::picks::Count;
 use crate::commands::scan;
@@ -50,6 +51,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "insert"])],
         complexity: PER_MEMBER_NAMED,
         doc: "Adds members to a set; returns how many are new.",
+        arguments: &[arg::key("key"), arg::string("member").multiple()],
         example: "SADD s a b; SADD s b c => 1",
         run: sadd,
         ..SET
@@ -60,6 +62,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: SEEN_KEY,
         doc: "Returns the number of members.",
+        arguments: &[arg::key("key")],
         example: "SADD s a b; SCARD s => 2",
         run: scard,
         ..SET
@@ -72,6 +75,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: PER_MEMBER,
         tips: UNORDERED,
         doc: "Returns the members of the first set that are in none of the others.",
+        arguments: &[arg::key("key").multiple()],
         example: "SADD s a b; SADD t b; SDIFF s t => [\"a\"]",
         run: sdiff,
         ..SET
@@ -83,6 +87,7 @@ pub const COMMANDS: &[Command] = &[
         keys: STORE_KEYS,
         complexity: PER_MEMBER,
         doc: "Stores the result of SDIFF; returns its number of members.",
+        arguments: &[arg::key("destination"), arg::key("key").spec(1).multiple()],
         example: "SADD s a b; SADD t b; SDIFFSTORE d s t => 1",
         run: sdiffstore,
         ..SET
@@ -95,6 +100,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: PER_SMALLEST,
         tips: UNORDERED,
         doc: "Returns the members that are in all of the sets.",
+        arguments: &[arg::key("key").multiple()],
         example: "SADD s a b; SADD t b c; SINTER s t => [\"b\"]",
         run: sinter,
         ..SET
@@ -107,6 +113,11 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: PER_SMALLEST,
         doc: "Returns how many members are in all of the sets, up to a limit.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::integer("limit").token("LIMIT").optional(),
+        ],
         example: "SADD s a b; SADD t b c; SINTERCARD 2 s t LIMIT 5 => 1",
         run: sintercard,
         ..SET
@@ -118,6 +129,7 @@ pub const COMMANDS: &[Command] = &[
         keys: STORE_KEYS,
         complexity: PER_SMALLEST,
         doc: "Stores the result of SINTER; returns its number of members.",
+        arguments: &[arg::key("destination"), arg::key("key").spec(1).multiple()],
         example: "SADD s a b; SADD t b c; SINTERSTORE d s t => 1",
         run: sinterstore,
         ..SET
@@ -128,6 +140,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: SEEN_KEY,
         doc: "Returns whether a set has a member.",
+        arguments: &[arg::key("key"), arg::string("member")],
         example: "SADD s a; SISMEMBER s a => 1",
         run: sismember,
         ..SET
@@ -139,6 +152,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the size of the set",
         tips: UNORDERED,
         doc: "Returns all members.",
+        arguments: &[arg::key("key")],
         example: "SADD s b a; SMEMBERS s => [\"b\", \"a\"]",
         run: smembers,
         ..SET
@@ -150,6 +164,7 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: PER_MEMBER_NAMED,
         doc: "Returns for each of several members whether a set has it.",
+        arguments: &[arg::key("key"), arg::string("member").multiple()],
         example: "SADD s a; SMISMEMBER s a b => [1, 0]",
         run: smismember,
         ..SET
@@ -160,6 +175,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_REMOVAL,
         keys: &[KeySpec::one(&["RW", "access", "delete"]), KeySpec::at(2, &["RW", "insert"])],
         doc: "Moves a member from one set to another.",
+        arguments: &[arg::key("source"), arg::key("destination").spec(1), arg::string("member")],
         example: "SADD s a; SMOVE s t a => 1",
         run: smove,
         ..SET
@@ -172,6 +188,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of members returned",
         tips: AT_RANDOM,
         doc: "Removes random members and returns them.",
+        arguments: &[arg::key("key"), arg::integer("count").optional().since("3.2.0")],
         example: "SADD s a; SPOP s => \"a\"",
         run: spop,
         ..SET
@@ -183,6 +200,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of members returned",
         tips: AT_RANDOM,
         doc: "Returns random members.",
+        arguments: &[arg::key("key"), arg::integer("count").optional().since("2.6.0")],
         example: "SADD s a; SRANDMEMBER s -2 => [\"a\", \"a\"]",
         run: srandmember,
         ..SET
@@ -194,6 +212,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "delete"])],
         complexity: PER_MEMBER_NAMED,
         doc: "Removes members, and the key with the last member; returns how many existed.",
+        arguments: &[arg::key("key"), arg::string("member").multiple()],
         example: "SADD s a b; SREM s a missing => 1",
         run: srem,
         ..SET
@@ -206,6 +225,12 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) a call, O(N) for the whole set",
         tips: AT_RANDOM,
         doc: "Iterates over the members of a set.",
+        arguments: &[
+            arg::key("key"),
+            arg::integer("cursor"),
+            arg::pattern("pattern").token("MATCH").optional(),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "SADD s a; SSCAN s 0 => [\"0\", [\"a\"]]",
         run: sscan,
         ..SET
@@ -218,6 +243,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: PER_MEMBER,
         tips: UNORDERED,
         doc: "Returns the members of all sets.",
+        arguments: &[arg::key("key").multiple()],
         example: "SADD s a; SADD t a b; SUNION s t => [\"a\", \"b\"]",
         run: sunion,
         ..SET
@@ -229,6 +255,7 @@ pub const COMMANDS: &[Command] = &[
         keys: STORE_KEYS,
         complexity: PER_MEMBER,
         doc: "Stores the result of SUNION; returns its number of members.",
+        arguments: &[arg::key("destination"), arg::key("key").spec(1).multiple()],
         example: "SADD s a; SADD t a b; SUNIONSTORE d s t => 2",
         run: sunionstore,
         ..SET

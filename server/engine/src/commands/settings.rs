@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Command, CommandStats, Flags, Group};
 use crate::context::Context;
 use crate::error::Error;
@@ -31,6 +32,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         complexity: "O(N) in the number of options asked for",
         doc: "Returns configuration parameters by name or pattern.",
+        arguments: &[arg::block("parameter", &[arg::string("parameter")]).multiple()],
         example: "CONFIG GET maxmemory-policy => [\"maxmemory-policy\", \"noeviction\"]",
         run: get,
         ..CONFIG
@@ -61,6 +63,11 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of options given",
         doc: "Changes configuration parameters, all of them or none.",
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        arguments: &[arg::block(
+            "parameter_value",
+            &[arg::string("parameter"), arg::string("value").secret()],
+        )
+        .multiple()],
         example: "CONFIG SET notify-keyspace-events Ex timeout 60 => OK",
         run: set,
         ..CONFIG

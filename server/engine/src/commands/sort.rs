@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use lockwheel_resp::{Reply, number};
 
+use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::lists;
 use crate::context::{Caller, Context, integer, is};
@@ -35,6 +36,12 @@ const STORE_KEY: KeySpec =
 /// Options with the number of their arguments.
 const OPTIONS: [(&str, usize); 3] = [("limit", 2), ("get", 1), ("by", 1)];
 
+/// A part of the result.
+const LIMIT: Argument =
+    arg::block("offset_count", &[arg::integer("offset"), arg::integer("count")])
+        .token("LIMIT")
+        .optional();
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -43,6 +50,15 @@ pub const COMMANDS: &[Command] = &[
         keys: &[READ_KEY, OTHER_KEYS, STORE_KEY],
         doc: "Sorts elements by themselves or by other keys; returns or stores them, or the values \
               of other keys.",
+        arguments: &[
+            arg::key("key"),
+            arg::pattern("pattern").spec(1).token("BY").optional(),
+            LIMIT,
+            arg::pattern("pattern").spec(1).token("GET").optional().multiple_token(),
+            arg::one_of("order", &[arg::word("ASC"), arg::word("DESC")]).optional(),
+            arg::word("ALPHA").named("sorting").optional(),
+            arg::key("destination").spec(2).token("STORE").optional(),
+        ],
         example: "RPUSH l 3 1 2; SORT l DESC LIMIT 0 2 => [\"3\", \"2\"]",
         run: |context, argv| sort(context, argv, true),
         ..SORT
@@ -53,6 +69,14 @@ pub const COMMANDS: &[Command] = &[
         keys: &[READ_KEY, OTHER_KEYS],
         since: "7.0.0",
         doc: "Sorts as SORT does, without storing.",
+        arguments: &[
+            arg::key("key"),
+            arg::pattern("pattern").spec(1).token("BY").optional(),
+            LIMIT,
+            arg::pattern("pattern").spec(1).token("GET").optional().multiple_token(),
+            arg::one_of("order", &[arg::word("ASC"), arg::word("DESC")]).optional(),
+            arg::word("ALPHA").named("sorting").optional(),
+        ],
         example: "RPUSH l 3 1 2; SORT_RO l => [\"1\", \"2\", \"3\"]",
         run: |context, argv| sort(context, argv, false),
         ..SORT

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use lockwheel_resp::{Reply, number};
 
+use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Command, FindKeys, Flags, KeySpec};
 use crate::commands::sorted_sets::{self, SORTED_SET, forms};
 use crate::context::{Context, integer, is};
@@ -37,12 +38,26 @@ const STORE: Command = Command {
 const PER_SMALLEST: &str = "O(N*K + M log M) for K sets, N in the smallest, M in the result";
 const PER_MEMBER: &str = "O(N + M log M) for N members in all sets, M in the result";
 
+/// A factor for the scores of each set.
+const WEIGHTS: Argument = arg::integer("weight").token("WEIGHTS").optional().multiple();
+
+/// The score of a member of several sets.
+const AGGREGATE: Argument =
+    arg::one_of("aggregate", &[arg::word("SUM"), arg::word("MIN"), arg::word("MAX")])
+        .token("AGGREGATE")
+        .optional();
+
 /// The rows for several sorted sets.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "zdiff",
         complexity: PER_MEMBER,
         doc: "Returns the members of the first set that are in none of the others.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::word("WITHSCORES").optional(),
+        ],
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZDIFF 2 y z WITHSCORES => [\"b\", \"2\"]",
         run: |context, argv| show(context, argv, Operation::Diff),
         ..RETURN
@@ -52,6 +67,11 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: PER_MEMBER,
         doc: "Stores the members of the first set that are in none of the others.",
+        arguments: &[
+            arg::key("destination"),
+            arg::integer("numkeys"),
+            arg::key("key").spec(1).multiple(),
+        ],
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZDIFFSTORE x 2 y z => 1",
         run: |context, argv| store(context, argv, Operation::Diff, "zdiffstore"),
         ..STORE
@@ -60,6 +80,13 @@ pub const COMMANDS: &[Command] = &[
         name: "zinter",
         complexity: PER_SMALLEST,
         doc: "Returns the members that are in all sets, with combined scores.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            WEIGHTS,
+            AGGREGATE,
+            arg::word("WITHSCORES").optional(),
+        ],
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZINTER 2 y z WITHSCORES => [\"a\", \"4\"]",
         run: |context, argv| show(context, argv, Operation::Inter),
         ..RETURN
@@ -69,6 +96,11 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N*K) for K sets, N members in the smallest",
         doc: "Counts the members that are in all sets, optionally up to a limit.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::integer("limit").token("LIMIT").optional(),
+        ],
         example: "ZADD y 1 a 2 b; ZADD z 3 a 4 b; ZINTERCARD 2 y z LIMIT 1 => 1",
         run: zintercard,
         ..RETURN
@@ -77,6 +109,13 @@ pub const COMMANDS: &[Command] = &[
         name: "zinterstore",
         complexity: PER_SMALLEST,
         doc: "Stores the members that are in all sets, with combined scores.",
+        arguments: &[
+            arg::key("destination"),
+            arg::integer("numkeys"),
+            arg::key("key").spec(1).multiple(),
+            WEIGHTS,
+            AGGREGATE,
+        ],
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZINTERSTORE x 2 y z AGGREGATE MAX => 1",
         run: |context, argv| store(context, argv, Operation::Inter, "zinterstore"),
         ..STORE
@@ -85,6 +124,13 @@ pub const COMMANDS: &[Command] = &[
         name: "zunion",
         complexity: PER_MEMBER,
         doc: "Returns the members of all sets, with combined scores.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            WEIGHTS,
+            AGGREGATE,
+            arg::word("WITHSCORES").optional(),
+        ],
         example: "ZADD y 1 a; ZADD z 2 a; ZUNION 2 y z WEIGHTS 2 1 WITHSCORES => [\"a\", \"4\"]",
         run: |context, argv| show(context, argv, Operation::Union),
         ..RETURN
@@ -93,6 +139,13 @@ pub const COMMANDS: &[Command] = &[
         name: "zunionstore",
         complexity: PER_MEMBER,
         doc: "Stores the members of all sets, with combined scores.",
+        arguments: &[
+            arg::key("destination"),
+            arg::integer("numkeys"),
+            arg::key("key").spec(1).multiple(),
+            WEIGHTS,
+            AGGREGATE,
+        ],
         example: "ZADD y 1 a; ZADD z 2 b; ZUNIONSTORE x 2 y z => 2",
         run: |context, argv| store(context, argv, Operation::Union, "zunionstore"),
         ..STORE

@@ -5,6 +5,7 @@ use std::ops::{Bound, Range};
 
 use lockwheel_resp::{Reply, number};
 
+use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Command, Flags, KeySpec};
 use crate::commands::sorted_sets::{self, SORTED_SET, forms};
 use crate::context::{Context, integer, is};
@@ -30,12 +31,19 @@ const REMOVE: Command = Command {
     ..PART
 };
 
+/// A part of the result.
+const LIMIT: Argument =
+    arg::block("offset_count", &[arg::integer("offset"), arg::integer("count")])
+        .token("LIMIT")
+        .optional();
+
 /// The rows for ranges.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "zcount",
         since: "2.0.0",
         doc: "Counts the members in a range of scores.",
+        arguments: &[arg::key("key"), arg::double("min"), arg::double("max")],
         example: "ZADD z 1 a 2 b 3 c; ZCOUNT z (1 +inf => 2",
         run: |context, argv| count(context, argv, By::Score),
         ..COUNT
@@ -44,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zlexcount",
         since: "2.8.9",
         doc: "Counts the members in a range of their bytes, if all scores are equal.",
+        arguments: &[arg::key("key"), arg::string("min"), arg::string("max")],
         example: "ZADD z 0 a 0 b 0 c; ZLEXCOUNT z [b + => 2",
         run: |context, argv| count(context, argv, By::Lex),
         ..COUNT
@@ -51,6 +60,17 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrange",
         doc: "Returns a range by rank, score or bytes, optionally in reverse order.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("start"),
+            arg::string("stop"),
+            arg::one_of("sortby", &[arg::word("BYSCORE"), arg::word("BYLEX")])
+                .optional()
+                .since("6.2.0"),
+            arg::word("REV").optional().since("6.2.0"),
+            LIMIT.since("6.2.0"),
+            arg::word("WITHSCORES").optional(),
+        ],
         example: "ZADD z 1 a 2 b; ZRANGE z +inf 1 BYSCORE REV LIMIT 0 1 => [\"b\"]",
         run: |context, argv| range(context, argv, Query::default()),
         ..PART
@@ -59,6 +79,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zrangebylex",
         since: "2.8.9",
         doc: "Returns the members in a range of their bytes, if all scores are equal.",
+        arguments: &[arg::key("key"), arg::string("min"), arg::string("max"), LIMIT],
         example: "ZADD z 0 a 0 b; ZRANGEBYLEX z (a + => [\"b\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Lex, false)),
         ..PART
@@ -67,6 +88,13 @@ pub const COMMANDS: &[Command] = &[
         name: "zrangebyscore",
         since: "1.0.5",
         doc: "Returns the members in a range of scores.",
+        arguments: &[
+            arg::key("key"),
+            arg::double("min"),
+            arg::double("max"),
+            arg::word("WITHSCORES").optional().since("2.0.0"),
+            LIMIT,
+        ],
         example: "ZADD z 1 a 2 b; ZRANGEBYSCORE z -inf 1 WITHSCORES => [\"a\", \"1\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Score, false)),
         ..PART
@@ -78,6 +106,15 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["OW", "update"]), KeySpec::at(2, &["RO", "access"])],
         since: "6.2.0",
         doc: "Stores a range of a sorted set as another one; returns its number of members.",
+        arguments: &[
+            arg::key("dst"),
+            arg::key("src").spec(1),
+            arg::string("min"),
+            arg::string("max"),
+            arg::one_of("sortby", &[arg::word("BYSCORE"), arg::word("BYLEX")]).optional(),
+            arg::word("REV").optional(),
+            LIMIT,
+        ],
         example: "ZADD z 1 a 2 b; ZRANGESTORE y z 0 0 => 1",
         run: zrangestore,
         ..PART
@@ -86,6 +123,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zremrangebylex",
         since: "2.8.9",
         doc: "Removes the members in a range of their bytes, if all scores are equal.",
+        arguments: &[arg::key("key"), arg::string("min"), arg::string("max")],
         example: "ZADD z 0 a 0 b; ZREMRANGEBYLEX z - [a => 1",
         run: |context, argv| remove(context, argv, By::Lex, "zremrangebylex"),
         ..REMOVE
@@ -94,6 +132,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zremrangebyrank",
         since: "2.0.0",
         doc: "Removes the members from one rank to another.",
+        arguments: &[arg::key("key"), arg::integer("start"), arg::integer("stop")],
         example: "ZADD z 1 a 2 b; ZREMRANGEBYRANK z -1 -1 => 1",
         run: |context, argv| remove(context, argv, By::Rank, "zremrangebyrank"),
         ..REMOVE
@@ -101,6 +140,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zremrangebyscore",
         doc: "Removes the members in a range of scores.",
+        arguments: &[arg::key("key"), arg::double("min"), arg::double("max")],
         example: "ZADD z 1 a 2 b; ZREMRANGEBYSCORE z -inf 1 => 1",
         run: |context, argv| remove(context, argv, By::Score, "zremrangebyscore"),
         ..REMOVE
@@ -108,6 +148,12 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrevrange",
         doc: "Returns the members from one rank to another, in reverse order.",
+        arguments: &[
+            arg::key("key"),
+            arg::integer("start"),
+            arg::integer("stop"),
+            arg::word("WITHSCORES").optional(),
+        ],
         example: "ZADD z 1 a 2 b; ZREVRANGE z 0 0 => [\"b\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Rank, true)),
         ..PART
@@ -117,6 +163,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.8.9",
         doc: "Returns the members in a range of their bytes in reverse order, if all scores are \
               equal.",
+        arguments: &[arg::key("key"), arg::string("max"), arg::string("min"), LIMIT],
         example: "ZADD z 0 a 0 b; ZREVRANGEBYLEX z + - => [\"b\", \"a\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Lex, true)),
         ..PART
@@ -125,6 +172,13 @@ pub const COMMANDS: &[Command] = &[
         name: "zrevrangebyscore",
         since: "2.2.0",
         doc: "Returns the members in a range of scores, in reverse order.",
+        arguments: &[
+            arg::key("key"),
+            arg::double("max"),
+            arg::double("min"),
+            arg::word("WITHSCORES").optional(),
+            LIMIT,
+        ],
         example: "ZADD z 1 a 2 b; ZREVRANGEBYSCORE z +inf -inf => [\"b\", \"a\"]",
         run: |context, argv| range(context, argv, Query::fixed(By::Score, true)),
         ..PART

@@ -5,6 +5,7 @@
 
 use lockwheel_resp::{Protocol, Reply, format_double, number};
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::multi_pop::MultiPop;
 use crate::commands::picks::Count;
@@ -58,6 +59,13 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(K + M log N) for K keys and M of N members",
         doc: "Removes and returns members of the first non-empty sorted set; blocks until there is \
               one.",
+        arguments: &[
+            arg::double("timeout"),
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::one_of("where", &[arg::word("MIN"), arg::word("MAX")]),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "ZADD z 1 a; BZMPOP 0 2 missing z MIN => [\"z\", [[\"a\", \"1\"]]]",
         run: bzmpop,
         ..SORTED_SET
@@ -66,6 +74,7 @@ pub const COMMANDS: &[Command] = &[
         name: "bzpopmax",
         doc: "Removes and returns the greatest member of the first non-empty sorted set; blocks \
               until there is one.",
+        arguments: &[arg::key("key").multiple(), arg::double("timeout")],
         example: "BZPOPMAX z 0.5; +500ms; a< => nil-array",
         run: |context, argv| bzpop(context, argv, End::Max),
         ..BLOCKING_POP
@@ -74,6 +83,7 @@ pub const COMMANDS: &[Command] = &[
         name: "bzpopmin",
         doc: "Removes and returns the least member of the first non-empty sorted set; blocks until \
               there is one.",
+        arguments: &[arg::key("key").multiple(), arg::double("timeout")],
         example: "ZADD z 1 a 2 b; BZPOPMIN missing z 0 => [\"z\", \"a\", \"1\"]",
         run: |context, argv| bzpop(context, argv, End::Min),
         ..BLOCKING_POP
@@ -85,6 +95,16 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "update"])],
         complexity: "O(log N) a member, N being the number of members",
         doc: "Sets the scores of members, optionally with conditions; returns how many are new.",
+        arguments: &[
+            arg::key("key"),
+            arg::one_of("condition", &[arg::word("NX"), arg::word("XX")]).optional().since("3.0.2"),
+            arg::one_of("comparison", &[arg::word("GT"), arg::word("LT")])
+                .optional()
+                .since("6.2.0"),
+            arg::word("CH").named("change").optional().since("3.0.2"),
+            arg::word("INCR").named("increment").optional().since("3.0.2"),
+            arg::block("score_member", &[arg::double("score"), arg::string("member")]).multiple(),
+        ],
         example: "ZADD z 1 a; ZADD z GT CH 2 a 0 b => 2",
         run: |context, argv| add(context, argv, AddOptions::default()),
         ..SORTED_SET
@@ -96,6 +116,7 @@ pub const COMMANDS: &[Command] = &[
         keys: SEEN_KEY,
         complexity: "O(1)",
         doc: "Returns the number of members.",
+        arguments: &[arg::key("key")],
         example: "ZADD z 1 a 2 b; ZCARD z => 2",
         run: zcard,
         ..SORTED_SET
@@ -106,6 +127,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update"])],
         doc: "Adds a number to the score of a member.",
+        arguments: &[arg::key("key"), arg::integer("increment"), arg::string("member")],
         example: "ZADD z 1 a; ZINCRBY z 0.5 a => \"1.5\"",
         run: |context, argv| add(context, argv, AddOptions { incr: true, ..AddOptions::default() }),
         ..SORTED_SET
@@ -118,6 +140,12 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(K + M log N) for K keys and M of N members",
         doc: "Removes and returns the least or greatest members of the first non-empty sorted set.",
+        arguments: &[
+            arg::integer("numkeys"),
+            arg::key("key").multiple(),
+            arg::one_of("where", &[arg::word("MIN"), arg::word("MAX")]),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "ZADD z 1 a 2 b; ZMPOP 2 missing z MIN => [\"z\", [[\"a\", \"1\"]]]",
         run: zmpop,
         ..SORTED_SET
@@ -129,6 +157,7 @@ pub const COMMANDS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(1) a member named",
         doc: "Returns the scores of several members.",
+        arguments: &[arg::key("key"), arg::string("member").multiple()],
         example: "ZADD z 1 a; ZMSCORE z a missing => [\"1\", nil]",
         run: zmscore,
         ..SORTED_SET
@@ -141,6 +170,7 @@ pub const COMMANDS: &[Command] = &[
         since: "5.0.0",
         complexity: "O(M log N) for M of N members",
         doc: "Removes and returns the members with the greatest scores.",
+        arguments: &[arg::key("key"), arg::integer("count").optional()],
         example: "ZADD z 1 a 2 b; ZPOPMAX z => [\"b\", \"2\"]",
         run: |context, argv| zpop(context, argv, End::Max),
         ..SORTED_SET
@@ -153,6 +183,7 @@ pub const COMMANDS: &[Command] = &[
         since: "5.0.0",
         complexity: "O(M log N) for M of N members",
         doc: "Removes and returns the members with the least scores.",
+        arguments: &[arg::key("key"), arg::integer("count").optional()],
         example: "ZADD z 1 a 2 b; ZPOPMIN z => [\"a\", \"1\"]",
         run: |context, argv| zpop(context, argv, End::Min),
         ..SORTED_SET
@@ -164,6 +195,11 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of members returned",
         tips: &["nondeterministic_output"],
         doc: "Returns random members.",
+        arguments: &[
+            arg::key("key"),
+            arg::block("options", &[arg::integer("count"), arg::word("WITHSCORES").optional()])
+                .optional(),
+        ],
         example: "ZADD z 1 a; ZRANDMEMBER z 2 WITHSCORES => [\"a\", \"1\"]",
         run: zrandmember,
         ..SORTED_SET
@@ -174,6 +210,11 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         since: "2.0.0",
         doc: "Returns the number of members before this one.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("member"),
+            arg::word("WITHSCORE").optional().since("7.2.0"),
+        ],
         example: "ZADD z 1 a 2 b; ZRANK z b WITHSCORE => [1, \"2\"]",
         run: |context, argv| zrank(context, argv, false),
         ..SORTED_SET
@@ -185,6 +226,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "delete"])],
         complexity: "O(M log N) for M of N members",
         doc: "Removes members; returns how many existed.",
+        arguments: &[arg::key("key"), arg::string("member").multiple()],
         example: "ZADD z 1 a; ZREM z a missing => 1",
         run: zrem,
         ..SORTED_SET
@@ -195,6 +237,11 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         since: "2.0.0",
         doc: "Returns the number of members after this one.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("member"),
+            arg::word("WITHSCORE").optional().since("7.2.0"),
+        ],
         example: "ZADD z 1 a 2 b; ZREVRANK z b => 0",
         run: |context, argv| zrank(context, argv, true),
         ..SORTED_SET
@@ -206,6 +253,12 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) a call, O(N) for the whole sorted set",
         tips: &["nondeterministic_output"],
         doc: "Iterates over the members of a sorted set.",
+        arguments: &[
+            arg::key("key"),
+            arg::integer("cursor"),
+            arg::pattern("pattern").token("MATCH").optional(),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "ZADD z 1 a; ZSCAN z 0 => [\"0\", [\"a\", \"1\"]]",
         run: zscan,
         ..SORTED_SET
@@ -216,6 +269,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         complexity: "O(1)",
         doc: "Returns the score of a member.",
+        arguments: &[arg::key("key"), arg::string("member")],
         example: "ZADD z 922337203685477 a; ZSCORE z a => \"922337203685477\"",
         run: zscore,
         ..SORTED_SET

@@ -3,6 +3,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::streams::{bound, entry_id};
 use crate::commands::{help, help_row};
@@ -40,6 +41,13 @@ const XGROUP: &[Command] = &[
         flags: Flags::WRITE.union(Flags::DENYOOM),
         keys: &[KeySpec::at(2, &["RW", "insert"])],
         doc: "Adds a group to a stream.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("groupname"),
+            arg::one_of("id", &[arg::string("id"), arg::word("$").named("new_id")]),
+            arg::word("MKSTREAM").optional(),
+            arg::integer("entries_read").token("ENTRIESREAD").optional(),
+        ],
         example: "XGROUP CREATE s g $ MKSTREAM => OK",
         run: xgroup_create,
         ..STREAM
@@ -51,6 +59,7 @@ const XGROUP: &[Command] = &[
         keys: &[KeySpec::at(2, &["RW", "insert"])],
         since: "6.2.0",
         doc: "Adds a consumer to a group.",
+        arguments: &[arg::key("key"), arg::string("groupname"), arg::string("consumername")],
         example: "XGROUP CREATE s g $ MKSTREAM; XGROUP CREATECONSUMER s g c => 1",
         run: xgroup_createconsumer,
         ..STREAM
@@ -61,6 +70,7 @@ const XGROUP: &[Command] = &[
         flags: Flags::WRITE,
         keys: &[KeySpec::at(2, &["RW", "delete"])],
         doc: "Removes a consumer and its pending entries; returns their number.",
+        arguments: &[arg::key("key"), arg::string("groupname"), arg::string("consumername")],
         example: "XGROUP CREATE s g $ MKSTREAM; XGROUP DELCONSUMER s g c => 0",
         run: xgroup_delconsumer,
         ..STREAM
@@ -72,6 +82,7 @@ const XGROUP: &[Command] = &[
         keys: &[KeySpec::at(2, &["RW", "delete"])],
         complexity: "O(N) in what is pending",
         doc: "Removes a group.",
+        arguments: &[arg::key("key"), arg::string("groupname")],
         example: "XGROUP CREATE s g $ MKSTREAM; XGROUP DESTROY s g => 1",
         run: xgroup_destroy,
         ..STREAM
@@ -85,6 +96,12 @@ const XGROUP: &[Command] = &[
         flags: Flags::WRITE,
         keys: &[KeySpec::at(2, &["RW", "update"])],
         doc: "Sets the last id that a group was given.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("groupname"),
+            arg::one_of("id", &[arg::string("id"), arg::word("$").named("new_id")]),
+            arg::integer("entries_read").token("ENTRIESREAD").optional(),
+        ],
         example: "XGROUP CREATE s g $ MKSTREAM; XGROUP SETID s g 0 => OK",
         run: xgroup_setid,
         ..STREAM

@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::stream_groups::{no_such_group, wrong_subcommand};
 use crate::commands::streams::{entry_reply, id_reply};
@@ -41,6 +42,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         tips: &["nondeterministic_output"],
         doc: "Describes the consumers of a group.",
+        arguments: &[arg::key("key"), arg::string("groupname")],
         example: "XGROUP CREATE s g $ MKSTREAM; XINFO CONSUMERS s g => []",
         run: consumers,
         ..XINFO
@@ -49,6 +51,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "groups",
         arity: Arity::Exactly(3),
         doc: "Describes the groups of a stream.",
+        arguments: &[arg::key("key")],
         example: "XGROUP CREATE s g $ MKSTREAM; XINFO GROUPS s => [[\"name\", \"g\", ...]]",
         run: groups,
         ..XINFO
@@ -60,6 +63,12 @@ const SUBCOMMANDS: &[Command] = &[
         name: "stream",
         arity: Arity::AtLeast(3),
         doc: "Describes a stream.",
+        arguments: &[
+            arg::key("key"),
+            arg::block("full", &[arg::integer("count").token("COUNT").optional()])
+                .token("FULL")
+                .optional(),
+        ],
         example: "XADD s 1-1 f v; XINFO STREAM s => [\"length\", 1, ...]",
         run: stream,
         ..XINFO

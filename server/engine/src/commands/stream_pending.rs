@@ -6,6 +6,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::stream_reads::no_group;
 use crate::commands::streams::{
@@ -35,6 +36,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         complexity: "O(1) for each id",
         doc: "Acknowledges entries, which are then no longer pending; returns how many were.",
+        arguments: &[arg::key("key"), arg::string("group"), arg::string("id").multiple()],
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XACK s g 1-1 2-1 => 1",
         run: xack,
@@ -48,6 +50,15 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1) if COUNT is small",
         tips: &["nondeterministic_output"],
         doc: "Assigns entries that have been pending for long to a consumer, in steps.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("group"),
+            arg::string("consumer"),
+            arg::string("min-idle-time"),
+            arg::string("start"),
+            arg::integer("count").token("COUNT").optional(),
+            arg::word("JUSTID").optional(),
+        ],
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XAUTOCLAIM s g other 0 0 JUSTID => [\"0-0\", [\"1-1\"], []]",
         run: xautoclaim,
@@ -59,6 +70,19 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(log N) for each id, N being what is pending",
         tips: &["nondeterministic_output"],
         doc: "Assigns given entries that have been pending for long to a consumer.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("group"),
+            arg::string("consumer"),
+            arg::string("min-idle-time"),
+            arg::string("id").multiple(),
+            arg::integer("ms").token("IDLE").optional(),
+            arg::unix_time("unix-time-milliseconds").token("TIME").optional(),
+            arg::integer("count").token("RETRYCOUNT").optional(),
+            arg::word("FORCE").optional(),
+            arg::word("JUSTID").optional(),
+            arg::string("id").token("LASTID").optional(),
+        ],
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XCLAIM s g other 0 1-1 => [[\"1-1\", [\"f\", \"v\"]]]",
         run: xclaim,
@@ -72,6 +96,21 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of entries looked at",
         tips: &["nondeterministic_output"],
         doc: "Returns the pending entries of a group.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("group"),
+            arg::block(
+                "filters",
+                &[
+                    arg::integer("min-idle-time").token("IDLE").optional().since("6.2.0"),
+                    arg::string("start"),
+                    arg::string("end"),
+                    arg::integer("count"),
+                    arg::string("consumer").optional(),
+                ],
+            )
+            .optional(),
+        ],
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; XREADGROUP GROUP g c STREAMS s >; \
                   XPENDING s g => [1, \"1-1\", \"1-1\", [[\"c\", \"1\"]]]",
         run: xpending,

@@ -6,6 +6,7 @@
 
 use lockwheel_resp::{Protocol, Reply};
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::streams::{entry_id, entry_reply, id_reply};
 use crate::context::{Caller, Context, integer, is};
@@ -38,6 +39,12 @@ pub const COMMANDS: &[Command] = &[
             find: FindKeys::HalfAfter("STREAMS"),
         }],
         doc: "Returns the entries after an id, of several streams.",
+        arguments: &[
+            arg::integer("count").token("COUNT").optional(),
+            arg::integer("milliseconds").token("BLOCK").optional(),
+            arg::block("streams", &[arg::key("key").multiple(), arg::string("id").multiple()])
+                .token("STREAMS"),
+        ],
         example: "XADD s 1-1 f v; XADD s 2-1 g w; \
                   XREAD STREAMS s 1-1 => [[\"s\", [[\"2-1\", [\"g\", \"w\"]]]]]",
         run: |context, argv| read(context, argv, false),
@@ -53,6 +60,15 @@ pub const COMMANDS: &[Command] = &[
             find: FindKeys::HalfAfter("STREAMS"),
         }],
         doc: "Gives a consumer entries that no consumer of the group was given before.",
+        arguments: &[
+            arg::block("group_consumer", &[arg::string("group"), arg::string("consumer")])
+                .token("GROUP"),
+            arg::integer("count").token("COUNT").optional(),
+            arg::integer("milliseconds").token("BLOCK").optional(),
+            arg::word("NOACK").optional(),
+            arg::block("streams", &[arg::key("key").multiple(), arg::string("id").multiple()])
+                .token("STREAMS"),
+        ],
         example: "XADD s 1-1 f v; XGROUP CREATE s g 0; \
                   XREADGROUP GROUP g c STREAMS s > => [[\"s\", [[\"1-1\", [\"f\", \"v\"]]]]]",
         run: |context, argv| read(context, argv, true),

@@ -5,6 +5,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -24,6 +25,21 @@ const STREAM: Command = Command {
 const DELETED_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "delete"])];
 const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "update"])];
 
+/// How many entries to keep.
+const TRIM: Argument = arg::block(
+    "trim",
+    &[
+        arg::one_of("strategy", &[arg::word("MAXLEN"), arg::word("MINID").since("6.2.0")]),
+        arg::one_of(
+            "operator",
+            &[arg::word("=").named("equal"), arg::word("~").named("approximately")],
+        )
+        .optional(),
+        arg::string("threshold"),
+        arg::integer("count").token("LIMIT").optional().since("6.2.0"),
+    ],
+);
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -34,6 +50,13 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(1), and O(N) in the number of entries trimmed",
         tips: &["nondeterministic_output"],
         doc: "Adds an entry to a stream and returns its id.",
+        arguments: &[
+            arg::key("key"),
+            arg::word("NOMKSTREAM").optional().since("6.2.0"),
+            TRIM.optional(),
+            arg::one_of("id_or_auto", &[arg::word("*").named("auto_id"), arg::string("id")]),
+            arg::block("field_value", &[arg::string("field"), arg::string("value")]).multiple(),
+        ],
         example: "XADD s 1-1 f v => \"1-1\"",
         run: xadd,
         ..STREAM
@@ -45,6 +68,7 @@ pub const COMMANDS: &[Command] = &[
         keys: DELETED_KEY,
         complexity: "O(1) for each id",
         doc: "Deletes entries; returns how many existed.",
+        arguments: &[arg::key("key"), arg::string("id").multiple()],
         example: "XADD s 1-1 f v; XDEL s 1-1 2-1 => 1",
         run: xdel,
         ..STREAM
@@ -55,6 +79,7 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY.union(Flags::FAST),
         keys: &[KeySpec::one(&["RO"])],
         doc: "Returns the number of entries.",
+        arguments: &[arg::key("key")],
         example: "XADD s 1-1 f v; XLEN s => 1",
         run: xlen,
         ..STREAM
@@ -65,6 +90,12 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         complexity: "O(N) in the number of entries returned",
         doc: "Returns the entries between two ids.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("start"),
+            arg::string("end"),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "XADD s 1-1 f v; XRANGE s - + => [[\"1-1\", [\"f\", \"v\"]]]",
         run: |context, argv| xrange(context, argv, false),
         ..STREAM
@@ -75,6 +106,12 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         complexity: "O(N) in the number of entries returned",
         doc: "Returns the entries between two ids, in reverse order.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("end"),
+            arg::string("start"),
+            arg::integer("count").token("COUNT").optional(),
+        ],
         example: "XADD s 1-1 f v; XREVRANGE s + - => [[\"1-1\", [\"f\", \"v\"]]]",
         run: |context, argv| xrange(context, argv, true),
         ..STREAM
@@ -85,6 +122,12 @@ pub const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
         keys: CHANGED_KEY,
         doc: "Sets the last id that a stream has given out, and its counters.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("last-id"),
+            arg::integer("entries_added").token("ENTRIESADDED").optional().since("7.0.0"),
+            arg::string("max_deleted_entry_id").token("MAXDELETEDID").optional().since("7.0.0"),
+        ],
         example: "XADD s 1-1 f v; XSETID s 5-1; XADD s 5-* f v => \"5-2\"",
         run: xsetid,
         ..STREAM
@@ -97,6 +140,7 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of entries trimmed",
         tips: &["nondeterministic_output"],
         doc: "Removes the oldest entries of a stream; returns how many.",
+        arguments: &[arg::key("key"), TRIM],
         example: "XADD s 1-1 f v; XADD s 2-1 f v; XTRIM s MAXLEN 1 => 1",
         run: xtrim,
         ..STREAM

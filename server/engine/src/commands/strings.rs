@@ -3,12 +3,13 @@
 use lockwheel_resp::{LongDouble, Reply};
 
 use super::time_unit::TimeUnit;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::argument as arg;
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::conditional::Condition;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::notify::Events;
-use crate::settings::CompatVersion;
+use crate::settings::{CompatVersion, Vendor};
 use crate::store::dict::Slot;
 use crate::store::records::NewValue;
 use crate::store::string_value::{StringValue, Text};
@@ -40,6 +41,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.0.0",
         complexity: "O(1), amortized, beside the bytes that are appended",
         doc: "Appends bytes to a string; returns its new length.",
+        arguments: &[arg::key("key"), arg::string("value")],
         example: "SET k ab; APPEND k cd => 4",
         run: append,
         ..STRING
@@ -50,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         doc: "Subtracts one from an integer.",
+        arguments: &[arg::key("key")],
         example: "SET k 5; DECR k => 4",
         run: decr,
         ..STRING
@@ -60,6 +63,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         doc: "Subtracts a number from an integer.",
+        arguments: &[arg::key("key"), arg::integer("decrement")],
         example: "SET k 5; DECRBY k 3 => 2",
         run: decrby,
         ..STRING
@@ -70,6 +74,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_READ,
         keys: READ_KEY,
         doc: "Returns the string at a key.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Inspect,
         example: "SET k v; GET k => \"v\"",
         run: get,
         ..STRING
@@ -81,6 +87,8 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RW", "access", "delete"])],
         since: "6.2.0",
         doc: "Returns the string at a key and removes the key.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Release,
         example: "SET k v; GETDEL k => \"v\"",
         run: getdel,
         ..STRING
@@ -92,6 +100,21 @@ pub const COMMANDS: &[Command] = &[
         keys: CHANGED_KEY,
         since: "6.2.0",
         doc: "Returns the string at a key and sets or clears its deadline.",
+        arguments: &[
+            arg::key("key"),
+            arg::one_of(
+                "expiration",
+                &[
+                    arg::integer("seconds").token("EX"),
+                    arg::integer("milliseconds").token("PX"),
+                    arg::unix_time("unix-time-seconds").token("EXAT"),
+                    arg::unix_time("unix-time-milliseconds").token("PXAT"),
+                    arg::word("PERSIST"),
+                ],
+            )
+            .optional(),
+        ],
+        lock: LockMeaning::Renew,
         example: "SET k v; GETEX k PX 30000 => \"v\"",
         run: getex,
         ..STRING
@@ -104,6 +127,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.4.0",
         complexity: "O(N) in the length of the part",
         doc: "Returns a part of a string; negative positions count from its end.",
+        arguments: &[arg::key("key"), arg::integer("start"), arg::integer("end")],
         example: "SET k abcdef; GETRANGE k 1 -2 => \"bcde\"",
         run: getrange,
         ..STRING
@@ -114,6 +138,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         doc: "Sets a key to a string and returns its previous string.",
+        arguments: &[arg::key("key"), arg::string("value")],
+        lock: LockMeaning::Acquire,
         example: "SET k old; GETSET k new => \"old\"",
         run: getset,
         ..STRING
@@ -124,6 +150,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         doc: "Adds one to an integer.",
+        arguments: &[arg::key("key")],
         example: "INCR k => 1",
         run: incr,
         ..STRING
@@ -134,6 +161,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: CHANGED_KEY,
         doc: "Adds a number to an integer.",
+        arguments: &[arg::key("key"), arg::integer("increment")],
         example: "SET k 5; INCRBY k 3 => 8",
         run: incrby,
         ..STRING
@@ -145,6 +173,7 @@ pub const COMMANDS: &[Command] = &[
         keys: CHANGED_KEY,
         since: "2.6.0",
         doc: "Adds a number to a decimal number.",
+        arguments: &[arg::key("key"), arg::double("increment")],
         example: "SET k 0.1; INCRBYFLOAT k 0.2 => \"0.3\"",
         run: incrbyfloat,
         ..STRING
@@ -161,6 +190,14 @@ pub const COMMANDS: &[Command] = &[
         since: "7.0.0",
         complexity: "O(N*M) in the lengths of the two strings",
         doc: "Finds the longest common subsequence of two strings.",
+        arguments: &[
+            arg::key("key1"),
+            arg::key("key2"),
+            arg::word("LEN").optional(),
+            arg::word("IDX").optional(),
+            arg::integer("len").token("MINMATCHLEN").optional(),
+            arg::word("WITHMATCHLEN").optional(),
+        ],
         example: "MSET a ohmytext b mynewtext; LCS a b => \"mytext\"",
         run: lcs,
         ..STRING
@@ -173,6 +210,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of keys",
         tips: &["request_policy:multi_shard"],
         doc: "Returns the strings at several keys.",
+        arguments: &[arg::key("key").multiple()],
+        lock: LockMeaning::Inspect,
         example: "SET k v; MGET k missing => [\"v\", nil]",
         run: mget,
         ..STRING
@@ -186,6 +225,8 @@ pub const COMMANDS: &[Command] = &[
         complexity: "O(N) in the number of keys",
         tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
         doc: "Sets several keys to strings.",
+        arguments: &[arg::block("key_value", &[arg::key("key"), arg::string("value")]).multiple()],
+        lock: LockMeaning::Acquire,
         example: "MSET k v l w => OK",
         run: mset,
         ..STRING
@@ -198,6 +239,8 @@ pub const COMMANDS: &[Command] = &[
         since: "1.0.1",
         complexity: "O(N) in the number of keys",
         doc: "Sets several keys to strings, unless one of them exists.",
+        arguments: &[arg::block("key_value", &[arg::key("key"), arg::string("value")]).multiple()],
+        lock: LockMeaning::Acquire,
         example: "SET k v; MSETNX k w l w => 0",
         run: msetnx,
         ..STRING
@@ -209,6 +252,8 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["OW", "update"])],
         since: "2.6.0",
         doc: "Sets a key to a string with a time to live in milliseconds.",
+        arguments: &[arg::key("key"), arg::integer("milliseconds"), arg::string("value")],
+        lock: LockMeaning::Acquire,
         example: "PSETEX k 30000 v => OK",
         run: psetex,
         ..STRING
@@ -219,6 +264,37 @@ pub const COMMANDS: &[Command] = &[
         flags: WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
         doc: "Sets a key to a string, optionally with conditions and a time to live.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("value"),
+            arg::one_of(
+                "condition",
+                &[
+                    arg::word("NX"),
+                    arg::word("XX"),
+                    arg::string("comparison-value").token("IFEQ").since("8.1.0").of(Vendor::Valkey),
+                    arg::string("ifeq-value").token("IFEQ").since("8.4.0").of(Vendor::Redis),
+                    arg::string("ifne-value").token("IFNE").since("8.4.0").of(Vendor::Redis),
+                    arg::string("ifdeq-digest").token("IFDEQ").since("8.4.0").of(Vendor::Redis),
+                    arg::string("ifdne-digest").token("IFDNE").since("8.4.0").of(Vendor::Redis),
+                ],
+            )
+            .optional()
+            .since("2.6.12"),
+            arg::word("GET").optional().since("6.2.0"),
+            arg::one_of(
+                "expiration",
+                &[
+                    arg::integer("seconds").token("EX").since("2.6.12"),
+                    arg::integer("milliseconds").token("PX").since("2.6.12"),
+                    arg::unix_time("unix-time-seconds").token("EXAT").since("6.2.0"),
+                    arg::unix_time("unix-time-milliseconds").token("PXAT").since("6.2.0"),
+                    arg::word("KEEPTTL").since("6.0.0"),
+                ],
+            )
+            .optional(),
+        ],
+        lock: LockMeaning::Acquire,
         example: "SET lock token NX PX 30000; SET lock other NX PX 30000 => nil",
         run: set,
         ..STRING
@@ -230,6 +306,8 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["OW", "update"])],
         since: "2.0.0",
         doc: "Sets a key to a string with a time to live in seconds.",
+        arguments: &[arg::key("key"), arg::integer("seconds"), arg::string("value")],
+        lock: LockMeaning::Acquire,
         example: "SETEX k 30 v => OK",
         run: setex,
         ..STRING
@@ -240,6 +318,8 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: &[KeySpec::one(&["OW", "insert"])],
         doc: "Sets a key to a string, unless the key exists.",
+        arguments: &[arg::key("key"), arg::string("value")],
+        lock: LockMeaning::Acquire,
         example: "SETNX lock token; SETNX lock other => 0",
         run: setnx,
         ..STRING
@@ -252,6 +332,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.2.0",
         complexity: "O(N) in the bytes that are written",
         doc: "Overwrites a part of a string; returns its new length.",
+        arguments: &[arg::key("key"), arg::integer("offset"), arg::string("value")],
         example: "SET k abcd; SETRANGE k 1 xy => 4",
         run: setrange,
         ..STRING
@@ -263,6 +344,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(&["RO"])],
         since: "2.2.0",
         doc: "Returns the length of a string.",
+        arguments: &[arg::key("key")],
         example: "SET k value; STRLEN k => 5",
         run: strlen,
         ..STRING
@@ -274,6 +356,7 @@ pub const COMMANDS: &[Command] = &[
         keys: READ_KEY,
         complexity: "O(N) in the length of the part",
         doc: "The former name of GETRANGE.",
+        arguments: &[arg::key("key"), arg::integer("start"), arg::integer("end")],
         example: "SET k abcdef; SUBSTR k 1 -2 => \"bcde\"",
         run: getrange,
         ..STRING

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::argument as arg;
 use crate::command::{Arity, Command};
 use crate::commands::client::{OWN, on_or_off, yes_or_no};
 use crate::context::{Context, integer, is};
@@ -20,6 +21,7 @@ pub(super) const CACHING: Command = Command {
     arity: Arity::Exactly(3),
     since: "6.0.0",
     doc: "Makes the next command an exception to what is tracked.",
+    arguments: &[arg::one_of("mode", &[arg::word("YES"), arg::word("NO")])],
     example: "CLIENT TRACKING ON OPTIN; CLIENT CACHING YES => OK",
     run: caching,
     ..OWN
@@ -44,6 +46,15 @@ pub(super) const TRACKING: Command = Command {
     complexity: "O(1), and O(N) in the number of prefixes",
     doc: "Sends the connection invalidations when keys change that it has read, or that have a \
           prefix.",
+    arguments: &[
+        arg::one_of("status", &[arg::word("ON"), arg::word("OFF")]),
+        arg::integer("client-id").token("REDIRECT").optional(),
+        arg::string("prefix").token("PREFIX").optional().multiple_token(),
+        arg::word("BCAST").optional(),
+        arg::word("OPTIN").optional(),
+        arg::word("OPTOUT").optional(),
+        arg::word("NOLOOP").optional(),
+    ],
     example: "CLIENT TRACKING ON BCAST PREFIX lock: => OK",
     run: tracking,
     ..OWN

@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Caller, Context};
 use crate::error::Error;
@@ -75,6 +76,7 @@ pub const COMMANDS: &[Command] = &[
         since: "2.2.0",
         complexity: "O(1) a key",
         doc: "Makes the next EXEC depend on these keys being unchanged.",
+        arguments: &[arg::key("key").multiple()],
         example: "WATCH k; SET k v; MULTI; GET k; EXEC => nil-array",
         run: watch,
         ..TRANSACTION

@@ -5,6 +5,8 @@ use std::fmt;
 use lockwheel_resp::Reply;
 use serde::Serialize;
 
+use crate::argument::values_before_secret;
+use crate::command::Command;
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_TEXT_BYTES_MAX};
 
 /// An event in the journal.
@@ -213,9 +215,9 @@ pub(super) fn text(bytes: &[u8]) -> String {
 }
 
 /// A request as shown in the journal: without passwords, and shortened.
-pub(super) fn request(name: &str, argv: &[&[u8]]) -> Vec<String> {
-    if matches!(name, "auth" | "hello" | "config|set") {
-        let plain = if name == "config|set" { 3 } else { 1 + usize::from(name == "hello") };
+pub(super) fn request(command: &Command, name: &str, argv: &[&[u8]]) -> Vec<String> {
+    if let Some(values) = values_before_secret(command.arguments) {
+        let plain = name.split('|').count() + values;
         let shown = argv.iter().take(plain).map(|argument| text(argument));
         let hidden = (argv.len() > plain).then(|| "(hidden)".to_owned());
         return shown.chain(hidden).collect();

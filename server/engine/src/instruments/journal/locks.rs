@@ -25,10 +25,11 @@
 //! If a script that acts for one owner of a hash also removes other owners, their leases have
 //! expired: this is how the last reader releases a lock for readers.
 //!
-//! A refusal is a `SETNX` or `SET NX` that finds a lock, or a script that names `set`, `hset` or
-//! `hincrby` and not `del`, and leaves a lock among its keys to other owners. A script that names
-//! `del`, or only `pexpire`, with the token of a lost lock is too late, and so is a plain `DEL` or
-//! `EXPIRE` of the connection that lost it. The text of a function is not known, so functions are
+//! A refusal is a `SETNX` or `SET NX` that finds a lock, or a script that names a command that
+//! acquires (`set`, `hset`, `hincrby`) and none that releases, and leaves a lock among its keys to
+//! other owners. A script that names one that releases (`del`), or only one that renews
+//! (`pexpire`), with the token of a lost lock is too late, and so is a plain `DEL` or `EXPIRE` of
+//! the connection that lost it. The text of a function is not known, so functions are
 //! recognised only by the keys they change.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -7,6 +7,7 @@ pub mod checks;
 pub mod entry;
 pub mod handlers;
 mod locks;
+mod meaning;
 mod reconcile;
 mod script;
 
@@ -17,8 +18,8 @@ use serde::Serialize;
 use sha1::{Digest, Sha1};
 
 use crate::Engine;
-use crate::command::{Command, Group};
-use crate::context::{Caller, is};
+use crate::command::{Command, ScriptArgument};
+use crate::context::Caller;
 use crate::error::Error;
 use crate::glob;
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
@@ -141,12 +142,11 @@ impl Journal {
     }
 
     fn note(&mut self, engine: &Engine, done: CompletedCommand, argv: &[&[u8]], reply: &Reply) {
-        if done.command.group == Group::Server && is_query(done.name, argv) {
+        if meaning::is_query(done.command, argv) {
             return;
         }
         let state = engine.sessions.get(done.client);
         let name = state.map(|state| String::from_utf8_lossy(&state.name)).unwrap_or_default();
-        let is_script = is_script(done.command);
         let mut operation = LockOperation {
             client: done.client.serial,
             name: &name,
@@ -156,53 +156,41 @@ impl Journal {
             } else {
                 LockMechanism::Command
             },
-            claims: claims(done.name, argv),
+            claims: meaning::claims(done.command, argv),
             seq: 0,
         };
         let places = done.command.key_places(argv).unwrap_or_default();
         let keys: Vec<&[u8]> = places.iter().filter_map(|&at| argv.get(at).copied()).collect();
         let event = JournalEvent::Command {
-            argv: entry::request(done.name, argv),
+            argv: entry::request(done.command, done.name, argv),
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
         };
         let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
         operation.seq = self.write(&operation, shown, event);
-        let access = access(done.name, argv, reply);
+        let access = meaning::access(done.command, argv, reply);
         if done.caller == Caller::Script {
             for key in keys {
                 self.accessed.entry((done.database, key.to_vec())).or_default().join(access);
             }
             return;
         }
-        if is_script {
-            operation.mechanism = LockMechanism::Script(self.purpose(done.name, argv));
+        if done.command.script.is_some() {
+            operation.mechanism = LockMechanism::Script(self.purpose(done.command, argv));
             operation.claims = script_arguments(argv);
             self.reconcile_script(engine, &operation, done.database, &keys);
             return;
         }
-        self.learn(done.name, argv);
-        let failover = done.name == "lockwheel|failover";
-        if failover
-            || matches!(
-                done.name,
-                "flushall" | "flushdb" | "swapdb" | "move" | "rename" | "renamenx"
-            )
-        {
+        if let Some(text) = meaning::loaded_script(done.command, argv) {
+            self.remember_purpose(text);
+        }
+        let failover = meaning::is_failover(done.command);
+        if failover || meaning::takes_away(done.command) {
             self.reconcile_all(engine, &operation, failover);
         }
         for key in keys {
             let lock_key = (done.database, key.to_vec());
             self.reconcile_command(engine, &operation, done, &lock_key, access, argv, reply);
-        }
-    }
-
-    /// Remembers the purpose of a script that is loaded.
-    fn learn(&mut self, name: &str, argv: &[&[u8]]) {
-        if name == "script|load"
-            && let Some(text) = argv.get(2)
-        {
-            self.remember_purpose(text);
         }
     }
 
@@ -215,15 +203,15 @@ impl Journal {
         purpose
     }
 
-    fn purpose(&mut self, name: &str, argv: &[&[u8]]) -> Purpose {
+    fn purpose(&mut self, command: &Command, argv: &[&[u8]]) -> Purpose {
         let Some(script) = argv.get(1) else { return Purpose::Other };
-        match name {
-            "eval" | "eval_ro" => self.remember_purpose(script),
-            "evalsha" | "evalsha_ro" => {
-                let sha = String::from_utf8_lossy(script).to_ascii_lowercase();
-                self.purposes.get(&sha).copied().unwrap_or(Purpose::Other)
+        match command.script {
+            Some(ScriptArgument::Text) => self.remember_purpose(script),
+            Some(ScriptArgument::Digest) => {
+                let digest = String::from_utf8_lossy(script).to_ascii_lowercase();
+                self.purposes.get(&digest).copied().unwrap_or(Purpose::Other)
             }
-            _ => Purpose::Other,
+            Some(ScriptArgument::Function) | None => Purpose::Other,
         }
     }
 }
@@ -313,72 +301,11 @@ impl Engine {
     }
 }
 
-/// Commands that only query the state are not recorded.
-fn is_query(name: &str, argv: &[&[u8]]) -> bool {
-    match name {
-        "lockwheel|journal" | "lockwheel|locks" | "lockwheel|check" | "lockwheel|lint" => true,
-        "lockwheel|help" => true,
-        "lockwheel|clock" => argv.len() == 2,
-        "lockwheel|fault" | "lockwheel|gate" => {
-            argv.get(2).is_some_and(|word| is(word, "list") || is(word, "await"))
-        }
-        _ => false,
-    }
-}
-
-fn is_script(command: &Command) -> bool {
-    command.group == Group::Scripting
-        && matches!(
-            command.name,
-            "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "fcall" | "fcall_ro"
-        )
-}
-
 /// The arguments of a script after its keys.
 fn script_arguments<'a>(argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let keys = argv.get(2).and_then(|count| lockwheel_resp::number::parse_integer(count));
     let keys = keys.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     argv.iter().skip(keys.saturating_add(3)).copied().collect()
-}
-
-/// The owners that a command names: only commands that compare a value do.
-fn claims<'a>(name: &str, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
-    match name {
-        "delex" | "delifeq" => argv.iter().skip(2).copied().collect(),
-        "set" if argv.iter().any(|word| is(word, "ifeq")) => argv.iter().skip(3).copied().collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The operations of a command on the keys it names.
-fn access(name: &str, argv: &[&[u8]], reply: &Reply) -> KeyAccess {
-    let mut access = KeyAccess::default();
-    if reply.is_error() {
-        return access;
-    }
-    let happened = *reply == Reply::Integer(1);
-    match name {
-        "setnx" | "msetnx" => access.made = happened,
-        "set" => {
-            let has = |word| argv.iter().skip(3).any(|option| is(option, word));
-            let done = if has("get") { *reply == Reply::Null } else { *reply == Reply::OK };
-            access.made = done && has("nx");
-            access.set = !has("nx") && (done || has("get"));
-        }
-        "psetex" | "setex" | "getset" | "mset" => access.set = true,
-        "hset" | "hmset" | "hsetnx" | "hincrby" => access.field = true,
-        "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => access.lease = happened,
-        "getex" => access.lease = argv.len() > 2,
-        "del" | "unlink" | "getdel" | "delex" | "delifeq" | "hdel" => access.removes = true,
-        _ => {}
-    }
-    access
-}
-
-/// Whether a command is meant to extend a lease.
-fn is_renewal(name: &str, argv: &[&[u8]]) -> bool {
-    matches!(name, "expire" | "pexpire" | "expireat" | "pexpireat")
-        || name == "set" && argv.iter().skip(3).any(|option| is(option, "xx"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::locks::{
     Holder, KeyAccess, Lock, LockKey, LockMechanism, LockOperation, Locks, cut, look,
 };
 use super::script::Purpose;
-use super::{CompletedCommand, Journal, is_renewal};
+use super::{CompletedCommand, Journal, meaning};
 
 impl Journal {
     /// Updates the locks after a script, from the keys it used and the keys it named.
@@ -84,20 +84,17 @@ impl Journal {
         argv: &[&[u8]],
         reply: &Reply,
     ) {
-        match done.name {
-            "get" => self.read(engine, done, lock_key, reply),
-            "getset" if self.locks.held.contains_key(lock_key) => {
-                return self.exchange(operation, lock_key, argv, reply, operation.time);
-            }
-            "setnx" | "msetnx" | "set" if !access.made && !access.set => {
-                self.refuse(lock_key, operation, argv.get(2).copied().unwrap_or_default());
-            }
-            _ => {}
+        if meaning::reads_owner(done.command) {
+            self.read(engine, done, lock_key, reply);
+        } else if meaning::exchanges(done.command) && self.locks.held.contains_key(lock_key) {
+            return self.exchange(operation, lock_key, argv, reply, operation.time);
+        } else if meaning::sets_conditionally(done.command) && !access.made && !access.set {
+            self.refuse(lock_key, operation, argv.get(2).copied().unwrap_or_default());
         }
         let acted = self.reconcile(engine, operation, lock_key, access);
         if access.removes && !acted {
             self.record_late_attempt(lock_key, operation, true);
-        } else if is_renewal(done.name, argv) && !self.is_held_by(lock_key, operation) {
+        } else if meaning::is_renewal(done.command, argv) && !self.is_held_by(lock_key, operation) {
             self.record_late_attempt(lock_key, operation, false);
         }
     }

@@ -1,6 +1,10 @@
 //! The purpose of a script, guessed from the commands in its text. It only matters for a script
 //! that has changed nothing: whether a lock was refused, or the owner came too late.
 
+use super::meaning;
+use crate::command::{Command, LockMeaning};
+use crate::commands::server_commands;
+
 /// The purpose of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -18,12 +22,15 @@ impl Purpose {
     /// The purpose of a script with this text.
     pub(super) fn of(text: &[u8]) -> Purpose {
         let text = text.to_ascii_lowercase();
-        let names = |words: &[&str]| words.iter().any(|word| quotes(&text, word));
-        if names(&["del", "unlink", "hdel", "delex", "delifeq", "getdel"]) {
+        let names = |holds: &dyn Fn(&Command) -> bool| {
+            let mut commands = server_commands().filter(|command| holds(command));
+            commands.any(|command| quotes(&text, command.name))
+        };
+        if names(&|command| command.lock == LockMeaning::Release) {
             Purpose::Release
-        } else if names(&["set", "setnx", "hset", "hsetnx", "hincrby", "getset"]) {
+        } else if names(&|command| command.lock == LockMeaning::Acquire) {
             Purpose::Acquire
-        } else if names(&["expire", "pexpire", "expireat", "pexpireat"]) {
+        } else if names(&meaning::always_renews) {
             Purpose::Renew
         } else {
             Purpose::Other
