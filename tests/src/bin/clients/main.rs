@@ -30,6 +30,9 @@ use crate::servers::Servers;
 struct Options {
     #[command(flatten)]
     choice: Choice,
+    /// Let a second engine verify the effects of Lockwheel's commands
+    #[arg(long)]
+    verify_effects: bool,
     /// List the suites
     #[arg(long)]
     list: bool,
@@ -62,11 +65,11 @@ async fn run(options: &Options) -> Vec<String> {
         for &kind in kinds {
             let suite = folder.join(language);
             let (mut lines, mut problems_found) =
-                one(&suite, kind, &mut versions, &mut scripts).await;
+                one(options, &suite, kind, &mut versions, &mut scripts).await;
             // Redis is right by definition: a failure there is random, so it is run once more.
             if kind == ServerProgram::Redis && report::any_failed(&lines) {
                 println!("{language} on Redis: something failed there, so all is tried once more");
-                let (again, more) = one(&suite, kind, &mut versions, &mut scripts).await;
+                let (again, more) = one(options, &suite, kind, &mut versions, &mut scripts).await;
                 lines = report::better(lines, again);
                 problems_found.extend(more);
             }
@@ -87,12 +90,13 @@ async fn run(options: &Options) -> Vec<String> {
 
 /// Runs one suite on its own servers. Returns its report and other problems.
 async fn one(
+    options: &Options,
     suite: &Path,
     kind: ServerProgram,
     versions: &mut BTreeMap<ServerProgram, String>,
     scripts: &mut List,
 ) -> (Vec<Line>, Vec<String>) {
-    let mut servers = match Servers::start(kind) {
+    let mut servers = match Servers::start(kind, options.verify_effects) {
         Ok(servers) => servers,
         Err(problem) => return (Vec::new(), vec![problem]),
     };

@@ -35,9 +35,13 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Starts the servers. A cluster and a sentinel may be missing, a server may not.
-    pub(crate) fn start(kind: ServerProgram) -> Result<Servers, String> {
+    ///
+    /// With `verify_effects`, a second engine verifies the effects of Lockwheel's commands.
+    pub(crate) fn start(kind: ServerProgram, verify_effects: bool) -> Result<Servers, String> {
         let folder = Folder::new();
-        let launch = Launch { program: kind.program()?, folder: &folder };
+        let verifies = verify_effects && kind == ServerProgram::Lockwheel;
+        let verify_effects = if verifies { VERIFY_EFFECTS } else { &[] };
+        let launch = Launch { program: kind.program()?, verify_effects, folder: &folder };
         let main = launch.server("main", &[])?;
         let disposable = (0..DISPOSABLE_COUNT)
             .map(|number| launch.server(&format!("disposable-{number}"), &[]))
@@ -104,14 +108,17 @@ impl Servers {
 struct Launch<'a> {
     /// The program, and the words before the server's own arguments.
     program: Vec<String>,
+    verify_effects: &'a [&'a str],
     folder: &'a Folder,
 }
+
+const VERIFY_EFFECTS: &[&str] = &["--verify-effects", "yes"];
 
 impl Launch<'_> {
     /// A server with these further arguments.
     fn server(&self, name: &str, more: &[&str]) -> Result<Server, String> {
         let usual = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        self.spawn(name, &[&usual, more].concat())
+        self.spawn(name, &[&usual, self.verify_effects, more].concat())
     }
 
     /// One node that has all slots.
