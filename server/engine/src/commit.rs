@@ -24,10 +24,9 @@ impl Engine {
         let has_consumer = self.has_waiters()
             || !self.watchers.is_empty()
             || self.is_tracking()
-            || self.faults.writes.is_some()
-            || self.journal.is_some()
-            || self.shadow.is_some();
+            || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
         self.writer.set_recording(has_consumer);
+        self.observes_commands = self.tracked.clients() > 0 || self.journal().is_some();
     }
 
     /// Passes the effects of a command to those that inform clients. `author` has called it.
@@ -112,7 +111,7 @@ impl Engine {
     #[inline]
     pub(crate) fn end_unit(&mut self, time: Time) {
         // The shadow also compares the states after a unit without effects.
-        if !self.writer.effects().is_empty() || self.shadow.is_some() {
+        if !self.writer.effects().is_empty() || self.instruments.is_some() {
             self.commit_unit(time);
         }
     }
@@ -122,9 +121,11 @@ impl Engine {
         debug_assert!(!self.writer.has_unobserved(), "effects that no command has caused");
         let effects: Effects = self.writer.take_committed();
         self.keep_write(&effects, time);
-        if let Some(mut shadow) = self.shadow.take() {
+        if let Some(mut shadow) = self.instruments.as_mut().and_then(|it| it.shadow.take()) {
             shadow.follow(&effects, self, time);
-            self.shadow = Some(shadow);
+            if let Some(instruments) = &mut self.instruments {
+                instruments.shadow = Some(shadow);
+            }
         }
         self.writer.reuse(effects);
     }

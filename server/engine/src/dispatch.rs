@@ -99,19 +99,16 @@ impl Context<'_> {
         let result = (entry.command.run)(self, argv);
         let engine = &mut *self.engine;
         engine.observe_effects(Some((self.client, Caller::Script)));
-        if engine.tracked.clients() > 0 {
-            engine.remember_reads(self.client, entry.command, argv);
-        }
         if let Ok(reply) = &result {
             engine.count_call(entry.at, false);
             if reply.is_error() {
                 engine.remember_counted_error(reply);
             }
         }
-        if engine.journal.is_some() {
+        if engine.observes_commands {
             let Context { client, caller, database, time, command, name, .. } = *self;
             let done = CompletedCommand { client, caller, command, name, database, time };
-            engine.note(done, argv, &result);
+            engine.observe_command(done, argv, &result);
         }
         // The last use of the result, so that it is moved once.
         result.unwrap_or_else(|error| self.engine.failed_for_script(entry.at, error))
@@ -123,9 +120,6 @@ impl Context<'_> {
         let result = (entry.command.run)(self, argv);
         let (engine, command) = (&mut *self.engine, entry.command);
         engine.observe_effects(Some((client, caller)));
-        if engine.tracked.clients() > 0 {
-            engine.remember_reads(client, command, argv);
-        }
         match &result {
             // Counted when the wait is over.
             Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
@@ -137,7 +131,7 @@ impl Context<'_> {
             }
             Err(_) => {}
         }
-        if engine.journal.is_some() {
+        if engine.observes_commands {
             let done = CompletedCommand {
                 client,
                 caller,
@@ -146,7 +140,7 @@ impl Context<'_> {
                 database,
                 time,
             };
-            engine.note(done, argv, &result);
+            engine.observe_command(done, argv, &result);
         }
         // The last use of the result, so that it is moved once.
         result.unwrap_or_else(|error| engine.failed(entry.at, error))

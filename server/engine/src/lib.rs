@@ -55,14 +55,12 @@ use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Interpreter, LogLevel};
 
-use crate::settings::{MemoryShare, Permission, Settings};
+use crate::settings::{MemoryShare, Settings};
 use command::{CommandStats, CommandTable};
 use dispatch::DispatchResult;
 use gates::{GATES, Gates};
 use inputs::Process;
-use instruments::faults::Faults;
-use instruments::journal::Journal;
-use instruments::shadow::Shadow;
+use instruments::Instruments;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
@@ -229,12 +227,10 @@ pub struct Engine {
     pub(crate) pause: Option<Pause>,
     /// The rate of the caller's lease clock; for clients that query it.
     pub(crate) clock_rate: Rate,
-    /// The fault rules.
-    pub(crate) faults: Faults,
-    /// An engine that follows the effects of this one, on a server that verifies them.
-    shadow: Option<Box<Shadow>>,
-    /// The journal of a server for tests; `None` while an entry is written.
-    journal: Option<Box<Journal>>,
+    /// The instruments of a server for tests.
+    instruments: Option<Box<Instruments>>,
+    /// Whether client tracking or the journal observes commands.
+    pub(crate) observes_commands: bool,
     /// The value that the next [`Engine::run`] returns instead of `Next`; set by a handler.
     pub(crate) flow: Option<Flow>,
     /// The last moment at which more was due than one request may process.
@@ -260,9 +256,7 @@ impl Engine {
             format!("{a:016x}{b:016x}{c:08x}")
         };
         let (run_id, node_id, shard_id) = (id(), id(), id());
-        let faults = Faults::new(settings.enable_test_commands != Permission::No);
         let configured_id = settings.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
-        let journal = Journal::of(&settings);
         let commands = CommandTable::of(settings.mode(), settings.compat_version);
         let interpreter = commands::scripts::interpreter(seed[3], settings.compat_version);
         let lua_bytes = interpreter.memory_bytes();
@@ -271,7 +265,7 @@ impl Engine {
             settings.databases = 1;
         }
         let functions = commands::functions::functions(seed[3], settings.compat_version);
-        let shadow = Shadow::of(&settings, time, seed);
+        let instruments = Instruments::of(&settings, time, seed);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let mut engine = Engine {
             writer: Writer::new(keyspace, settings.notify_keyspace_events),
@@ -287,7 +281,8 @@ impl Engine {
             command_stats: vec![CommandStats::default(); commands.entries().len()],
             waiters: Waiters::default(),
             watchers: Watchers::default(),
-            shadow,
+            instruments,
+            observes_commands: false,
             stats: Stats::default(),
             random,
             started_at: time.now,
@@ -303,8 +298,6 @@ impl Engine {
             log: Vec::new(),
             pause: None,
             clock_rate: Rate::REAL,
-            faults,
-            journal,
             flow: None,
             expiry_backlog_at: None,
             replies: Replies::default(),
@@ -353,7 +346,7 @@ impl Engine {
         argv: &[&[u8]],
         out: &mut BytesMut,
     ) -> Flow {
-        if self.faults.watch_requests() {
+        if self.instruments.is_some() {
             return self.run_and_write(time, client, argv, out);
         }
         let outcome = self.run_request(time, client, argv);

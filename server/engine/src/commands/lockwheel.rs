@@ -9,7 +9,7 @@ use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Command, Flags, Group, LockMeaning};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, RuleConditions};
+use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, Rule, RuleConditions};
 use crate::instruments::journal::handlers;
 use crate::time::{self, ClockOrder, Millis, Rate};
 
@@ -383,16 +383,16 @@ fn add_rule(
     if action == FaultAction::Refuse && when.has_request_conditions() {
         return Err(Error::line("ERR a connection has no name, no command and no key yet"));
     }
-    if matches!(action, FaultAction::LoseWrites { .. }) && !engine.faults.keep_writes() {
+    if matches!(action, FaultAction::LoseWrites { .. }) && !engine.keeps_writes() {
         return Err(NOTHING_KEPT);
     }
-    Ok(super::number(engine.faults.add(action, when)))
+    Ok(super::number(engine.add_fault(action, when)))
 }
 
 /// Parses the number of a rule, which must be a gate, or must not be one.
 fn parse_rule_id(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
     let id = u64::try_from(integer(id)?).unwrap_or(0);
-    match context.engine.faults.is_gate(id) {
+    match context.engine.fault(id).map(Rule::is_gate) {
         Some(is_gate) if is_gate == gate => Ok(id),
         _ => Err(Error::line("ERR no rule or gate has this number")),
     }
@@ -405,7 +405,7 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word, writes] if is(word, "lose") => rule::count(writes)?,
         _ => return Err(Error::Syntax),
     };
-    if lost > 0 && !context.engine.faults.keep_writes() {
+    if lost > 0 && !context.engine.keeps_writes() {
         return Err(NOTHING_KEPT);
     }
     let lost = context.lose_writes(lost);

@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Called after a client's command if any client tracks: records the keys that were read, if
+    /// Called after a command if any client tracks: records the keys that were read, if
     /// the client's mode includes them.
     pub(crate) fn remember_reads(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) {
         let reads = command.flags.contains(Flags::READONLY) && command.group != Group::Scripting;

@@ -52,32 +52,11 @@ impl Faults {
         Faults { writes: keep_writes.then(Box::default), ..Faults::default() }
     }
 
-    /// Whether requests have to be checked.
-    #[inline]
-    pub(crate) fn watch_requests(&self) -> bool {
-        !self.rules.is_empty() || self.writes.is_some()
-    }
-
-    /// Whether writes can be undone.
-    pub fn keep_writes(&self) -> bool {
-        self.writes.is_some()
-    }
-
     /// Appends a rule; returns its id.
-    pub fn add(&mut self, action: FaultAction, when: RuleConditions) -> u64 {
+    fn add(&mut self, action: FaultAction, when: RuleConditions) -> u64 {
         self.last_id += 1;
         self.rules.push(Rule { id: self.last_id, action, when, matched: 0, fired: 0 });
         self.last_id
-    }
-
-    /// The rule with this id.
-    pub fn rule(&self, id: u64) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.id == id)
-    }
-
-    /// Whether a rule is a gate; `None` if there is no such rule.
-    pub fn is_gate(&self, id: u64) -> Option<bool> {
-        self.rule(id).map(|rule| rule.action == FaultAction::Gate)
     }
 
     /// The first rule that fires for a request, with its action. Every matching rule counts the
@@ -96,23 +75,23 @@ impl Faults {
 impl Engine {
     /// Adds a rule after the others; returns its id.
     pub fn add_fault(&mut self, action: FaultAction, when: RuleConditions) -> u64 {
-        self.faults.add(action, when)
+        self.instruments.get_or_insert_default().faults.add(action, when)
     }
 
     /// The rule with this id.
     pub fn fault(&self, id: u64) -> Option<&Rule> {
-        self.faults.rule(id)
+        self.faults()?.rules.iter().find(|rule| rule.id == id)
     }
 
     /// Whether writes are kept, so that a rule can lose them.
     pub fn keeps_writes(&self) -> bool {
-        self.faults.keep_writes()
+        self.faults().is_some_and(|faults| faults.writes.is_some())
     }
 
     /// Whether a new connection should be refused.
     pub(crate) fn refuses_connection(&mut self) -> bool {
         let connection = Request { client: b"", client_id: 0, command: b"", keys: &[] };
-        let mut rules = self.faults.rules.iter_mut();
+        let mut rules = self.faults_mut().into_iter().flat_map(|faults| &mut faults.rules);
         rules.any(|rule| rule.action == FaultAction::Refuse && rule.fires(connection))
     }
 
@@ -191,7 +170,8 @@ impl Engine {
     fn decide(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, FaultAction)> {
         let state = self.sessions.get_mut(client)?;
         let has_been_held = std::mem::take(&mut state.has_been_held);
-        if self.faults.rules.is_empty() || has_been_held {
+        let faults = self.instruments.as_mut().map(|instruments| &mut instruments.faults)?;
+        if faults.rules.is_empty() || has_been_held {
             return None;
         }
         let command = self.commands.find(argv[0]).map(|at| {
@@ -211,7 +191,7 @@ impl Engine {
             command: command.map_or(&unknown, |entry| entry.full_name.as_bytes()),
             keys: &keys,
         };
-        self.faults.decide(request)
+        faults.decide(request)
     }
 
     fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String) -> Outcome {
@@ -247,7 +227,8 @@ impl Engine {
 
     /// The rules that match a condition, as JSON.
     pub fn show_faults(&self, chosen: impl Fn(&Rule) -> bool) -> String {
-        let shown = self.faults.rules.iter().filter(|rule| chosen(rule)).map(|rule| {
+        let rules = self.faults().into_iter().flat_map(|faults| &faults.rules);
+        let shown = rules.filter(|rule| chosen(rule)).map(|rule| {
             let held = self.blocked_by(RuleBlock::Held(rule.id)).into_iter();
             RuleStatus { rule, held: held.map(|id| id.serial).collect() }
         });
@@ -257,9 +238,10 @@ impl Engine {
     /// Removes the rules that match a condition and releases the clients they hold; returns the
     /// numbers of rules and clients.
     pub fn clear_faults(&mut self, chosen: impl Fn(&Rule) -> bool) -> (usize, usize) {
-        let rules = std::mem::take(&mut self.faults.rules).into_iter();
+        let Some(faults) = self.faults_mut() else { return (0, 0) };
+        let rules = std::mem::take(&mut faults.rules).into_iter();
         let (gone, kept) = rules.partition::<Vec<Rule>, _>(chosen);
-        self.faults.rules = kept;
+        faults.rules = kept;
         let mut freed = 0;
         for rule in &gone {
             for held in self.blocked_by(RuleBlock::Held(rule.id)) {

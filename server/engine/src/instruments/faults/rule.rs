@@ -123,6 +123,11 @@ pub struct Request<'a> {
 }
 
 impl Rule {
+    /// Whether the rule is a gate.
+    pub(crate) fn is_gate(&self) -> bool {
+        self.action == FaultAction::Gate
+    }
+
     /// Whether the rule fires for a request; counts it if it matches.
     pub fn fires(&mut self, request: Request<'_>) -> bool {
         if !self.when.matches(request) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Engine;
 use crate::context::Context;
+use crate::instruments::faults::Faults;
 use crate::limits;
 use crate::store::effects::image::Image;
 use crate::store::effects::{Effect, Effects, Place};
@@ -59,23 +60,30 @@ impl Writes {
     }
 }
 
+impl Faults {
+    fn take_last_write(&mut self) -> Option<Vec<(DatabaseKey, Option<KeyContents>)>> {
+        self.writes.as_mut()?.done.pop_back()
+    }
+}
+
 impl Engine {
     /// Records the effects of a unit as one write, without expired keys.
     pub(crate) fn keep_write(&mut self, effects: &Effects, time: Time) {
-        let Some(mut writes) = self.faults.writes.take() else { return };
+        let Some(mut writes) = self.faults_mut().and_then(|it| it.writes.take()) else { return };
         let mut changes = self.take_changes(&mut writes, effects);
         changes.retain(|(name, before)| {
             let deadline = before.as_ref().and_then(|contents| contents.deadline);
             !deadline.is_some_and(|deadline| time.reached(deadline))
                 || self.contents(name).is_some()
         });
-        if !changes.is_empty() && !self.faults.is_undoing {
+        let Some(faults) = self.faults_mut() else { return };
+        if !changes.is_empty() && !faults.is_undoing {
             if writes.done.len() == limits::LOSABLE_WRITES_MAX {
                 writes.done.pop_front();
             }
             writes.done.push_back(changes);
         }
-        self.faults.writes = Some(writes);
+        faults.writes = Some(writes);
     }
 
     /// Updates the copies of the keys that have changed; returns the keys with their earlier
@@ -111,10 +119,10 @@ impl Context<'_> {
         // The writes of this unit before are a write, too; what follows is none.
         self.engine.observe_effects(None);
         self.engine.end_unit(self.time);
-        self.engine.faults.is_undoing = true;
+        self.set_undoing(true);
         let mut lost = 0;
         while lost < count {
-            let done = self.engine.faults.writes.as_mut().and_then(|writes| writes.done.pop_back());
+            let done = self.engine.faults_mut().and_then(Faults::take_last_write);
             let Some(changes) = done else { break };
             for (name, before) in changes.into_iter().rev() {
                 self.restore(&name, before);
@@ -123,8 +131,14 @@ impl Context<'_> {
         }
         self.engine.observe_effects(None);
         self.engine.end_unit(self.time);
-        self.engine.faults.is_undoing = false;
+        self.set_undoing(false);
         lost
+    }
+
+    fn set_undoing(&mut self, yes: bool) {
+        if let Some(faults) = self.engine.faults_mut() {
+            faults.is_undoing = yes;
+        }
     }
 
     fn restore(&mut self, (database, key): &DatabaseKey, before: Option<KeyContents>) {

@@ -53,7 +53,7 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
 
 /// `LOCKWHEEL LOCKS`
 pub fn locks(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.journal.is_none() {
+    if context.engine.journal().is_none() {
         return Err(NO_JOURNAL);
     }
     Ok(json(&context.engine.held_locks(context.time)))

@@ -24,7 +24,6 @@ use crate::error::Error;
 use crate::glob;
 use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
 use crate::sessions::ClientId;
-use crate::settings::{Permission, Settings};
 use crate::store::effects::Place;
 use crate::time::{Millis, Time};
 use checks::Violations;
@@ -93,11 +92,6 @@ pub struct Selection<'a> {
 }
 
 impl Journal {
-    /// Creates a journal if the server is one for tests.
-    pub fn of(settings: &Settings) -> Option<Box<Journal>> {
-        (settings.enable_test_commands != Permission::No).then(Box::default)
-    }
-
     /// The selected entries, the oldest first.
     pub fn select(&self, selection: Selection<'_>) -> Vec<Entry> {
         let about = |entry: &&Entry| {
@@ -217,19 +211,13 @@ impl Journal {
 }
 
 impl Engine {
-    /// The journal, if one is kept.
-    pub fn journal(&self) -> Option<&Journal> {
-        self.journal.as_deref()
-    }
-
     /// Clears the journal; `None` if none is kept.
     pub fn clear_journal(&mut self) -> Option<()> {
-        self.journal.as_mut().map(|journal| journal.clear())
+        self.journal_mut().map(Journal::clear)
     }
 
     /// Records a command that has run.
-    #[cold]
-    pub(crate) fn note(
+    pub(super) fn note(
         &mut self,
         done: CompletedCommand,
         argv: &[&[u8]],
@@ -247,26 +235,21 @@ impl Engine {
             // The command waits and will run again.
             return;
         }
-        if let Some(mut journal) = self.journal.take() {
-            journal.note(self, done, argv, reply);
-            self.journal = Some(journal);
-        }
+        self.with_journal(|journal, engine| journal.note(engine, done, argv, reply));
     }
 
     /// Records that a fault has undone writes after a command of this client.
     pub(crate) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
-        let Some(mut journal) = self.journal.take() else { return };
         let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let operation =
             LockOperation { client: client.serial, name: "", time, mechanism, claims, seq: 0 };
-        journal.reconcile_all(self, &operation, true);
-        self.journal = Some(journal);
+        self.with_journal(|journal, engine| journal.reconcile_all(engine, &operation, true));
     }
 
     /// Records a key that has been removed at its deadline.
     #[cold]
     pub(crate) fn note_end_of_lease(&mut self, place: Place<'_>, deadline: Millis) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.journal_mut() {
             journal.end_lease(&(place.database, place.key.to_vec()), deadline);
         }
     }

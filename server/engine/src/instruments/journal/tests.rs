@@ -3,6 +3,7 @@
 use super::checks::{Check, LintRule};
 use super::entry::JournalEvent;
 use super::*;
+use crate::settings::{Permission, Settings};
 use crate::testing::{Stage, check};
 
 const COMPARE_AND_DELETE: &str = "EVAL \"if redis.call('get',KEYS[1]) == ARGV[1] then return \
