@@ -598,8 +598,8 @@ impl Engine {
     // --- time ---
 
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
-    /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be left to do if [`Engine::next_deadline`] has been reached or
-    /// [`Engine::has_garbage`] is true.
+    /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be
+    /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         let budget_left = self.expire_due(time, budget);
         if budget_left > 0 {

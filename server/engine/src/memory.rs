@@ -123,7 +123,7 @@ fn extrapolate(sizes: impl Iterator<Item = usize>, count: usize) -> usize {
 
 impl Engine {
     /// The memory of all keys.
-    pub fn dataset_bytes(&self) -> usize {
+    pub(crate) fn dataset_bytes(&self) -> usize {
         (0..self.writer.keyspace().count())
             .map(|number| self.writer.keyspace().database(number))
             .filter(|database| !database.is_empty())
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// The memory of function libraries.
-    pub fn function_bytes(&self) -> usize {
+    pub(crate) fn function_bytes(&self) -> usize {
         self.functions.as_ref().map_or(0, |functions| functions.memory_bytes())
     }
 

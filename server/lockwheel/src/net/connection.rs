@@ -474,8 +474,8 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has closed the connection, even if the client's own thread has not read that
-    /// yet.
+    /// Whether the peer has closed the connection, even if the client's own thread has not read
+    /// that yet.
     pub(crate) fn peer_has_closed(&self) -> bool {
         self.stream.is_at_end()
     }
