@@ -498,6 +498,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
+    use crate::notify::Events;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
 
@@ -564,6 +565,16 @@ mod tests {
             stage.engine.peer_closed(client);
         }
         stage.check("RPUSH k 1 2; c< => [\"k\", \"1\"]; b< => ; d< => ; LRANGE k 0 -1 => [\"2\"]");
+    }
+
+    #[test]
+    fn reply_precedes_the_messages_that_served_clients_cause() {
+        let mut settings = Settings::default();
+        settings.notify_keyspace_events = Events::KEYEVENT | Events::ALL;
+        Stage::new(settings).check(
+            "HELLO 3; PSUBSCRIBE __keyevent*; b> BLPOP k 0; \
+             RPUSH k v => 1 & ...:rpush\", \"k\"] & ...:lpop\", \"k\"] & ...:del\", \"k\"]",
+        );
     }
 
     #[test]
