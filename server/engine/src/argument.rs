@@ -228,7 +228,8 @@ impl Argument {
                 let choices = self.arguments.iter().map(|choice| syntax(&[*choice], version));
                 let choices: Vec<String> = choices.filter(|choice| !choice.is_empty()).collect();
                 text = choices.join(" | ");
-                if !is_optional || self.token.is_some() {
+                let repeats = self.flags.contains(ArgumentFlags::MULTIPLE);
+                if !is_optional || self.token.is_some() || repeats {
                     text = format!("<{text}>");
                 }
             }
@@ -295,6 +296,7 @@ mod tests {
             (CONDITION, "<NX | XX>"),
             (CONDITION.optional(), "[NX | XX]"),
             (CONDITION.optional().token("IF"), "[IF <NX | XX>]"),
+            (CONDITION.optional().multiple(), "[<NX | XX> [<NX | XX> ...]]"),
             (PAIR.multiple(), "field value [field value ...]"),
             (PAIR.optional().multiple(), "[field value [field value ...]]"),
             (arg::key("key").multiple().token("KEYS"), "KEYS key [key ...]"),

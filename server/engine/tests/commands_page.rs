@@ -18,11 +18,11 @@ const BEGINNING: &str = "# Commands
 <!-- Generated from the rows in server/engine/src/commands. To write this page anew:
      LOCKWHEEL_WRITE_DOCS=1 cargo test -p lockwheel-engine --test commands_page -->
 
-The commands of Lockwheel with their syntax, in the notation of Redis: `[..]` is optional, `a | b` is
-a choice, `<..>` groups a choice, `...` repeats. `COMMAND DOCS` describes the same. Each entry names
-the complexity and the version of Redis that introduced the command; `compat-version` decides which
-commands and options exist. An example is a conversation: commands separated by `;`, a name and `>`
-before the command of another client, and the reply after `=>`.
+The commands of Lockwheel with their syntax, in the notation of Redis: `[..]` is optional, `a | b`
+is a choice, `<..>` groups a choice, `...` repeats. `COMMAND DOCS` describes the same. Each entry
+names the complexity and the version of Redis that introduced the command; `compat-version` decides
+which commands and options exist. An example is a conversation: commands separated by `;`, a name
+and `>` before the command of another client, and the reply after `=>`.
 
 ";
 
@@ -109,7 +109,8 @@ fn entry(name: &str, command: &Command) -> String {
     if !later.is_empty() {
         let _ = write!(entry, " Options of later versions: {}.", later.join(", "));
     }
-    entry + &format!(" Example: `{}`\n\n", command.example)
+    let quote = if command.example.contains('`') { "``" } else { "`" };
+    entry + &format!(" Example: {quote}{}{quote}\n\n", command.example)
 }
 
 /// The options that the default version does not have.

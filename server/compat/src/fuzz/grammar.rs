@@ -376,6 +376,10 @@ impl Grammar {
             list(&[pairs.to_vec(), vec![bulk("flags"), list(&flags)]].concat())
         };
         let key = || argument("key", "key", &[]);
+        let word = |token: &str| {
+            let pairs = [["name", token], ["type", "pure-token"], ["token", token]];
+            list(&pairs.concat().into_iter().map(bulk).collect::<Vec<_>>())
+        };
         let command = |name: &str, group: &str, arguments: &[String]| {
             let arguments = [bulk("arguments"), list(arguments)];
             let group = [bulk("group"), bulk(group)];
@@ -383,7 +387,7 @@ impl Grammar {
         };
         let commands = [
             command("get", "string", &[key()]),
-            command("set", "string", &[key(), argument("value", "string", &[])]),
+            command("set", "string", &[key(), argument("value", "string", &[]), word("KEEPTTL")]),
             command("del", "generic", &[argument("key", "key", &["multiple"])]),
             command("ping", "connection", &[argument("message", "string", &["optional"])]),
             command("subscribe", "pubsub", &[argument("channel", "string", &["multiple"])]),

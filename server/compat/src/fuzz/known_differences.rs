@@ -190,6 +190,22 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         },
     },
     KnownDifference {
+        name: "minus zero in large forms",
+        line: "| Score `-0` after `SORT` of the sorted set |",
+        commands: &[],
+        references: References::Every,
+        ends: true,
+        is: |observed| {
+            let sorted = |step: &Step| {
+                starts_with_any(&step.words, &["SORT"])
+                    && step.words.get(1).is_some_and(|key| observed.words.contains(key))
+            };
+            starts_with_any(observed.words, &["Z", "BZ"])
+                && observed.before.iter().any(sorted)
+                && same_but_minus(observed.ours, observed.theirs)
+        },
+    },
+    KnownDifference {
         name: "ranks with scores",
         line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
         commands: &["ZRANK", "ZREVRANK", "COMMAND GETKEYS ZRANK", "COMMAND GETKEYS ZREVRANK"],
@@ -1156,8 +1172,8 @@ fn same_but_wording(ours: &Frame, theirs: &Frame) -> bool {
 }
 
 /// Whether they differ only in how numbers are printed: with 17 digits by the reference, by the
-/// target with the fewest unambiguous digits, or all digits of a whole number. `is_number` gets a reply and its place in the array
-/// around it, and returns whether it is a number.
+/// target with the fewest unambiguous digits, or all digits of a whole number. `is_number` gets a
+/// reply and its place in the array around it, and returns whether it is a number.
 fn same_but_digits(
     ours: &Frame,
     theirs: &Frame,
@@ -1186,6 +1202,14 @@ fn same_but_digits(
             .zip(&theirs.items)
             .enumerate()
             .all(|(at, (ours, theirs))| same_but_digits(ours, theirs, Some(at), is_number))
+}
+
+/// Whether they differ only in the sign of zeros.
+fn same_but_minus(ours: &Frame, theirs: &Frame) -> bool {
+    ours.kind == theirs.kind
+        && (ours.text == theirs.text || ours.text == b"0" && theirs.text == b"-0")
+        && ours.items.len() == theirs.items.len()
+        && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_but_minus(one, other))
 }
 
 /// The significant digits of a number, without sign, point and exponent.

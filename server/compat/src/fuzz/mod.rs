@@ -1,9 +1,10 @@
 //! `--fuzz`: plays random sequences of commands on the server under test and on a reference. A
 //! difference is shortened and printed as a case.
 //!
-//! [`grammar`] reads the forms of the commands from `COMMAND DOCS` of the server under test. [`rules`]
-//! selects the [`kinds`] of their values, and [`generate`] makes episodes of them; [`arguments`] makes episodes with random arguments. [`run`] plays the episodes,
-//! [`shrink`] shortens them, and [`known_differences`] lists the known differences.
+//! [`grammar`] reads the forms of the commands from `COMMAND DOCS` of the server under test.
+//! [`rules`] selects the [`kinds`] of their values, and [`generate`] makes episodes of them;
+//! [`arguments`] makes episodes with random arguments. [`run`] plays the episodes, [`shrink`]
+//! shortens them, and [`known_differences`] lists the known differences.
 
 pub mod arguments;
 pub mod episode;

@@ -167,7 +167,7 @@ pub const RULES: &[Rule] = &[
     // Streams.
     rule(&["XREAD"], &["id"], &[ValueKind::Id, ValueKind::NewId]),
     rule(&["XREADGROUP"], &["id"], &[ValueKind::Id, ValueKind::Undelivered]),
-    rule(&[], &["id", "last-id", "lastid", "max_deleted_entry_id"], &[ValueKind::Id]),
+    rule(&[], &["id", "last-id", "max_deleted_entry_id"], &[ValueKind::Id]),
     rule_with(With::Option("MINID"), &["XADD", "XTRIM"], &["threshold"], &[ValueKind::Id]),
     rule(&["XADD", "XTRIM"], &["threshold"], &[ValueKind::Count]),
     rule(&[], &["group", "groupname"], &[ValueKind::Group]),
