@@ -57,10 +57,16 @@ pub trait Host {
     }
 
     /// Does the same as [`Host::call`] for a command that [`Host::command`] has looked up by its
-    /// name, `argv[0]`, and its number of arguments.
-    fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
+    /// name, `argv[0]`, and its number of arguments. `place` is null, and receives a reply that
+    /// does not fit into a [`ShortReply`].
+    fn call_command(
+        &mut self,
+        command: CommandId,
+        argv: &[&[u8]],
+        place: &mut Reply,
+    ) -> ShortReply {
         let _ = command;
-        self.call(argv)
+        ShortReply::of(self.call(argv), place)
     }
 
     /// `redis.setresp(2|3)`: the protocol of the replies of later calls. Every script starts in
@@ -77,6 +83,33 @@ pub trait Host {
 /// The handle [`Host::command`] gives to a command. Only the host that made it can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandId(pub u32);
+
+/// The reply to a command, for which two registers suffice: nearly all commands of lock scripts
+/// reply with an integer or null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShortReply {
+    /// [`Reply::Integer`]
+    Integer(i64),
+    /// [`Reply::Null`]
+    Null,
+    /// Another reply, which is in the place given for it.
+    InPlace,
+}
+
+impl ShortReply {
+    /// Shortens a reply, or moves it to `place`.
+    #[inline]
+    pub fn of(reply: Reply, place: &mut Reply) -> ShortReply {
+        match reply {
+            Reply::Integer(number) => ShortReply::Integer(number),
+            Reply::Null => ShortReply::Null,
+            other => {
+                *place = other;
+                ShortReply::InPlace
+            }
+        }
+    }
+}
 
 /// The levels of `redis.log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::bounds::stop;
 use super::values::{push, push_bytes, push_error};
 use super::{BridgeState, bridge};
 use crate::lua_number::write_argument;
-use crate::{CommandId, convert};
+use crate::{CommandId, ShortReply, convert};
 
 /// A number as text: `-1.2345678901234567e-300`, with some reserve.
 const NUMBER_BYTES_MAX: usize = 32;
@@ -142,30 +142,31 @@ unsafe fn call_host_with(lua: *mut lua_State, bridge: &BridgeState, argv: &mut [
     }
     // SAFETY: as above.
     let command = unsafe { cached_command(lua, bridge, argv) };
+    let mut place = Reply::Null;
     let reply = bridge.with_host(|host| match command {
-        Some(command) => host.call_command(command, argv),
-        None => host.call(argv),
+        Some(command) => host.call_command(command, argv, &mut place),
+        None => ShortReply::of(host.call(argv), &mut place),
     });
-    let outcome = match &reply {
-        Some(Reply::Integer(number)) => Outcome::Integer(*number),
-        Some(Reply::Null) => Outcome::Null,
-        _ => return keep(bridge, reply),
+    let outcome = match reply {
+        Some(ShortReply::Integer(number)) => Outcome::Integer(number),
+        Some(ShortReply::Null) => Outcome::Null,
+        Some(ShortReply::InPlace) => return keep(bridge, place),
+        None => Outcome::Stop,
     };
-    // The reply owns nothing here that must be freed, which the compiler cannot see.
-    std::mem::forget(reply);
+    // The place owns nothing here that must be freed, which the compiler cannot see.
+    std::mem::forget(place);
     outcome
 }
 
 /// Keeps a reply that is to be pushed. Never raises.
 #[inline(never)]
-fn keep(bridge: &BridgeState, reply: Option<Reply>) -> Outcome {
+fn keep(bridge: &BridgeState, reply: Reply) -> Outcome {
     match reply {
-        None => Outcome::Stop,
-        Some(reply @ (Reply::Bulk(_) | Reply::Simple(_))) => {
+        Reply::Bulk(_) | Reply::Simple(_) => {
             bridge.set_reply(reply);
             Outcome::Text
         }
-        Some(reply) => {
+        reply => {
             let failed = reply.is_error();
             bridge.set_values(vec![convert::to_lua(reply, bridge.protocol.get())]);
             Outcome::Value { failed }

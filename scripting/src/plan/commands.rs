@@ -8,7 +8,7 @@ use super::run_data::RunData;
 use super::tree::{CommandCall, Direct, Expr, Operand, Unpacked};
 use super::value_ref::{ITEM_BYTES, ValueRef, as_integer, normalize};
 use crate::lua_number::write_argument;
-use crate::{Host, convert};
+use crate::{ShortReply, convert};
 
 /// The usual number of arguments of a command.
 const ARGUMENTS_USUAL: usize = 8;
@@ -45,8 +45,9 @@ impl Run<'_> {
             }
         }
         self.counter.call(self.data.record, self.host)?;
-        let reply = self.host.call_command(direct.command, &argv);
-        self.accept(reply)
+        let mut place = Reply::Null;
+        let reply = self.host.call_command(direct.command, &argv, &mut place);
+        self.accept(reply, place)
     }
 
     #[inline(never)]
@@ -84,10 +85,14 @@ impl Run<'_> {
             *argument = self.data.bytes(*value)?;
         }
         let argv = &argv[..count];
-        let reply = call_host(self.host, call, argv);
+        let mut place = Reply::Null;
+        let reply = match call.command {
+            Some(command) => self.host.call_command(command, argv, &mut place),
+            None => ShortReply::of(self.host.call(argv), &mut place),
+        };
         // Only the arguments used these strings.
         self.data.text.truncate(text_before);
-        self.accept(reply)
+        self.accept(reply, place)
     }
 
     /// Converts a value to an argument of a command: a string, or a number that becomes one.
@@ -126,18 +131,18 @@ impl Run<'_> {
         Some((list, from..to))
     }
 
-    /// Records a reply and returns it as a Lua value.
+    /// Records a reply, which may be in `place`, and returns it as a Lua value.
     #[inline(always)]
-    fn accept(&mut self, reply: Reply) -> Option<ValueRef> {
+    fn accept(&mut self, reply: ShortReply, place: Reply) -> Option<ValueRef> {
         let (recorded, value) = match reply {
-            Reply::Integer(number) => {
+            ShortReply::Integer(number) => {
                 (RecordedReply::Integer(number), ValueRef::Number(number as f64))
             }
-            Reply::Null => (RecordedReply::Null, ValueRef::Boolean(false)),
-            _ => return self.accept_rare(reply),
+            ShortReply::Null => (RecordedReply::Null, ValueRef::Boolean(false)),
+            ShortReply::InPlace => return self.accept_rare(place),
         };
-        // The reply owns nothing here that must be freed, which the compiler cannot see.
-        std::mem::forget(reply);
+        // The place owns nothing here that must be freed, which the compiler cannot see.
+        std::mem::forget(place);
         self.data.record.commands.push(recorded);
         Some(value)
     }
@@ -228,13 +233,6 @@ impl Operand {
             Operand::ArgAt(place) => data.args.get(place.of(registers)?).copied(),
             _ => None,
         }
-    }
-}
-
-fn call_host(host: &mut dyn Host, call: &CommandCall, argv: &[&[u8]]) -> Reply {
-    match call.command {
-        Some(command) => host.call_command(command, argv),
-        None => host.call(argv),
     }
 }
 

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
 
-use crate::{CommandId, Host, Interrupt, LogLevel};
+use crate::{CommandId, Host, Interrupt, LogLevel, ShortReply};
 
 /// The replies of the commands that a run has called.
 #[derive(Debug, Default)]
@@ -168,8 +168,16 @@ impl Host for Replay<'_> {
         self.host.command(name, arguments)
     }
 
-    fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
-        self.recorded(argv).unwrap_or_else(|| self.host.call_command(command, argv))
+    fn call_command(
+        &mut self,
+        command: CommandId,
+        argv: &[&[u8]],
+        place: &mut Reply,
+    ) -> ShortReply {
+        match self.recorded(argv) {
+            Some(reply) => ShortReply::of(reply, place),
+            None => self.host.call_command(command, argv, place),
+        }
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {

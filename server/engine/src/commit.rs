@@ -38,7 +38,7 @@ impl Engine {
     }
 
     #[cold]
-    fn observe_new_effects(&mut self, author: Author) {
+    pub(crate) fn observe_new_effects(&mut self, author: Author) {
         let (effects, start) = self.writer.take_unobserved();
         let mut touched: Option<(Place<'_>, Option<Kind>)> = None;
         let mut is_flushed = false;

@@ -2,6 +2,7 @@
 //! blocked client.
 
 use lockwheel_resp::Reply;
+use lockwheel_scripting::ShortReply;
 
 use crate::Engine;
 use crate::command::{Command, Entry, Flags, Group, ScriptArgument};
@@ -31,12 +32,18 @@ pub(super) enum DispatchResult {
 }
 
 impl Context<'_> {
-    /// Runs one command for the script of this context.
-    pub(super) fn call_for_script(&mut self, mask: GateMask, argv: &[&[u8]]) -> Reply {
+    /// Runs one command for the script of this context. The reply may be in `place`, which is null
+    /// before.
+    pub(super) fn call_for_script(
+        &mut self,
+        mask: GateMask,
+        argv: &[&[u8]],
+        place: &mut Reply,
+    ) -> ShortReply {
         let found = self.engine.command_of(argv);
         match found.filter(|entry| entry.command.takes(argv.len())) {
-            Some(entry) => self.call_known_for_script(mask, entry, argv),
-            None => self.call_checked_for_script(found, argv),
+            Some(entry) => self.call_known_for_script(mask, entry, argv, place),
+            None => self.call_checked_for_script(found, argv, place),
         }
     }
 
@@ -48,19 +55,25 @@ impl Context<'_> {
         mask: GateMask,
         entry: &'static Entry,
         argv: &[&[u8]],
-    ) -> Reply {
+        place: &mut Reply,
+    ) -> ShortReply {
         if !mask.is_open(entry.command.flags) {
-            return self.call_checked_for_script(Some(entry), argv);
+            return self.call_checked_for_script(Some(entry), argv, place);
         }
-        self.run_for_script(entry, argv)
+        self.run_for_script(entry, argv, place)
     }
 
     /// As [`Context::call_for_script`], for a command that needs checks.
     #[cold]
-    fn call_checked_for_script(&mut self, found: Option<&'static Entry>, argv: &[&[u8]]) -> Reply {
+    fn call_checked_for_script(
+        &mut self,
+        found: Option<&'static Entry>,
+        argv: &[&[u8]],
+        place: &mut Reply,
+    ) -> ShortReply {
         match self.find_for_script(found, argv) {
-            Ok(entry) => self.run_for_script(entry, argv),
-            Err(error) => self.engine.refuse_script(error),
+            Ok(entry) => self.run_for_script(entry, argv, place),
+            Err(error) => ShortReply::of(self.engine.refuse_script(error), place),
         }
     }
 
@@ -88,7 +101,12 @@ impl Context<'_> {
     }
 
     #[inline(always)]
-    fn run_for_script(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
+    fn run_for_script(
+        &mut self,
+        entry: &'static Entry,
+        argv: &[&[u8]],
+        place: &mut Reply,
+    ) -> ShortReply {
         (self.command, self.name) = (entry.command, &entry.full_name);
         if entry.command.flags.contains(Flags::WRITE)
             && let Some(script) = self.engine.script.as_mut()
@@ -97,29 +115,42 @@ impl Context<'_> {
         }
         // A command in a script never blocks and never runs a script.
         let result = (entry.command.run)(self, argv);
+        self.observe_effects(Caller::Script);
         let engine = &mut *self.engine;
-        engine.observe_effects(Some((self.client, Caller::Script)));
-        if let Ok(reply) = &result {
-            engine.count_call(entry.at, false);
-            if reply.is_error() {
-                engine.remember_counted_error(reply);
-            }
-        }
         if engine.observes_commands {
             let Context { client, caller, database, time, command, name, .. } = *self;
             let done = CompletedCommand { client, caller, command, name, database, time };
             engine.observe_command(done, argv, &result);
         }
-        // The last use of the result, so that it is moved once.
-        result.unwrap_or_else(|error| self.engine.failed_for_script(entry.at, error))
+        let reply = match result {
+            Ok(Reply::Integer(number)) => ShortReply::Integer(number),
+            Ok(Reply::Null) => ShortReply::Null,
+            _ => {
+                *place = engine.finish_for_script(entry.at, result);
+                return ShortReply::InPlace;
+            }
+        };
+        // The result owns nothing here that must be freed, which the compiler cannot see.
+        std::mem::forget(result);
+        engine.count_call(entry.at, false);
+        reply
+    }
+
+    /// Passes the effects of the command to those that inform clients.
+    #[inline]
+    fn observe_effects(&mut self, caller: Caller) {
+        if self.engine.writer.has_unobserved() {
+            self.engine.observe_new_effects(Some((self.client, caller)));
+        }
     }
 
     /// Runs the command of this context, which has passed its gates.
     pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
         let Context { client, caller, database, time, .. } = *self;
         let result = (entry.command.run)(self, argv);
+        // A script has changed the caller of this context.
+        self.observe_effects(caller);
         let (engine, command) = (&mut *self.engine, entry.command);
-        engine.observe_effects(Some((client, caller)));
         match &result {
             // Counted when the wait is over.
             Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
@@ -203,6 +234,21 @@ impl Engine {
         self.count_error(&reply);
         self.remember_counted_error(&reply);
         reply
+    }
+
+    /// Counts a command that a script has called and that has a rare result. Returns its reply.
+    #[inline(never)]
+    fn finish_for_script(&mut self, at: usize, result: Result<Reply, Error>) -> Reply {
+        match result {
+            Ok(reply) => {
+                self.count_call(at, false);
+                if reply.is_error() {
+                    self.remember_counted_error(&reply);
+                }
+                reply
+            }
+            Err(error) => self.failed_for_script(at, error),
+        }
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use crate::store::libraries::Libraries;
 use crate::store::writer::Writer;
 use lockwheel_resp::{Protocol, Reply};
 pub use lockwheel_scripting::LogLevel;
-use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script};
+use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script, ShortReply};
 
 use crate::Engine;
 use crate::context::{Caller, Context};
@@ -221,7 +221,12 @@ struct ScriptHost<'a, 'e> {
 
 impl Host for ScriptHost<'_, '_> {
     fn call(&mut self, argv: &[&[u8]]) -> Reply {
-        self.context.call_for_script(self.mask, argv)
+        let mut place = Reply::Null;
+        match self.context.call_for_script(self.mask, argv, &mut place) {
+            ShortReply::Integer(number) => Reply::Integer(number),
+            ShortReply::Null => Reply::Null,
+            ShortReply::InPlace => place,
+        }
     }
 
     fn command(&mut self, name: &[u8], arguments: usize) -> Option<CommandId> {
@@ -233,9 +238,14 @@ impl Host for ScriptHost<'_, '_> {
             .map(CommandId)
     }
 
-    fn call_command(&mut self, command: CommandId, argv: &[&[u8]]) -> Reply {
+    fn call_command(
+        &mut self,
+        command: CommandId,
+        argv: &[&[u8]],
+        place: &mut Reply,
+    ) -> ShortReply {
         let entry = self.context.engine.commands.entry(command.0 as usize);
-        self.context.call_known_for_script(self.mask, entry, argv)
+        self.context.call_known_for_script(self.mask, entry, argv, place)
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
