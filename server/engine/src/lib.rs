@@ -707,8 +707,17 @@ impl Engine {
 
     /// The slot of a key, if the key exists and its deadline has not been reached. An expired key
     /// is removed.
-    #[inline]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
+        match self.writer.find_in_cache(database, key, time) {
+            Some(found) => found,
+            None => self.search_alive(database, key, time),
+        }
+    }
+
+    /// As [`Engine::find_alive`], for a key that is not cached. Not inlined, so that the other
+    /// function saves no registers.
+    #[inline(never)]
+    fn search_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
         let slot = self.writer.find_cached(database, key)?;
         if self.writer.keyspace().database(database).records().is_expired(slot, time) {
             self.expire(database, slot);

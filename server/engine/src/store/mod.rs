@@ -30,7 +30,7 @@ pub mod value;
 pub mod writer;
 
 use crate::random::Random;
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 use dict::{HashSeed, Slot};
 use garbage::Garbage;
 use lookup_cache::LookupCache;
@@ -123,6 +123,22 @@ impl Keyspace {
     /// Finds a key, expired or not.
     pub fn find(&self, number: usize, key: &[u8]) -> Option<Slot> {
         self.databases[number].records.find(key, self.seed.hash(key))
+    }
+
+    /// The slot of a key, if it is cached and its deadline has not been reached.
+    #[inline(always)]
+    pub(in crate::store) fn find_in_cache(
+        &mut self,
+        number: usize,
+        key: &[u8],
+        time: Time,
+    ) -> Option<Option<Slot>> {
+        let found = self.lookup_cache.find(number, key)?;
+        debug_assert_eq!(found, self.find(number, key));
+        match found {
+            Some(slot) if self.databases[number].records.is_expired(slot, time) => None,
+            found => Some(found),
+        }
     }
 
     /// As `find`, with the cache of recent look-ups.
@@ -392,10 +408,10 @@ mod tests {
 
         #[test]
         fn cached_find_agrees_with_find(
-            steps in prop::collection::vec((0..8, 0..2_usize, 0..4_usize), 1..200),
+            steps in prop::collection::vec((0..8, 0..2_usize, 0..6_usize), 1..200),
         ) {
             let mut keyspace = Keyspace::new(2, HashSeed(1, 2), NOW);
-            let keys = [&b"a"[..], b"b", b"lock", &[b'k'; 100]];
+            let keys = [&b"a"[..], b"b", b"lock", b"lock:12345", b"look:12345", &[b'k'; 100]];
             for (step, number, key) in steps {
                 match (step, keyspace.find_cached(number, keys[key])) {
                     (0, _) => keyspace.swap(0, 1),
@@ -410,6 +426,8 @@ mod tests {
                 }
                 for number in 0..2 {
                     let there = keyspace.find(number, keys[key]);
+                    let cached = keyspace.find_in_cache(number, keys[key], Time::at(NOW));
+                    prop_assert!(cached.is_none_or(|found| found == there));
                     prop_assert_eq!(keyspace.find_cached(number, keys[key]), there);
                 }
             }

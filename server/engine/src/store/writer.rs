@@ -35,7 +35,7 @@ use super::records::NewValue;
 use super::value::{OutOfLine, Value};
 use super::{Due, Keyspace};
 use crate::notify::Events;
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -365,6 +365,17 @@ impl Writer {
 // --- what is not state ---
 
 impl Writer {
+    /// As [`Keyspace::find_in_cache`].
+    #[inline(always)]
+    pub fn find_in_cache(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        time: Time,
+    ) -> Option<Option<Slot>> {
+        self.keyspace.find_in_cache(database, key, time)
+    }
+
     /// Finds a key, expired or not, with the cache of recent look-ups.
     #[inline]
     pub fn find_cached(&mut self, database: usize, key: &[u8]) -> Option<Slot> {
