@@ -121,6 +121,10 @@ impl Engine {
             let counted_error = self.script.take().and_then(|script| script.counted_error);
             self.count_script_errors(reply, counted_error.as_deref());
         }
+        if let Some(Running { function: None, counted_error: None, .. }) = &self.script {
+            // It owns nothing that must be freed; this saves the call of the destructor.
+            std::mem::forget(self.script.take());
+        }
         self.script = None;
         self.busy = false;
     }
