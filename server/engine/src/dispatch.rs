@@ -180,6 +180,7 @@ impl Context<'_> {
 
 impl Engine {
     /// Passes a client's request through the gates and runs it.
+    #[inline(always)]
     pub(super) fn dispatch(
         &mut self,
         client: ClientId,

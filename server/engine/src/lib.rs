@@ -648,6 +648,7 @@ impl Engine {
 
     /// Whether everything due by `now` has been processed. A cheap check, since many requests
     /// arrive in one millisecond.
+    #[inline]
     fn is_done_for(&self, now: Millis) -> bool {
         self.writer.keyspace().is_done_for(now)
             && self.timers.next_deadline().is_none_or(|next| next > now)

@@ -314,6 +314,7 @@ impl Sessions {
     }
 
     /// The client with this id, if it is still connected.
+    #[inline]
     pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Session> {
         let client = self.slots.get_mut(id.slot as usize)?.as_deref_mut();
         client.filter(|client| client.id.serial == id.serial)
