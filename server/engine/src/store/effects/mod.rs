@@ -35,7 +35,12 @@ pub type Pairs<'a> = Cow<'a, [[&'a [u8]; 2]]>;
 
 /// Declares the effects with the tags of their byte form. A tag is never reused.
 macro_rules! effects {
-    ($($(#[$doc:meta])* $tag:literal $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* },)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $tag:literal $name:ident {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+        },
+    )*) => {
         /// One change of the state at a [`Place`].
         #[derive(Clone, Debug)]
         pub enum Effect<'a> {
