@@ -44,6 +44,11 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
     }
 }
 
+/// Appends the header of an array; its items must follow.
+pub fn encode_array_header(count: usize, out: &mut BytesMut) {
+    length(b'*', count, out);
+}
+
 /// Appends a request as clients send it: an array of bulk strings.
 pub fn encode_request<A: AsRef<[u8]>>(args: &[A], out: &mut BytesMut) {
     length(b'*', args.len(), out);

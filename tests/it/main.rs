@@ -23,6 +23,7 @@ mod many_servers;
 mod memory;
 mod protocol;
 mod recipes;
+mod reply_mode;
 mod run;
 mod storms;
 mod tiers;

@@ -423,10 +423,8 @@ impl Engine {
         };
         state.active_at = time.now;
         let reply_mode = state.reply_mode;
-        match reply_mode {
-            ReplyMode::On | ReplyMode::Off => {}
-            ReplyMode::SkipNext => state.reply_mode = ReplyMode::Skip,
-            ReplyMode::Skip => state.reply_mode = ReplyMode::On,
+        if reply_mode != ReplyMode::default() {
+            state.reply_mode = reply_mode.next();
         }
         let DispatchResult::Reply(reply) = self.dispatch(client, argv, time) else {
             self.block_until_unpaused(client, reply_mode);
@@ -462,7 +460,7 @@ impl Engine {
     pub fn take_messages(&mut self, client: ClientId, out: &mut BytesMut) {
         if let Some(state) = self.sessions.get_mut(client) {
             out.extend_from_slice(&state.pending);
-            state.pending.clear();
+            state.clear_pending();
         }
     }
 

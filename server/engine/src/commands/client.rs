@@ -356,14 +356,13 @@ fn reply(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mode = argv[2];
     let client = context.client_mut();
     if is(mode, "on") {
-        client.reply_mode = ReplyMode::On;
+        // As in Redis, a SKIP before in the same transaction still applies to the next request.
+        client.reply_mode = ReplyMode { off: false, skip: false, ..client.reply_mode };
         return Ok(Reply::OK);
     } else if is(mode, "off") {
-        client.reply_mode = ReplyMode::Off;
+        client.reply_mode.off = true;
     } else if is(mode, "skip") {
-        if client.reply_mode != ReplyMode::Off {
-            client.reply_mode = ReplyMode::SkipNext;
-        }
+        client.reply_mode.skip_next |= !client.reply_mode.off;
     } else {
         return Err(Error::Syntax);
     }

@@ -179,9 +179,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     client.protocol = Protocol::Resp2;
     client.authenticated = !needs_password;
     // `CLIENT REPLY SKIP` before this command still skips its reply.
-    if client.reply_mode != ReplyMode::Skip {
-        client.reply_mode = ReplyMode::On;
-    }
+    client.reply_mode = ReplyMode { skip: client.reply_mode.skip, ..ReplyMode::default() };
     client.read_only = false;
     client.no_evict = false;
     client.no_touch = false;

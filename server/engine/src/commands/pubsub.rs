@@ -7,10 +7,9 @@ use lockwheel_resp::Reply;
 use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::commands::{help, help_row};
-use crate::context::Context;
+use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::glob;
-use crate::sessions::ReplyMode;
 use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
 
@@ -268,9 +267,10 @@ fn confirmation(context: &Context<'_>, kind: Subscription, channel: Reply) -> Re
     Reply::Push(vec![Reply::Bulk(word), channel, Reply::from(count)])
 }
 
-/// Confirmations are not replies, so they are sent even to a client with `CLIENT REPLY OFF`.
+/// Confirmations are not replies, so they are sent even to a client with `CLIENT REPLY OFF`; in a
+/// transaction by `EXEC`, in their place.
 fn confirm(context: &mut Context<'_>, confirmations: Vec<Reply>) -> Reply {
-    if matches!(context.client().reply_mode, ReplyMode::On | ReplyMode::SkipNext) {
+    if context.caller == Caller::Transaction || !context.client().reply_mode.is_muted() {
         return Reply::Several(confirmations);
     }
     for confirmation in &confirmations {
@@ -305,7 +305,6 @@ fn listener_counts(channels: &[&[u8]], listeners: &Listeners) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::sessions::ReplyMode;
     use crate::settings::Settings;
     use crate::testing::{Stage, check};
 
@@ -313,7 +312,7 @@ mod tests {
     fn confirmations_are_sent_to_a_client_without_replies() {
         let mut stage = Stage::new(Settings::default());
         let client = stage.client("a");
-        stage.engine.sessions.get_mut(client).expect("connected").reply_mode = ReplyMode::Off;
+        stage.engine.sessions.get_mut(client).expect("connected").reply_mode.off = true;
         stage.check("GET k => ; SUBSCRIBE a => [\"subscribe\", \"a\", 1]; a< => ");
         stage.check("UNSUBSCRIBE => [\"unsubscribe\", \"a\", 0]; GET k => ");
     }

@@ -1,6 +1,8 @@
 //! `MULTI`, `EXEC` and `WATCH`, with which a transaction is a compare-and-set.
 
-use lockwheel_resp::Reply;
+use bytes::BytesMut;
+use lockwheel_resp::encode::{encode, encode_array_header};
+use lockwheel_resp::{Protocol, Reply};
 
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
@@ -117,16 +119,54 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(Reply::NullArray);
     }
     let (client, time) = (context.client, context.time);
-    let mut replies = Vec::with_capacity(transaction.queue.len());
+    let count = transaction.queue.len();
+    let header = context.client().protocol_unless_muted();
+    let (mut replies, mut protocols) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for queued in &transaction.queue {
         let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
         let database = context.client().database;
         let entry = context.engine.commands.entry(queued.command);
         let caller = Caller::Transaction;
         let mut context = context.engine.context(client, caller, entry, database, time);
-        replies.push(context.call(entry, &argv));
+        let reply = context.call(entry, &argv);
+        let state = context.client();
+        protocols.push(match &reply {
+            // Confirmations of subscriptions are sent in every reply mode.
+            Reply::Several(parts) if !parts.is_empty() && !state.loses_reply => {
+                Some(state.protocol)
+            }
+            _ => state.protocol_unless_muted(),
+        });
+        replies.push(reply);
     }
-    Ok(Reply::Array(replies))
+    if header.is_some() && protocols.iter().all(|&protocol| protocol == header) {
+        return Ok(Reply::Array(replies));
+    }
+    send_partly(context, header, replies.iter().zip(protocols));
+    Ok(Reply::NOTHING)
+}
+
+/// Sends the replies of a transaction in which a command has changed the protocol or the reply mode:
+/// each in the protocol at its time, or not at all. As in Redis, the header counts all commands.
+#[cold]
+fn send_partly<'a>(
+    context: &mut Context<'_>,
+    header: Option<Protocol>,
+    replies: impl ExactSizeIterator<Item = (&'a Reply, Option<Protocol>)>,
+) {
+    let mut out = BytesMut::new();
+    if header.is_some() {
+        encode_array_header(replies.len(), &mut out);
+    }
+    for (reply, protocol) in replies {
+        if let Some(protocol) = protocol {
+            encode(reply, protocol, &mut out);
+        }
+    }
+    // Messages that the commands have caused follow the replies.
+    let pending = &mut context.client_mut().pending;
+    out.extend_from_slice(pending);
+    *pending = out;
 }
 
 /// `WATCH`: watches keys and replies with OK.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
+use crate::limits;
 use crate::memory::CLIENT_BYTES;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::pubsub::Subscription;
@@ -47,18 +48,29 @@ pub struct Origin {
     pub in_process: bool,
 }
 
-/// Which replies are sent (`CLIENT REPLY`).
+/// Which replies are not sent (`CLIENT REPLY`). The flags are independent, as in Redis: a
+/// transaction can set several of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplyMode {
-    /// All.
-    #[default]
-    On,
-    /// None, until the client changes the mode.
-    Off,
-    /// Not the one to the next command.
-    SkipNext,
-    /// Not the one to this command.
-    Skip,
+pub struct ReplyMode {
+    /// All, until the client changes the mode.
+    pub off: bool,
+    /// The one to this request.
+    pub skip: bool,
+    /// The one to the next request.
+    pub skip_next: bool,
+}
+
+impl ReplyMode {
+    /// The mode for the request after this one.
+    #[must_use]
+    pub fn next(self) -> ReplyMode {
+        ReplyMode { off: self.off, skip: self.skip_next, skip_next: false }
+    }
+
+    /// Whether no reply is sent at present.
+    pub fn is_muted(self) -> bool {
+        self.off || self.skip
+    }
 }
 
 /// How to disconnect a client.
@@ -181,9 +193,22 @@ impl Session {
         CLIENT_BYTES + self.held_bytes + buffers
     }
 
+    /// Empties `pending` and frees its memory if it is large.
+    pub(crate) fn clear_pending(&mut self) {
+        self.pending.clear();
+        if self.pending.capacity() > limits::IDLE_BUFFER_BYTES {
+            self.pending = BytesMut::new();
+        }
+    }
+
     /// Whether replies are not sent at present.
     pub fn is_muted(&self) -> bool {
-        self.loses_reply || matches!(self.reply_mode, ReplyMode::Off | ReplyMode::Skip)
+        self.loses_reply || self.reply_mode.is_muted()
+    }
+
+    /// The protocol in which a reply is sent now, or `None` if it is not sent.
+    pub fn protocol_unless_muted(&self) -> Option<Protocol> {
+        (!self.is_muted()).then_some(self.protocol)
     }
 
     /// Whether the client has any subscription.
@@ -226,7 +251,7 @@ impl Sessions {
             database: 0,
             protocol,
             authenticated,
-            reply_mode: ReplyMode::On,
+            reply_mode: ReplyMode::default(),
             read_only: false,
             slot: None,
             no_evict: false,

@@ -154,6 +154,21 @@ interface ObjectsContract extends Contract {
     }
 
     @Test
+    @DisplayName("RBatch: an atomic batch without replies leaves the connection in order")
+    default void batchesMaySkipReplies() {
+        var name = "{" + Contract.fresh("batch") + "}";
+        var options = BatchOptions.defaults()
+            .executionMode(ExecutionMode.IN_MEMORY_ATOMIC).skipResult();
+        for (var round = 1; round <= 20; round++) {
+            var batch = clients().any(0).createBatch(options);
+            batch.getAtomicLong(name).incrementAndGetAsync();
+            batch.<String>getBucket(name + "-bucket").setAsync("round " + round);
+            assertEquals(0, batch.execute().getResponses().size());
+            assertEquals(round, clients().any(0).getAtomicLong(name).get());
+        }
+    }
+
+    @Test
     @DisplayName("RTransaction: commits whole, rolls back whole, and is isolated by its locks")
     default void transactionsCommit() throws Exception {
         var name = "{" + Contract.fresh("transaction") + "}";
