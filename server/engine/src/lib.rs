@@ -160,6 +160,43 @@ struct Outcome {
     bytes_max: usize,
 }
 
+/// What receives the reply to a request.
+enum Receiver<'a> {
+    /// The output of a connection.
+    Bytes(&'a mut BytesMut),
+    /// A caller in this process, or rules that may still suppress the reply.
+    Value(&'a mut Outcome),
+}
+
+impl Receiver<'_> {
+    /// Receives a reply to the client of this session, unless the session is muted. Messages for
+    /// the client follow the reply.
+    #[inline(always)]
+    fn receive(&mut self, reply: Reply, session: &mut Session) {
+        match self {
+            Receiver::Bytes(out) => {
+                if !session.is_muted() {
+                    encode(&reply, session.protocol, out);
+                }
+                if !session.pending.is_empty() {
+                    out.extend_from_slice(&session.pending);
+                    session.clear_pending();
+                }
+                if matches!(reply, Reply::Integer(_) | Reply::Null) {
+                    // These replies own no memory; forgetting them saves the call of the
+                    // destructor.
+                    std::mem::forget(reply);
+                }
+            }
+            Receiver::Value(outcome) => {
+                outcome.reply = (!session.is_muted()).then_some(reply);
+                outcome.protocol = session.protocol;
+                outcome.has_messages = !session.pending.is_empty();
+            }
+        }
+    }
+}
+
 impl Outcome {
     fn without_reply(flow: Flow) -> Outcome {
         let (protocol, bytes_max) = (Protocol::Resp2, usize::MAX);
@@ -349,18 +386,7 @@ impl Engine {
         if self.instruments.is_some() {
             return self.run_and_write(time, client, argv, out);
         }
-        let outcome = self.run_request(time, client, argv);
-        if let Some(reply) = &outcome.reply {
-            encode(reply, outcome.protocol, out);
-        }
-        if outcome.has_messages {
-            self.take_messages(client, out);
-        }
-        if matches!(outcome.reply, Some(Reply::Integer(_) | Reply::Null)) {
-            // These replies own no memory; forgetting them saves the call of the destructor.
-            std::mem::forget(outcome.reply);
-        }
-        outcome.flow
+        self.run_request(time, client, argv, &mut Receiver::Bytes(out))
     }
 
     /// As [`Engine::run`], with the rules of [`faults`].
@@ -408,9 +434,22 @@ impl Engine {
         (outcome.flow, reply)
     }
 
-    /// Runs a request without the rules of [`faults`].
-    #[inline(always)]
-    fn run_request(&mut self, time: Time, client: ClientId, argv: &[&[u8]]) -> Outcome {
+    /// Runs a request without the rules of [`faults`], and keeps the reply as a value.
+    fn run_for_outcome(&mut self, time: Time, client: ClientId, argv: &[&[u8]]) -> Outcome {
+        let mut outcome = Outcome::without_reply(Flow::Next);
+        let flow = self.run_request(time, client, argv, &mut Receiver::Value(&mut outcome));
+        Outcome { flow, ..outcome }
+    }
+
+    /// Runs a request without the rules of [`faults`]. One function for both kinds of receivers, so
+    /// that what it calls is inlined in it.
+    fn run_request(
+        &mut self,
+        time: Time,
+        client: ClientId,
+        argv: &[&[u8]],
+        receiver: &mut Receiver<'_>,
+    ) -> Flow {
         // While a script runs, no other change may happen, although requests of other clients are
         // run.
         let is_free = self.script.is_none() && self.expiry_backlog_at != Some(time.now);
@@ -418,9 +457,7 @@ impl Engine {
             let budget_left = self.expire_due(time, DUE_PER_REQUEST_MAX);
             self.expiry_backlog_at = (budget_left == 0).then_some(time.now);
         }
-        let Some(state) = self.sessions.get_mut(client) else {
-            return Outcome::without_reply(Flow::Close);
-        };
+        let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
         let reply_mode = state.reply_mode;
         if reply_mode != ReplyMode::default() {
@@ -428,20 +465,17 @@ impl Engine {
         }
         let DispatchResult::Reply(reply) = self.dispatch(client, argv, time) else {
             self.block_until_unpaused(client, reply_mode);
-            return Outcome::without_reply(Flow::Again);
+            return Flow::Again;
         };
         self.end_unit(time);
         if self.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
         // After the command, which may have changed the protocol or the reply mode.
-        let Some(state) = self.sessions.get_mut(client) else {
-            return Outcome::without_reply(Flow::Close);
-        };
-        let reply = (!state.is_muted()).then_some(reply);
-        let (protocol, has_messages) = (state.protocol, !state.pending.is_empty());
+        let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
+        receiver.receive(reply, state);
         let waits = state.blocked.is_some();
-        let flow = match (self.flow.take(), state.close) {
+        match (self.flow.take(), state.close) {
             (Some(flow), close) => {
                 if close.is_some() {
                     self.queue_delivery(client);
@@ -451,8 +485,7 @@ impl Engine {
             (None, Some(_)) => Flow::Close,
             (None, None) if waits => Flow::Wait,
             (None, None) => Flow::Next,
-        };
-        Outcome { flow, reply, protocol, has_messages, bytes_max: usize::MAX }
+        }
     }
 
     /// Appends messages for a client that were caused after its reply, by clients that its request

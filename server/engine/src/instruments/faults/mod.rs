@@ -109,7 +109,7 @@ impl Engine {
             },
             None => None,
         };
-        let mut outcome = self.run_request(time, client, argv);
+        let mut outcome = self.run_for_outcome(time, client, argv);
         match action {
             // For a blocked client, the reply that ends the wait is lost.
             Some(FaultAction::Lose) if outcome.flow != Flow::Wait => {
