@@ -2,7 +2,7 @@
 //! decides which of several errors the client gets.
 //!
 //! Requests, queued commands of `EXEC`, calls of scripts and commands of blocked clients are all
-//! checked with this table. The commands that skip the checks (see [`GateMask`]) follow from it.
+//! checked with this table. The commands that skip the checks (see `GateMask`) follow from it.
 
 use std::ops::ControlFlow;
 

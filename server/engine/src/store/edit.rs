@@ -408,7 +408,7 @@ impl GroupEdit<'_> {
         }
     }
 
-    /// As [`Group::deliver`].
+    /// Records that the entry is given to a consumer. It becomes pending if it `is_kept`.
     pub fn deliver(&mut self, id: StreamId, consumer: &[u8], now: Millis, is_kept: bool) {
         if self.group.advance(id, self.extent) {
             self.record_position();

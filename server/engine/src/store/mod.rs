@@ -260,12 +260,12 @@ impl Keyspace {
         self.with_wheel.iter().map(|&number| self.databases[number].records.timers()).sum()
     }
 
-    /// The time at which [`Keyspace::pop_due`] next has work.
+    /// The time at which something is due.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.next_wheel().map(|(moment, _)| moment)
     }
 
-    /// The time at which [`Keyspace::work_ahead`] next has work.
+    /// The time at which something can be prepared.
     pub fn next_work_ahead(&self) -> Option<Millis> {
         let next = |&number: &usize| self.databases[number].records.next_work_ahead();
         self.with_wheel.iter().filter_map(next).min()

@@ -365,7 +365,7 @@ impl Writer {
 // --- what is not state ---
 
 impl Writer {
-    /// As [`Keyspace::find_in_cache`].
+    /// The slot of a key that is not expired, if the look-up is cached.
     #[inline(always)]
     pub fn find_in_cache(
         &mut self,
@@ -403,12 +403,13 @@ impl Writer {
         self.keyspace.set_active_expiry(on);
     }
 
-    /// As [`Keyspace::advance`].
+    /// Records that everything due by `now` has been processed; returns whether the time has changed.
     pub fn advance(&mut self, now: Millis) -> bool {
         self.keyspace.advance(now)
     }
 
-    /// As [`Keyspace::pop_due`].
+    /// Processes the next thing that is due at `moment`. Fills `due` with expired keys of one database
+    /// and returns its number. The keys are still stored, but without their timers.
     pub fn pop_due(
         &mut self,
         moment: Millis,
@@ -418,7 +419,7 @@ impl Writer {
         self.keyspace.pop_due(moment, budget, due)
     }
 
-    /// As [`Keyspace::work_ahead`].
+    /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
         self.keyspace.work_ahead(now, budget);
     }
