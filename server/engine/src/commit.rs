@@ -118,6 +118,10 @@ impl Engine {
 
     #[cold]
     fn commit_unit(&mut self, time: Time) {
+        // A request that is run within a slow script belongs to the unit of the script.
+        if self.script.is_some() {
+            return;
+        }
         debug_assert!(!self.writer.has_unobserved(), "effects that no command has caused");
         let effects: Effects = self.writer.take_committed();
         self.keep_write(&effects, time);

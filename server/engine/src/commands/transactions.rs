@@ -146,8 +146,9 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::NOTHING)
 }
 
-/// Sends the replies of a transaction in which a command has changed the protocol or the reply mode:
-/// each in the protocol at its time, or not at all. As in Redis, the header counts all commands.
+/// Sends the replies of a transaction in which a command has changed the protocol or the reply
+/// mode: each in the protocol at its time, or not at all. As in Redis, the header counts all
+/// commands.
 #[cold]
 fn send_partly<'a>(
     context: &mut Context<'_>,

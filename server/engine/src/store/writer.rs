@@ -403,13 +403,14 @@ impl Writer {
         self.keyspace.set_active_expiry(on);
     }
 
-    /// Records that everything due by `now` has been processed; returns whether the time has changed.
+    /// Records that everything due by `now` has been processed; returns whether the time has
+    /// changed.
     pub fn advance(&mut self, now: Millis) -> bool {
         self.keyspace.advance(now)
     }
 
-    /// Processes the next thing that is due at `moment`. Fills `due` with expired keys of one database
-    /// and returns its number. The keys are still stored, but without their timers.
+    /// Processes the next thing that is due at `moment`. Fills `due` with expired keys of one
+    /// database and returns its number. The keys are still stored, but without their timers.
     pub fn pop_due(
         &mut self,
         moment: Millis,
