@@ -429,5 +429,12 @@ fn too_many_clients(attack: &Attack, random: &mut Random) -> io::Result<()> {
         return Err(io::Error::other(format!("reply to one connection too many: {reply:?}")));
     }
     streams.into_iter().for_each(|stream| close(stream, random));
+    // The server may accept the next connection before it has read that these are closed.
+    let begin_us = time::now_us();
+    while attack.server.held().descriptors > CLIENTS_MAX / 2
+        && time::now_us() - begin_us < REPLY_TIMEOUT_US
+    {
+        let_pass(Duration::from_millis(5));
+    }
     Ok(())
 }
