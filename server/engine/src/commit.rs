@@ -18,9 +18,9 @@ use crate::time::Time;
 pub(crate) type Author = Option<(ClientId, Caller)>;
 
 impl Engine {
-    /// Turns the recording of effects on if they have a consumer, else off. Must be called whenever
-    /// a consumer comes or goes.
-    pub(crate) fn update_recording(&mut self) {
+    /// Turns the recording of effects and the observation of commands on if they have a consumer,
+    /// else off. Must be called whenever a consumer comes or goes.
+    pub(crate) fn update_consumers(&mut self) {
         let has_consumer = self.has_waiters()
             || !self.watchers.is_empty()
             || self.is_tracking()
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     #[cold]
-    pub(crate) fn observe_new_effects(&mut self, author: Author) {
+    fn observe_new_effects(&mut self, author: Author) {
         let (effects, start) = self.writer.take_unobserved();
         let mut touched: Option<(Place<'_>, Option<Kind>)> = None;
         let mut is_flushed = false;

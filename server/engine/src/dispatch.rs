@@ -115,7 +115,7 @@ impl Context<'_> {
         }
         // A command in a script never blocks and never runs a script.
         let result = (entry.command.run)(self, argv);
-        self.observe_effects(Caller::Script);
+        self.engine.observe_effects(Some((self.client, Caller::Script)));
         let engine = &mut *self.engine;
         if engine.observes_commands {
             let Context { client, caller, database, time, command, name, .. } = *self;
@@ -136,20 +136,12 @@ impl Context<'_> {
         reply
     }
 
-    /// Passes the effects of the command to those that inform clients.
-    #[inline]
-    fn observe_effects(&mut self, caller: Caller) {
-        if self.engine.writer.has_unobserved() {
-            self.engine.observe_new_effects(Some((self.client, caller)));
-        }
-    }
-
     /// Runs the command of this context, which has passed its gates.
     pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
         let Context { client, caller, database, time, .. } = *self;
         let result = (entry.command.run)(self, argv);
         // A script has changed the caller of this context.
-        self.observe_effects(caller);
+        self.engine.observe_effects(Some((client, caller)));
         let (engine, command) = (&mut *self.engine, entry.command);
         match &result {
             // Counted when the wait is over.

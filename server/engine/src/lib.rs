@@ -348,7 +348,7 @@ impl Engine {
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             killed: Vec::new(),
         };
-        engine.update_recording();
+        engine.update_consumers();
         engine
     }
 

@@ -110,7 +110,7 @@ impl Engine {
         }
         let before = state.tracking.replace(Box::new(tracking));
         self.tracked.clients += usize::from(before.is_none());
-        self.update_recording();
+        self.update_consumers();
         self.sessions.release(client, before.as_deref().map_or(0, prefix_bytes));
         self.sessions.hold(client, bytes);
     }
@@ -120,7 +120,7 @@ impl Engine {
         let tracking = self.sessions.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
         self.tracked.clients -= 1;
-        self.update_recording();
+        self.update_consumers();
         self.sessions.release(client, prefix_bytes(&tracking));
         for name in &tracking.prefixes {
             let Some(prefix) = self.tracked.prefixes.get_mut(name) else { continue };

@@ -81,7 +81,7 @@ impl Engine {
         state.watched.push(Watched { database, key: key.into(), existed });
         self.sessions.hold(client, watch_bytes(key));
         self.watchers.add(database, key, client);
-        self.update_recording();
+        self.update_consumers();
     }
 
     /// Ends all watches of a client.
@@ -92,7 +92,7 @@ impl Engine {
             self.sessions.release(client, watch_bytes(&watched.key));
             self.watchers.remove(watched.database, &watched.key, client);
         }
-        self.update_recording();
+        self.update_consumers();
     }
 
     /// Whether a watched key has changed or expired since the watch began.

@@ -280,7 +280,7 @@ impl Engine {
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.key_wait = Some(Arc::new(key_wait));
         }
-        self.update_recording();
+        self.update_consumers();
     }
 
     /// Records which command has blocked its client.
@@ -489,7 +489,7 @@ impl Engine {
         if let Some(key_wait) = blocked.key_wait {
             self.sessions.release(client, key_wait.bytes());
             self.waiters.leave(&key_wait);
-            self.update_recording();
+            self.update_consumers();
         }
         true
     }

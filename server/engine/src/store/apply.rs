@@ -1,7 +1,7 @@
 //! Applies effects to databases.
 
 use super::Keyspace;
-use super::dict::Slot;
+use super::dict::{HashSeed, Slot};
 use super::effects::{Effect, Place};
 use super::list::List;
 use super::records::{NewValue, Records};
@@ -80,19 +80,13 @@ impl Writer {
         match *effect {
             Effect::Deleted {} | Effect::Expired { .. } => keyspace.discard(database, slot),
             Effect::Deadline { deadline } => keyspace.set_deadline(database, slot, deadline),
-            Effect::Moved { database: to_database, key } => {
-                absent(keyspace, to_database, key)?;
-                let removed = keyspace.remove(database, slot);
-                let deadline = removed.deadline();
-                let to = keyspace.add(to_database, key, removed.into_value().into(), now);
-                keyspace.set_deadline(to_database, to, deadline);
+            Effect::Moved { database: other, key } => {
+                let to = absent(keyspace, other, key)?;
+                keyspace.move_key(database, slot, to, now);
             }
-            Effect::Copied { database: to_database, key } => {
-                absent(keyspace, to_database, key)?;
-                let record = keyspace.database(database).record(slot);
-                let (value, deadline) = (record.value().to_value(), record.deadline());
-                let to = keyspace.add(to_database, key, value.into(), now);
-                keyspace.set_deadline(to_database, to, deadline);
+            Effect::Copied { database: other, key } => {
+                let to = absent(keyspace, other, key)?;
+                keyspace.copy_key(database, slot, to, now);
             }
             _ => {
                 let seed = keyspace.seed;
@@ -104,16 +98,21 @@ impl Writer {
     }
 }
 
-fn absent(keyspace: &mut Keyspace, database: usize, key: &[u8]) -> Result<(), ApplyError> {
+/// A place where no key is.
+fn absent<'a>(
+    keyspace: &mut Keyspace,
+    database: usize,
+    key: &'a [u8],
+) -> Result<Place<'a>, ApplyError> {
     let is_free = database < keyspace.count() && keyspace.find_cached(database, key).is_none();
-    is_free.then_some(()).ok_or(ApplyError::Missing)
+    if is_free { Ok(Place { database, key }) } else { Err(ApplyError::Missing) }
 }
 
 /// A stored value.
 struct Target<'a> {
     records: &'a mut Records,
     slot: Slot,
-    seed: super::dict::HashSeed,
+    seed: HashSeed,
 }
 
 impl<'a> Target<'a> {

@@ -8,7 +8,7 @@ use super::effects::{Effect, Effects, Place};
 use super::hash::{Fields, Found, SmallHash};
 use super::list::{Element, End, List, SmallList};
 use super::records::HashMut;
-use super::set::{Set, SmallSet};
+use super::set::{Set, SetForm, SmallSet};
 use super::sorted_set::{SmallSortedSet, SortedSet};
 use super::stream::group::Group;
 use super::stream::id::StreamId;
@@ -224,7 +224,7 @@ impl Edit<'_, Set> {
         self.record_form(before);
     }
 
-    fn record_form(&mut self, before: super::set::SetForm) {
+    fn record_form(&mut self, before: SetForm) {
         let form = self.value.form();
         if form != before {
             self.recorder.push(&Effect::SetForm { form });

@@ -32,10 +32,12 @@ pub mod writer;
 use crate::random::Random;
 use crate::time::{Millis, Time};
 use dict::{HashSeed, Slot};
+use effects::Place;
 use garbage::Garbage;
 use lookup_cache::LookupCache;
 pub use records::{DUE_TOGETHER, Due};
 use records::{NewValue, Record, Records, Removed};
+use value::Value;
 
 /// Empty wheels that are kept, because a lock that comes and goes would otherwise allocate a wheel
 /// each time.
@@ -200,6 +202,40 @@ impl Keyspace {
         let records = &mut self.databases[number].records;
         records.set_value(slot, given, &mut self.garbage);
         records
+    }
+
+    /// Moves the key in `slot` with its value and deadline to a place where no key is. Returns its
+    /// new slot.
+    pub(in crate::store) fn move_key(
+        &mut self,
+        number: usize,
+        slot: Slot,
+        to: Place<'_>,
+        now: Millis,
+    ) -> Slot {
+        let removed = self.remove(number, slot);
+        let deadline = removed.deadline();
+        self.put(to, removed.into_value(), deadline, now)
+    }
+
+    /// Copies the value and the deadline of the key in `slot` to a place where no key is. Returns
+    /// the slot of the copy.
+    pub(in crate::store) fn copy_key(
+        &mut self,
+        number: usize,
+        slot: Slot,
+        to: Place<'_>,
+        now: Millis,
+    ) -> Slot {
+        let record = self.database(number).record(slot);
+        let (value, deadline) = (record.value().to_value(), record.deadline());
+        self.put(to, value, deadline, now)
+    }
+
+    fn put(&mut self, to: Place<'_>, value: Value, deadline: Option<Millis>, now: Millis) -> Slot {
+        let slot = self.add(to.database, to.key, value.into(), now);
+        self.set_deadline(to.database, slot, deadline);
+        slot
     }
 
     /// Removes every key of a database and their timers; returns the number of keys.

@@ -31,8 +31,8 @@ use super::dict::Slot;
 use super::edit::{Edit, HashEdit, Recorder};
 use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
-use super::records::NewValue;
-use super::value::{OutOfLine, Value};
+use super::records::{NewValue, Records};
+use super::value::OutOfLine;
 use super::{Due, Keyspace};
 use crate::notify::Events;
 use crate::time::{Millis, Time};
@@ -183,10 +183,7 @@ impl Writer {
     /// Gives the key in `slot` another value. Its deadline stays.
     #[inline(always)]
     pub fn set_value(&mut self, database: usize, slot: Slot, value: NewValue<'_>) {
-        if self.is_recording {
-            self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
-        }
-        self.keyspace.set_value(database, slot, value);
+        self.replace(database, slot, value);
     }
 
     /// As [`Writer::set_value`], and records that the key is used now.
@@ -198,10 +195,15 @@ impl Writer {
         value: NewValue<'_>,
         now: Millis,
     ) {
+        self.replace(database, slot, value).set_used_at(slot, now);
+    }
+
+    #[inline(always)]
+    fn replace(&mut self, database: usize, slot: Slot, value: NewValue<'_>) -> &mut Records {
         if self.is_recording {
             self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
         }
-        self.keyspace.set_value(database, slot, value).set_used_at(slot, now);
+        self.keyspace.set_value(database, slot, value)
     }
 
     /// Removes the key in `slot`.
@@ -235,9 +237,7 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Moved { database: to_database, key });
         }
-        let removed = self.keyspace.remove(database, slot);
-        let deadline = removed.deadline();
-        self.put(to, removed.into_value(), deadline, now);
+        self.keyspace.move_key(database, slot, to, now);
     }
 
     /// Copies the value and deadline of the key in `slot` to a place where no key is.
@@ -247,15 +247,7 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Copied { database: to_database, key });
         }
-        let record = self.keyspace.database(database).record(slot);
-        let (value, deadline) = (record.value().to_value(), record.deadline());
-        self.put(to, value, deadline, now);
-    }
-
-    /// Adds a key with a deadline, without an effect.
-    fn put(&mut self, to: Place<'_>, value: Value, deadline: Option<Millis>, now: Millis) {
-        let slot = self.keyspace.add(to.database, to.key, value.into(), now);
-        self.keyspace.set_deadline(to.database, slot, deadline);
+        self.keyspace.copy_key(database, slot, to, now);
     }
 
     /// Sets or removes the deadline of the key in `slot`.

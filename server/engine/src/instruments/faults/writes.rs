@@ -53,8 +53,7 @@ impl Writes {
 
     /// The keys of databases before a change; a swap also brings the keys of one to the other.
     fn touch_all(&self, databases: &[usize], touched: &mut BTreeSet<DatabaseKey>) {
-        for (database, key) in self.keys.keys().filter(|(number, _)| databases.contains(number)) {
-            debug_assert!(databases.contains(database));
+        for (_, key) in self.keys.keys().filter(|(number, _)| databases.contains(number)) {
             touched.extend(databases.iter().map(|&number| (number, key.clone())));
         }
     }

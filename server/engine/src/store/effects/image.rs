@@ -26,6 +26,9 @@ pub enum Image<'a> {
     Encoded(&'a [u8]),
 }
 
+/// The bytes of the length in front of a value.
+const LENGTH_BYTES: usize = size_of::<u64>();
+
 const INT: u8 = 0;
 const BYTES: u8 = 1;
 const RAW: u8 = 2;
@@ -42,30 +45,17 @@ const STREAM: u8 = 12;
 
 impl<'a> Field<'a> for Image<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
-        /// Room for the length, which is known only afterwards.
-        const LENGTH_BYTES: usize = size_of::<u32>();
         let start = out.len();
+        // The length is known only afterwards.
         out.extend_from_slice(&[0; LENGTH_BYTES]);
         self.write(out);
-        let length = out.len() - start - LENGTH_BYTES;
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let length = (out.len() - start - LENGTH_BYTES) as u64;
         out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-        if length == u32::MAX {
-            // A value of 4 GiB or more: its length follows it.
-            let length = (out.len() - start - LENGTH_BYTES) as u64;
-            out.splice(start + LENGTH_BYTES..start + LENGTH_BYTES, length.to_le_bytes());
-        }
     }
 
     fn decode(from: &mut &'a [u8]) -> Result<Image<'a>, Malformed> {
         let (length, rest) = from.split_first_chunk().ok_or(Malformed)?;
-        let (length, rest) = match u32::from_le_bytes(*length) {
-            u32::MAX => {
-                let (length, rest) = rest.split_first_chunk().ok_or(Malformed)?;
-                (usize::try_from(u64::from_le_bytes(*length)).map_err(|_| Malformed)?, rest)
-            }
-            length => (length as usize, rest),
-        };
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| Malformed)?;
         let (bytes, rest) = rest.split_at_checked(length).ok_or(Malformed)?;
         *from = rest;
         Ok(Image::Encoded(bytes))
