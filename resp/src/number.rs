@@ -6,7 +6,17 @@ use memchr::memchr;
 
 /// Parses an integer in the only form that Redis prints: no plus, no leading zero, no space, no
 /// `-0`; all of `i64`.
+#[inline]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    // Most counters of holders.
+    match text {
+        [digit @ b'0'..=b'9'] => Some(i64::from(digit - b'0')),
+        _ => parse_longer(text),
+    }
+}
+
+/// As [`parse_integer`], for any text.
+fn parse_longer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),

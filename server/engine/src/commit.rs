@@ -7,6 +7,7 @@
 
 use crate::Engine;
 use crate::context::Caller;
+use crate::notify::Events;
 use crate::sessions::ClientId;
 use crate::store::apply::ApplyError;
 use crate::store::digest::{self, Digest};
@@ -21,12 +22,19 @@ impl Engine {
     /// Turns the recording of effects and the observation of commands on if they have a consumer,
     /// else off. Must be called whenever a consumer comes or goes.
     pub(crate) fn update_consumers(&mut self) {
-        let has_consumer = self.has_waiters()
+        let records = self.has_waiters()
             || !self.watchers.is_empty()
             || self.is_tracking()
             || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
-        self.writer.set_recording(has_consumer);
-        self.observes_commands = self.tracked.clients() > 0 || self.journal().is_some();
+        self.writer.set_recording(records);
+        self.has_consumers =
+            records || !self.writer.events().is_empty() || self.journal().is_some();
+    }
+
+    /// Sets the classes of keyspace events that are published.
+    pub(crate) fn set_events(&mut self, events: Events) {
+        self.writer.set_events(events);
+        self.update_consumers();
     }
 
     /// Passes the effects of a command to those that inform clients. `author` has called it.

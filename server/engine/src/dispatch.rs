@@ -115,13 +115,10 @@ impl Context<'_> {
         }
         // A command in a script never blocks and never runs a script.
         let result = (entry.command.run)(self, argv);
-        self.engine.observe_effects(Some((self.client, Caller::Script)));
-        let engine = &mut *self.engine;
-        if engine.observes_commands {
-            let Context { client, caller, database, time, command, name, .. } = *self;
-            let done = CompletedCommand { client, caller, command, name, database, time };
-            engine.observe_command(done, argv, &result);
+        if self.engine.has_consumers {
+            self.observe(entry, self.caller, self.database, argv, &result);
         }
+        let engine = &mut *self.engine;
         let reply = match result {
             Ok(Reply::Integer(number)) => ShortReply::Integer(number),
             Ok(Reply::Null) => ShortReply::Null,
@@ -137,16 +134,19 @@ impl Context<'_> {
     }
 
     /// Runs the command of this context, which has passed its gates.
+    #[inline(always)]
     pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
-        let Context { client, caller, database, time, .. } = *self;
+        // A script changes the caller of this context, and `SELECT` the database.
+        let (caller, database) = (self.caller, self.database);
         let result = (entry.command.run)(self, argv);
-        // A script has changed the caller of this context.
-        self.engine.observe_effects(Some((client, caller)));
+        if self.engine.has_consumers {
+            self.observe(entry, caller, database, argv, &result);
+        }
         let (engine, command) = (&mut *self.engine, entry.command);
         match &result {
             // Counted when the wait is over.
             Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
-                engine.set_waiting_command(client, entry.at);
+                engine.set_waiting_command(self.client, entry.at);
             }
             Ok(reply) => {
                 let failed = command.group == Group::Scripting && contains_error(reply);
@@ -154,19 +154,26 @@ impl Context<'_> {
             }
             Err(_) => {}
         }
-        if engine.observes_commands {
-            let done = CompletedCommand {
-                client,
-                caller,
-                command,
-                name: &entry.full_name,
-                database,
-                time,
-            };
-            engine.observe_command(done, argv, &result);
-        }
         // The last use of the result, so that it is moved once.
         result.unwrap_or_else(|error| engine.failed(entry.at, error))
+    }
+
+    /// Passes a command that has run, and its effects, to their consumers.
+    #[cold]
+    fn observe(
+        &mut self,
+        entry: &'static Entry,
+        caller: Caller,
+        database: usize,
+        argv: &[&[u8]],
+        result: &Result<Reply, Error>,
+    ) {
+        let Context { client, time, .. } = *self;
+        let engine = &mut *self.engine;
+        engine.observe_effects(Some((client, caller)));
+        let (command, name) = (entry.command, entry.full_name.as_str());
+        let done = CompletedCommand { client, caller, command, name, database, time };
+        engine.observe_command(done, argv, result);
     }
 }
 

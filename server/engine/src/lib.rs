@@ -266,8 +266,8 @@ pub struct Engine {
     pub(crate) clock_rate: Rate,
     /// The instruments of a server for tests.
     instruments: Option<Box<Instruments>>,
-    /// Whether client tracking or the journal observes commands.
-    pub(crate) observes_commands: bool,
+    /// Whether commands or their effects have a consumer.
+    pub(crate) has_consumers: bool,
     /// The value that the next [`Engine::run`] returns instead of `Next`; set by a handler.
     pub(crate) flow: Option<Flow>,
     /// The last moment at which more was due than one request may process.
@@ -319,7 +319,7 @@ impl Engine {
             waiters: Waiters::default(),
             watchers: Watchers::default(),
             instruments,
-            observes_commands: false,
+            has_consumers: false,
             stats: Stats::default(),
             random,
             started_at: time.now,

@@ -302,7 +302,7 @@ mod tests {
         let mut stage = stage(CompatVersion::Valkey90);
         stage.check("SET k v; DELIFEQ k x => 0; DELIFEQ k v => 1; DELIFEQ k v => 0");
         stage.check("SET k 5 PX 10; +10ms; DELIFEQ k 5 => 0; HSET h f v; DELIFEQ h v => !WRON...");
-        stage.engine.writer.set_events(Events::KEYEVENT | Events::ALL);
+        stage.engine.set_events(Events::KEYEVENT | Events::ALL);
         stage.check(
             "SET k v; b> PSUBSCRIBE *; DELIFEQ k v; b< => \
                      [\"pmessage\", \"*\", \"__keyevent@0__:del\", \"k\"]",

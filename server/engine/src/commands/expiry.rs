@@ -261,7 +261,7 @@ mod tests {
             "PEXPIREAT k -9223372036854775808",
         ] {
             let mut stage = Stage::new(Settings::default());
-            stage.engine.writer.set_events(Events::KEYEVENT | Events::ALL);
+            stage.engine.set_events(Events::KEYEVENT | Events::ALL);
             stage.check(&format!(
                 "SET k v; b> PSUBSCRIBE *; {command} => 1; EXISTS k => 0; \
                  b< => [\"pmessage\", \"*\", \"__keyevent@0__:del\", \"k\"]; {command} => 0"

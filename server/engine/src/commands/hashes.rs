@@ -391,7 +391,7 @@ fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match context.write_hash(key)? {
         Some(mut hash) => {
             let found = hash.find(field);
-            if hash.value(&found).is_some() {
+            if found.exists() {
                 return Ok(false.into());
             }
             hash.put(found, field, value, forms);
@@ -422,21 +422,17 @@ fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, field, increment) = (argv[1], argv[2], integer(argv[3])?);
     let forms = forms(context);
     let mut digits = itoa::Buffer::new();
-    let sum = match context.write_hash(key)? {
-        Some(mut hash) => {
-            let (found, old) = hash.find_value(field);
+    let mut sum = increment;
+    match context.write_hash(key)? {
+        Some(mut hash) => hash.update(field, forms, |old| {
             let Ok(old) = old.map_or(Ok(0), integer) else {
                 return Err(Error::line("ERR hash value is not an integer"));
             };
-            let Some(sum) = old.checked_add(increment) else { return Err(Error::Overflow) };
-            hash.put(found, field, digits.format(sum).as_bytes(), forms);
-            sum
-        }
-        None => {
-            add_hash(context, key, field, digits.format(increment).as_bytes());
-            increment
-        }
-    };
+            sum = old.checked_add(increment).ok_or(Error::Overflow)?;
+            Ok(digits.format(sum).as_bytes())
+        })?,
+        None => add_hash(context, key, field, digits.format(increment).as_bytes()),
+    }
     context.changed(Events::HASH, "hincrby", key);
     Ok(sum.into())
 }
@@ -449,21 +445,17 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
         return Err(Error::line("ERR value is NaN or Infinity"));
     }
     let forms = forms(context);
-    let sum = match context.write_hash(key)? {
-        Some(mut hash) => {
-            let found = hash.find(field);
-            let old = hash.value(&found).map_or(Some(LongDouble::ZERO), LongDouble::parse);
-            let old = old.ok_or(Error::line("ERR hash value is not a float"))?;
-            let sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
-            hash.put(found, field, sum.as_bytes(), forms);
-            sum
-        }
-        None => {
-            let sum = increment.to_string();
-            add_hash(context, key, field, sum.as_bytes());
-            sum
-        }
-    };
+    let mut sum = increment.to_string();
+    match context.write_hash(key)? {
+        Some(mut hash) => hash.update(field, forms, |old| {
+            let Some(old) = old.map_or(Some(LongDouble::ZERO), LongDouble::parse) else {
+                return Err(Error::line("ERR hash value is not a float"));
+            };
+            sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
+            Ok(sum.as_bytes())
+        })?,
+        None => add_hash(context, key, field, sum.as_bytes()),
+    }
     context.changed(Events::HASH, "hincrbyfloat", key);
     Ok(Reply::bulk(sum))
 }

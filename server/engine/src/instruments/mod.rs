@@ -74,9 +74,7 @@ impl Engine {
         }
     }
 
-    /// Informs client tracking and the journal of a command that has run. Called only if
-    /// `observes_commands` is set.
-    #[cold]
+    /// Informs client tracking and the journal of a command that has run.
     pub(crate) fn observe_command(
         &mut self,
         done: CompletedCommand,

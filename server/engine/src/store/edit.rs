@@ -7,7 +7,7 @@ use super::dict::HashSeed;
 use super::effects::{Effect, Effects, Place};
 use super::hash::{Fields, Found, SmallHash};
 use super::list::{Element, End, List, SmallList};
-use super::records::HashMut;
+use super::records::{HashMut, Update};
 use super::set::{Set, SetForm, SmallSet};
 use super::sorted_set::{SmallSortedSet, SortedSet};
 use super::stream::group::Group;
@@ -87,14 +87,22 @@ impl<'a> HashEdit<'a> {
         self.hash.find(field)
     }
 
-    /// Searches for a field and returns its value if it exists.
-    pub fn find_value(&self, field: &[u8]) -> (Found, Option<&[u8]>) {
-        self.hash.find_value(field)
-    }
-
-    /// The value of a field that has been found.
-    pub fn value(&self, found: &Found) -> Option<&[u8]> {
-        self.hash.value(found)
+    /// Sets a field to what `next` returns for its value; the value is `None` if there is no such
+    /// field. An error of `next` changes nothing.
+    #[inline]
+    pub fn update<'v, E>(
+        &mut self,
+        field: &[u8],
+        forms: (SmallHash, HashSeed),
+        next: impl FnOnce(Option<&[u8]>) -> Result<&'v [u8], E>,
+    ) -> Result<(), E> {
+        match self.hash.update(field, next)? {
+            Update::Found(found, value) => drop(self.put(found, field, value, forms)),
+            Update::Overwritten(value) => {
+                self.recorder.push(&Effect::FieldSet { field, value });
+            }
+        }
+        Ok(())
     }
 
     /// Sets a field that has just been searched for; returns whether it is new.

@@ -128,6 +128,11 @@ impl Hash {
 }
 
 impl Found {
+    /// Whether the field exists.
+    pub fn exists(&self) -> bool {
+        !matches!(self, Found::NotSmall(_) | Found::NotLarge)
+    }
+
     /// Whether setting the field would make the small form too large.
     pub(super) fn outgrows(&self, field: &[u8], value: &[u8], small: SmallHash) -> bool {
         let long = field.len().max(value.len()) > small.value_bytes_max;
@@ -287,7 +292,7 @@ impl<B: Edit> FieldsMut<'_, B> {
             }
             (FieldsMut::Large(fields), _) => drop(fields.insert_new(field, value.into())),
         }
-        matches!(found, Found::NotSmall(_) | Found::NotLarge)
+        !found.exists()
     }
 
     /// Removes a field that has just been searched for; returns whether it existed.

@@ -89,6 +89,7 @@ pub enum Part<'a> {
 }
 
 /// The bytes that parts take.
+#[inline(always)]
 pub fn size_of(parts: &[Part<'_>]) -> usize {
     let size = |part: &Part<'_>| match part {
         Part::Item(item) => size(item),
@@ -98,6 +99,7 @@ pub fn size_of(parts: &[Part<'_>]) -> usize {
 }
 
 /// Writes parts into bytes of exactly their size.
+#[inline(always)]
 pub fn write(mut out: &mut [u8], parts: &[Part<'_>]) {
     let mut put = |bytes: &[u8]| {
         let (head, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());

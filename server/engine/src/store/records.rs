@@ -173,6 +173,14 @@ pub struct HashMut<'a> {
     slot: Slot,
 }
 
+/// What [`HashMut::update`] has done with the new value.
+pub(super) enum Update<'v> {
+    /// The field has the value.
+    Overwritten(&'v [u8]),
+    /// Nothing: the field, which was found here, is still to be set.
+    Found(Found, &'v [u8]),
+}
+
 // --- reading ---
 
 impl Records {
@@ -382,11 +390,17 @@ impl Records {
     /// Adds a key that is known to be absent.
     pub fn add(&mut self, key: &[u8], hash: u64, new_value: NewValue<'_>, now: Millis) -> Slot {
         let strings = &mut self.strings;
-        let (handle, payload) = store_payload(&mut self.values, new_value, |payload, parts| {
-            (strings.add(&[Part::Item(key), parts[0], parts[1]]), payload)
+        let (handle, form) = store_payload(&mut self.values, new_value, |form, payload| {
+            let handle = match payload {
+                Payload::Bytes(bytes) => strings.add([Part::Item(key), Part::Bytes(bytes)]),
+                Payload::Field(field, value) => {
+                    strings.add([Part::Item(key), Part::Item(field), Part::Item(value)])
+                }
+            };
+            (handle, form)
         });
         let StringHandle { number, length } = handle;
-        let mut header = Header { number, length, form: Form(payload), ..Header::default() };
+        let mut header = Header { number, length, form: Form(form), ..Header::default() };
         header.set_used_at(now);
         let slot = self.headers.insert(header);
         let (seed, headers, strings) = (self.seed, &self.headers, &self.strings);
@@ -419,14 +433,19 @@ impl Records {
         let header = self.headers.get_mut(slot);
         let mut handle = header.handle();
         let mut bytes = self.strings.edit(&mut handle);
-        let payload = store_payload(&mut self.values, new_value, |payload, parts| {
+        let form = store_payload(&mut self.values, new_value, |form, payload| {
             let old = bytes.bytes_mut();
             let range = packed::item_at(old, 0).end..old.len();
-            bytes.splice(range, &parts);
-            payload
+            match payload {
+                Payload::Bytes(new) => bytes.splice(range, &[Part::Bytes(new)]),
+                Payload::Field(field, value) => {
+                    bytes.splice(range, &[Part::Item(field), Part::Item(value)]);
+                }
+            }
+            form
         });
         header.set_handle(handle);
-        header.form.set_payload(payload);
+        header.form.set_payload(form);
     }
 
     /// Overwrites a string with one of the same length; false if the value is not such a string.
@@ -588,31 +607,57 @@ impl Records {
     }
 }
 
-/// Stores a new value in `values` if it belongs there, and passes the payload to `put`.
+/// What follows the key in the bytes of a record.
+enum Payload<'a> {
+    Bytes(&'a [u8]),
+    /// The packed form of a hash with one field.
+    Field(&'a [u8], &'a [u8]),
+}
+
+/// Stores a new value in `values` if it belongs there, and passes the form and the payload to
+/// `put`.
+#[inline(always)]
 fn store_payload<R>(
     values: &mut Slab<Option<Value>>,
     new_value: NewValue<'_>,
-    put: impl FnOnce(u8, [Part<'_>; 2]) -> R,
+    put: impl FnOnce(u8, Payload<'_>) -> R,
 ) -> R {
-    const NOTHING: Part<'static> = Part::Bytes(&[]);
-    match new_value {
-        NewValue::Text(text) => put(form_of(text), [Part::Bytes(text), NOTHING]),
-        NewValue::Float(text) => put(Form::BYTES, [Part::Bytes(text), NOTHING]),
-        NewValue::Field(field, value) => put(Form::FIELDS, [Part::Item(field), Part::Item(value)]),
-        NewValue::Value(Value::String(StringValue::Int(bytes))) => {
-            put(Form::INT, [Part::Bytes(&bytes), NOTHING])
+    let (form, payload) = match new_value {
+        NewValue::Text(text) => (form_of(text), Payload::Bytes(text)),
+        NewValue::Float(text) => (Form::BYTES, Payload::Bytes(text)),
+        NewValue::Field(field, value) => (Form::FIELDS, Payload::Field(field, value)),
+        NewValue::Value(value) => return store_value(values, value, put),
+    };
+    put(form, payload)
+}
+
+/// As [`store_payload`], for a value of any form.
+#[inline(never)]
+fn store_value<R>(
+    values: &mut Slab<Option<Value>>,
+    value: Value,
+    put: impl FnOnce(u8, Payload<'_>) -> R,
+) -> R {
+    let (owned, place);
+    let (form, bytes): (u8, &[u8]) = match value {
+        Value::String(StringValue::Int(bytes)) => {
+            owned = bytes;
+            (Form::INT, &owned)
         }
-        NewValue::Value(Value::String(StringValue::Bytes(bytes))) => {
-            put(Form::BYTES, [Part::Bytes(&bytes), NOTHING])
+        Value::String(StringValue::Bytes(bytes)) => {
+            owned = bytes;
+            (Form::BYTES, &owned)
         }
-        NewValue::Value(Value::Hash(Hash::Small(bytes))) => {
-            put(Form::FIELDS, [Part::Bytes(&bytes), NOTHING])
+        Value::Hash(Hash::Small(bytes)) => {
+            owned = bytes;
+            (Form::FIELDS, &owned)
         }
-        NewValue::Value(value) => {
-            let place = values.insert(Some(value)).to_le_bytes();
-            put(Form::OUT_OF_LINE, [Part::Bytes(&place), NOTHING])
+        value => {
+            place = values.insert(Some(value)).to_le_bytes();
+            (Form::OUT_OF_LINE, &place)
         }
-    }
+    };
+    put(form, Payload::Bytes(bytes))
 }
 
 impl Removed {
@@ -653,17 +698,33 @@ impl HashMut<'_> {
         self.fields().find(field)
     }
 
-    /// Searches for a field and returns its value if it exists.
-    pub fn find_value(&self, field: &[u8]) -> (Found, Option<&[u8]>) {
-        let fields = self.fields();
+    /// Searches for a field and passes its value, if it exists, to `next`, which returns the new
+    /// value. Overwrites the old value if it has the same length and the hash is small; otherwise
+    /// changes nothing.
+    #[inline]
+    pub(super) fn update<'v, E>(
+        &mut self,
+        field: &[u8],
+        next: impl FnOnce(Option<&[u8]>) -> Result<&'v [u8], E>,
+    ) -> Result<Update<'v>, E> {
+        let HashMut { records, slot } = self;
+        let header = records.headers.get(*slot);
+        if header.form.payload() != Form::FIELDS {
+            let found = self.find(field);
+            let value = next(self.fields().value(&found))?;
+            return Ok(Update::Found(found, value));
+        }
+        let (_, payload) = split_mut(records.strings.get_mut(header.handle()));
+        let fields = Fields::Small(payload);
         let found = fields.find(field);
-        let value = fields.value(&found);
-        (found, value)
-    }
-
-    /// The value of a field that has been found.
-    pub fn value(&self, found: &Found) -> Option<&[u8]> {
-        self.fields().value(found)
+        let value = next(fields.value(&found))?;
+        match &found {
+            Found::Small { value: old, .. } if old.len() == value.len() => {
+                payload[old.clone()].copy_from_slice(value);
+                Ok(Update::Overwritten(value))
+            }
+            _ => Ok(Update::Found(found, value)),
+        }
     }
 
     /// Sets a field that has just been searched for; returns whether it is new.
@@ -1053,7 +1114,8 @@ mod tests {
             let mut hash = hash.expect("fields in the model");
             let found = hash.find(field);
             let known = fields.iter_mut().find(|(name, _)| name == field);
-            assert_eq!(hash.value(&found), known.as_ref().map(|(_, value)| &value[..]));
+            let old = hash.fields().value(&found);
+            assert_eq!(old, known.as_ref().map(|(_, value)| &value[..]));
             assert_eq!(hash.put(found, field, value, (SMALL, SEED)), known.is_none());
             match known {
                 Some((_, old)) => *old = value.to_vec(),

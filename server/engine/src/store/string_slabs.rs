@@ -40,10 +40,12 @@ pub struct StringHandle {
 
 impl StringSlabs {
     /// Adds a string made of these parts.
-    pub fn add(&mut self, parts: &[Part<'_>]) -> StringHandle {
-        let length = packed::size_of(parts);
+    #[inline(always)]
+    pub fn add<const N: usize>(&mut self, parts: [Part<'_>; N]) -> StringHandle {
+        let length = packed::size_of(&parts);
         if length > SLAB_BYTES_MAX {
-            return StringHandle { number: self.long.insert(packed::concat(parts)), length: LONG };
+            let number = self.long.insert(packed::concat(&parts));
+            return StringHandle { number, length: LONG };
         }
         let class = class_of(length);
         if class >= self.classes.len() {
@@ -52,7 +54,7 @@ impl StringSlabs {
         let memory = || Pages::new(place_bytes(class) * PAGES_PLACES);
         let (number, memory, place) = self.classes[class].allocate(memory);
         let start = place * place_bytes(class);
-        packed::write(&mut memory[start..start + length], parts);
+        packed::write(&mut memory[start..start + length], &parts);
         StringHandle { number, length: length as u16 }
     }
 
@@ -135,7 +137,7 @@ impl Edit for StringMut<'_> {
                 let mut bytes: Box<[u8]> = strings.get(**handle).into();
                 strings.remove(**handle);
                 bytes.splice(range, parts);
-                **handle = strings.add(&[Part::Bytes(&bytes)]);
+                **handle = strings.add([Part::Bytes(&bytes)]);
             }
         }
     }
@@ -179,7 +181,7 @@ mod tests {
                     strings.edit(handle).splice(range.clone(), &[Part::Bytes(&new)]);
                     bytes.splice(range, new);
                 } else {
-                    let handle = strings.add(&[Part::Bytes(&new)]);
+                    let handle = strings.add([Part::Bytes(&new)]);
                     model.push((handle, new));
                 }
                 for (handle, bytes) in &model {
