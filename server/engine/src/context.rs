@@ -122,29 +122,44 @@ impl Context<'_> {
     /// as a use.
     #[inline]
     pub fn find_for_read(&mut self, key: &[u8]) -> Option<Slot> {
-        let Some(slot) = self.find(key) else {
-            self.engine.stats.keyspace_misses += 1;
-            self.event(Events::KEY_MISS, "keymiss", key);
-            return None;
-        };
-        self.engine.stats.keyspace_hits += 1;
-        Some(slot)
+        let found = self.find(key);
+        self.count_read(key, found);
+        found
     }
 
     /// The slot of a key, for a command that reads its value.
     #[inline]
     pub fn read_slot(&mut self, key: &[u8]) -> Option<Slot> {
-        let slot = self.find_for_read(key)?;
-        self.mark_used(slot);
-        Some(slot)
+        let found = self.find_for_write(key);
+        self.count_read(key, found);
+        found
     }
 
-    /// The slot of a key, for a command that changes it.
+    /// Counts a hit or a miss.
+    #[inline(always)]
+    pub fn count_read(&mut self, key: &[u8], found: Option<Slot>) {
+        if found.is_some() {
+            self.engine.stats.keyspace_hits += 1;
+        } else {
+            self.engine.stats.keyspace_misses += 1;
+            self.event(Events::KEY_MISS, "keymiss", key);
+        }
+    }
+
+    /// The slot of a key, for a command that changes it: a use of the key.
     #[inline]
     pub fn find_for_write(&mut self, key: &[u8]) -> Option<Slot> {
-        let slot = self.find(key)?;
-        self.mark_used(slot);
-        Some(slot)
+        // Checked first, since clients rarely use `CLIENT NO-TOUCH`.
+        if self.engine.sessions.no_touch_asked && self.client().no_touch {
+            return self.find(key);
+        }
+        self.use_now(key)
+    }
+
+    /// As [`Context::find_for_write`], even if the client has set `CLIENT NO-TOUCH`.
+    #[inline]
+    pub fn use_now(&mut self, key: &[u8]) -> Option<Slot> {
+        self.engine.look_up::<true>(self.database, key, self.time)
     }
 
     /// The value of a key, for a command that reads it.
@@ -280,11 +295,10 @@ impl Context<'_> {
         &'c mut self,
         key: &'c [u8],
     ) -> Result<Edit<'c, T>, Error> {
-        let slot = match self.find(key) {
+        let slot = match self.find_for_write(key) {
             Some(slot) => slot,
             None => self.add(key, NewValue::Value(T::default().into())),
         };
-        self.mark_used(slot);
         self.engine.writer.edit(self.database, slot, key).ok_or(Error::WrongType)
     }
 
@@ -334,20 +348,6 @@ impl Context<'_> {
     #[inline]
     pub fn event(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.writer.event(kind, event, self.database, key);
-    }
-
-    #[inline]
-    fn mark_used(&mut self, slot: Slot) {
-        // Checked first, since clients rarely use `CLIENT NO-TOUCH`.
-        if !self.engine.sessions.no_touch_asked || !self.client().no_touch {
-            self.mark_used_now(slot);
-        }
-    }
-
-    /// As `mark_used`, even if the client has set `CLIENT NO-TOUCH`.
-    #[inline]
-    pub fn mark_used_now(&mut self, slot: Slot) {
-        self.engine.writer.set_used_at(self.database, slot, self.time.now);
     }
 }
 

@@ -182,10 +182,12 @@ impl Receiver<'_> {
                     out.extend_from_slice(&session.pending);
                     session.clear_pending();
                 }
-                if matches!(reply, Reply::Integer(_) | Reply::Null) {
+                match reply {
                     // These replies own no memory; forgetting them saves the call of the
                     // destructor.
-                    std::mem::forget(reply);
+                    Reply::Integer(_) | Reply::Null => std::mem::forget(reply),
+                    Reply::Bulk(bytes) | Reply::Simple(bytes) => drop(bytes),
+                    reply => drop(reply),
                 }
             }
             Receiver::Value(outcome) => {
@@ -739,23 +741,39 @@ impl Engine {
 
     /// The slot of a key, if the key exists and its deadline has not been reached. An expired key
     /// is removed.
+    #[inline(always)]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
-        match self.writer.find_in_cache(database, key, time) {
+        self.look_up::<false>(database, key, time)
+    }
+
+    /// As [`Engine::find_alive`]. If `IS_USE`, records that the key is used now.
+    fn look_up<const IS_USE: bool>(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        time: Time,
+    ) -> Option<Slot> {
+        match self.writer.find_in_cache::<IS_USE>(database, key, time) {
             Some(found) => found,
-            None => self.search_alive(database, key, time),
+            None => self.search_alive::<IS_USE>(database, key, time),
         }
     }
 
-    /// As [`Engine::find_alive`], for a key that is not cached. Not inlined, so that the other
+    /// As [`Engine::look_up`], for a key that is not cached. Not inlined, so that the other
     /// function saves no registers.
     #[inline(never)]
-    fn search_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
+    fn search_alive<const IS_USE: bool>(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        time: Time,
+    ) -> Option<Slot> {
         let slot = self.writer.find_cached(database, key)?;
-        if self.writer.keyspace().database(database).records().is_expired(slot, time) {
-            self.expire(database, slot);
-            return None;
+        if self.writer.is_alive::<IS_USE>(database, slot, time) {
+            return Some(slot);
         }
-        Some(slot)
+        self.expire(database, slot);
+        None
     }
 
     /// Whether a key exists and has reached its deadline.

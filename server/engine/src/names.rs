@@ -2,12 +2,14 @@
 //! name, so a name is represented as four words: converted to lower case at once, and hashed and
 //! compared without a loop. This module does not depend on commands.
 
+use std::collections::BTreeMap;
+
 /// The maximum length of a name. Longer names are unknown.
 const NAME_BYTES_MAX: usize = 32;
 const WORD_BYTES: usize = 8;
 
 /// A name in lower case, padded with zeros, and its length: a client may send zeros, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
     words: [u64; NAME_BYTES_MAX / WORD_BYTES],
     len: usize,
@@ -26,11 +28,6 @@ impl Name {
             return None;
         }
         Some(Name { words, len: text.len() })
-    }
-
-    fn hash(&self) -> usize {
-        let [a, b, c, d] = self.words;
-        hash_of_word(a ^ b.rotate_left(19) ^ c.rotate_left(37) ^ d.rotate_left(53))
     }
 }
 
@@ -67,25 +64,40 @@ fn to_lower_case(word: u64) -> u64 {
 /// A map from names to numbers.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// A power of two, at most half full, so that probing is short. A name of length 0 marks a free
-    /// slot.
-    slots: Vec<(Name, usize)>,
+    /// Names of up to eight letters: nearly all that are looked up.
+    short: Box<[ShortName]>,
+    long: BTreeMap<Name, usize>,
+}
+
+/// A slot of a table with a power of two of them, at most half full, so that probing is short. A
+/// name of length 0 marks a free slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShortName {
+    letters: u64,
+    length: u32,
+    number: u32,
 }
 
 impl Names {
     /// A map from each name to its number. A name that is too long is never found.
     pub(super) fn new<'a>(names: impl ExactSizeIterator<Item = (&'a str, usize)>) -> Names {
-        let free = Name { words: [0; NAME_BYTES_MAX / WORD_BYTES], len: 0 };
-        let mut slots = vec![(free, 0); (names.len() * 2).next_power_of_two()];
-        for (name, number) in names {
-            let Some(name) = Name::of(name.as_bytes()) else { continue };
-            let mut at = name.hash() & (slots.len() - 1);
-            while slots[at].0.len > 0 {
-                at = (at + 1) & (slots.len() - 1);
+        let slots = (names.len() * 2).next_power_of_two();
+        let mut short = vec![ShortName::default(); slots].into_boxed_slice();
+        let mut long = BTreeMap::new();
+        for (text, number) in names {
+            let Some(name) = Name::of(text.as_bytes()) else { continue };
+            if text.len() > WORD_BYTES {
+                long.insert(name, number);
+                continue;
             }
-            slots[at] = (name, number);
+            let letters = name.words[0];
+            let mut at = hash_of_word(letters) & (slots - 1);
+            while short[at].length > 0 {
+                at = (at + 1) & (slots - 1);
+            }
+            short[at] = ShortName { letters, length: text.len() as u32, number: number as u32 };
         }
-        Names { slots }
+        Names { short, long }
     }
 
     /// The number of a name, ignoring case.
@@ -94,29 +106,22 @@ impl Names {
             return self.find_long(name);
         }
         let letters = to_lower_case(word(name));
-        self.first_from(hash_of_word(letters), |known| {
-            known.words[0] == letters && known.len == name.len()
-        })
+        let mut at = hash_of_word(letters);
+        loop {
+            let known = &self.short[at & (self.short.len() - 1)];
+            if known.length == 0 {
+                return None;
+            }
+            if known.letters == letters && known.length as usize == name.len() {
+                return Some(known.number as usize);
+            }
+            at += 1;
+        }
     }
 
     #[inline(never)]
     fn find_long(&self, name: &[u8]) -> Option<usize> {
-        let name = Name::of(name)?;
-        self.first_from(name.hash(), |known| *known == name)
-    }
-
-    fn first_from(&self, hash: usize, is_match: impl Fn(&Name) -> bool) -> Option<usize> {
-        let mut at = hash;
-        loop {
-            let (known, number) = &self.slots[at & (self.slots.len() - 1)];
-            if known.len == 0 {
-                return None;
-            }
-            if is_match(known) {
-                return Some(*number);
-            }
-            at += 1;
-        }
+        self.long.get(&Name::of(name)?).copied()
     }
 }
 

@@ -168,6 +168,13 @@ impl Wheel {
         self.len -= 1;
     }
 
+    /// As [`Wheel::cancel`], for a node that is no longer used: its links are left as they are.
+    #[inline]
+    pub fn forget(&mut self, nodes: &mut impl Nodes, index: u32) {
+        self.unlink(nodes, index);
+        self.len -= 1;
+    }
+
     /// When `pop_due` next has work: never later than the earliest deadline, or than the wheel's
     /// own time if that is later. It may be earlier, for timers that move without firing.
     pub fn next_deadline(&self) -> Option<Millis> {
@@ -424,7 +431,9 @@ impl Wheel {
         let ends = &mut self.lists[usize::from(list)];
         let tail = std::mem::replace(&mut ends.tail, index);
         ends.len += 1;
-        self.large_slots += u32::from(ends.len == LARGE_SLOT && level_of(list) > 0);
+        if ends.len == LARGE_SLOT && level_of(list) > 0 {
+            self.large_slots += 1;
+        }
         if tail == NIL {
             ends.head = index;
             self.occupied[word_of(list)] |= occupancy_bit(list);
@@ -440,7 +449,9 @@ impl Wheel {
     fn unlink(&mut self, nodes: &mut impl Nodes, index: u32) {
         let Links { prev, next, list } = nodes.links(index);
         let ends = &mut self.lists[usize::from(list)];
-        self.large_slots -= u32::from(ends.len == LARGE_SLOT && level_of(list) > 0);
+        if ends.len == LARGE_SLOT && level_of(list) > 0 {
+            self.large_slots -= 1;
+        }
         ends.len -= 1;
         match prev {
             NIL => ends.head = next,

@@ -352,10 +352,9 @@ fn exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut touched = 0_usize;
     for key in &argv[1..] {
-        if let Some(slot) = context.find_for_read(key) {
-            context.mark_used_now(slot);
-            touched += 1;
-        }
+        let found = context.use_now(key);
+        context.count_read(key, found);
+        touched += usize::from(found.is_some());
     }
     Ok(Reply::from(touched))
 }

@@ -56,8 +56,11 @@ fn subscription_bytes(channel: &[u8]) -> usize {
 impl Engine {
     /// Sends `message` to all subscribers of `channel`; returns their number.
     pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let (pubsub, mut writer) =
-            (&self.pubsub, MessageWriter::new(&mut self.sessions, &mut self.deliveries));
+        let pubsub = &self.pubsub;
+        if pubsub.channels.is_empty() && pubsub.patterns.is_empty() {
+            return 0;
+        }
+        let mut writer = MessageWriter::new(&mut self.sessions, &mut self.deliveries);
         let mut receivers = 0;
         if let Some(listeners) = pubsub.channels.get(channel) {
             receivers += writer.deliver(listeners, &[b"message", channel, message]);

@@ -127,9 +127,10 @@ impl Keyspace {
         self.databases[number].records.find(key, self.seed.hash(key))
     }
 
-    /// The slot of a key, if it is cached and its deadline has not been reached.
+    /// The slot of a key, if it is cached and its deadline has not been reached. If `IS_USE`,
+    /// records that the key is used now.
     #[inline(always)]
-    pub(in crate::store) fn find_in_cache(
+    pub(in crate::store) fn find_in_cache<const IS_USE: bool>(
         &mut self,
         number: usize,
         key: &[u8],
@@ -138,13 +139,26 @@ impl Keyspace {
         let found = self.lookup_cache.find(number, key)?;
         debug_assert_eq!(found, self.find(number, key));
         match found {
-            Some(slot) if self.databases[number].records.is_expired(slot, time) => None,
+            Some(slot) if !self.is_alive::<IS_USE>(number, slot, time) => None,
             found => Some(found),
         }
     }
 
+    /// Whether the deadline of the key in `slot` has not been reached. If so and if `IS_USE`,
+    /// records that the key is used now.
+    #[inline(always)]
+    pub(in crate::store) fn is_alive<const IS_USE: bool>(
+        &mut self,
+        number: usize,
+        slot: Slot,
+        time: Time,
+    ) -> bool {
+        let records = &mut self.databases[number].records;
+        if IS_USE { records.use_if_alive(slot, time) } else { !records.is_expired(slot, time) }
+    }
+
     /// As `find`, with the cache of recent look-ups.
-    #[inline]
+    #[inline(always)]
     pub(in crate::store) fn find_cached(&mut self, number: usize, key: &[u8]) -> Option<Slot> {
         let hash = self.lookup_cache.hash(key);
         if let Some(found) = self.lookup_cache.slot(number) {
@@ -462,7 +476,7 @@ mod tests {
                 }
                 for number in 0..2 {
                     let there = keyspace.find(number, keys[key]);
-                    let cached = keyspace.find_in_cache(number, keys[key], Time::at(NOW));
+                    let cached = keyspace.find_in_cache::<false>(number, keys[key], Time::at(NOW));
                     prop_assert!(cached.is_none_or(|found| found == there));
                     prop_assert_eq!(keyspace.find_cached(number, keys[key]), there);
                 }

@@ -463,6 +463,17 @@ impl Records {
         true
     }
 
+    /// Whether the deadline of a key has not been reached. If so, records that the key is used now.
+    #[inline(always)]
+    pub fn use_if_alive(&mut self, slot: Slot, time: Time) -> bool {
+        let header = self.headers.get_mut(slot);
+        let is_alive = !header.is_expired(time);
+        if is_alive {
+            header.set_used_at(time.now);
+        }
+        is_alive
+    }
+
     /// Records that the key is used now.
     #[inline]
     pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
@@ -523,21 +534,22 @@ impl Records {
     /// Removes a key and its timer. The returned record still has its deadline.
     pub fn remove(&mut self, due: Due) -> Removed {
         let slot = due.slot;
-        let deadline = self.deadline(slot);
-        let bytes = self.bytes(slot).into();
+        let header = self.headers.get(slot);
+        let (form, deadline, handle) = (header.form, header.deadline(), header.handle());
+        let bytes = self.strings.get(handle).into();
         let out_of_line = self.unlink(due);
-        let form = self.headers.get(slot).form;
-        self.release(slot);
+        self.release(slot, handle);
         Removed { bytes, form, deadline, out_of_line }
     }
 
     /// As `remove`, without returning the record.
     #[inline]
     pub fn discard(&mut self, due: Due, garbage: &mut Garbage) {
+        let handle = self.headers.get(due.slot).handle();
         if let Some(value) = self.unlink(due) {
             garbage.add_value(value);
         }
-        self.release(due.slot);
+        self.release(due.slot, handle);
     }
 
     /// Identifies the key in `slot` for removal.
@@ -566,22 +578,29 @@ impl Records {
         self.headers.free_part() || self.strings.free_part() || self.index.free_part()
     }
 
-    /// Takes a key out of the index and the wheel; returns its value if that was in `values`.
+    /// Takes a key out of the index and the wheel; returns its value if that was in `values`. Its
+    /// header still has the deadline, and must be released.
     #[inline(always)]
     fn unlink(&mut self, Due { slot, hash }: Due) -> Option<Value> {
-        self.clear_deadline(slot);
+        let header = self.headers.get(slot);
+        let (form, has_timer) = (header.form, header.list != Links::NONE.list);
+        self.with_deadline -= usize::from(form.has_deadline());
+        if let Some(wheel) = &mut self.wheel
+            && has_timer
+        {
+            wheel.forget(&mut self.headers, slot);
+        }
         let (seed, headers, strings) = (self.seed, &self.headers, &self.strings);
         let bytes_of = |slot| strings.get(headers.get(slot).handle());
         let prefetch = |slot| {
             black_box(bytes_of(slot).first().copied());
         };
         self.index.remove(hash, slot, prefetch, |slot| seed.hash(split(bytes_of(slot)).0));
-        self.take_out_of_line(slot)
+        if form.payload() == Form::OUT_OF_LINE { self.take_out_of_line(slot) } else { None }
     }
 
     #[inline(always)]
-    fn release(&mut self, slot: Slot) {
-        let handle = self.headers.get(slot).handle();
+    fn release(&mut self, slot: Slot, handle: StringHandle) {
         self.headers.release(slot);
         self.strings.remove(handle);
     }
@@ -596,7 +615,7 @@ impl Records {
     }
 
     /// Removes the value that the payload refers to. The payload is then invalid.
-    #[inline]
+    #[inline(never)]
     fn take_out_of_line(&mut self, slot: Slot) -> Option<Value> {
         if self.headers.get(slot).form.payload() != Form::OUT_OF_LINE {
             return None;

@@ -84,6 +84,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     }
 
     /// The memory of an occupied number, and its position there.
+    #[inline(always)]
     pub fn at(&self, number: u32) -> (&M, usize) {
         let number = number as usize;
         match &self.blocks[number / Self::PLACES].memory {
@@ -93,6 +94,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
     }
 
     /// The memory of an occupied number, and its position there.
+    #[inline(always)]
     pub fn at_mut(&mut self, number: u32) -> (&mut M, usize) {
         let number = number as usize;
         match &mut self.blocks[number / Self::PLACES].memory {
@@ -103,6 +105,7 @@ impl<M, const BLOCK: usize> Chunks<M, BLOCK> {
 
     /// Allocates a place. Returns its number, its memory (created by `memory` if there is none) and
     /// its position there.
+    #[inline(always)]
     pub fn allocate(&mut self, memory: impl FnOnce() -> M) -> (u32, &mut M, usize) {
         let at = self.first_with_room;
         if at == self.occupied.len() {
@@ -352,6 +355,7 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> PodSlab<T> {
     }
 
     /// Adds a value and returns its number.
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> u32 {
         let pages = || Pages::new(size_of::<[T; PAGES_PLACES]>());
         let (number, pages, place) = self.chunks.allocate(pages);

@@ -357,15 +357,28 @@ impl Writer {
 // --- what is not state ---
 
 impl Writer {
-    /// The slot of a key that is not expired, if the look-up is cached.
+    /// The slot of a key that is not expired, if the look-up is cached. If `IS_USE`, records that
+    /// the key is used now.
     #[inline(always)]
-    pub fn find_in_cache(
+    pub fn find_in_cache<const IS_USE: bool>(
         &mut self,
         database: usize,
         key: &[u8],
         time: Time,
     ) -> Option<Option<Slot>> {
-        self.keyspace.find_in_cache(database, key, time)
+        self.keyspace.find_in_cache::<IS_USE>(database, key, time)
+    }
+
+    /// Whether the deadline of the key in `slot` has not been reached. If so and if `IS_USE`,
+    /// records that the key is used now.
+    #[inline(always)]
+    pub fn is_alive<const IS_USE: bool>(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        time: Time,
+    ) -> bool {
+        self.keyspace.is_alive::<IS_USE>(database, slot, time)
     }
 
     /// Finds a key, expired or not, with the cache of recent look-ups.
@@ -377,12 +390,6 @@ impl Writer {
     /// Prefetches the records of keys.
     pub fn look_ahead(&mut self, database: usize, keys: &[&[u8]]) {
         self.keyspace.look_ahead(database, keys);
-    }
-
-    /// Records that the key in `slot` is used now.
-    #[inline]
-    pub fn set_used_at(&mut self, database: usize, slot: Slot, now: Millis) {
-        self.keyspace.database_mut(database).records_mut().set_used_at(slot, now);
     }
 
     /// Sets the idle time of the key in `slot`.
