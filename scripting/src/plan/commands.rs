@@ -1,5 +1,7 @@
 //! A plan's commands: their arguments, their replies as values, and the reply of the plan.
 
+use std::mem::ManuallyDrop;
+
 use lockwheel_resp::Reply;
 
 use super::execute::Run;
@@ -45,9 +47,10 @@ impl Run<'_> {
             }
         }
         self.counter.call(self.data.record, self.host)?;
-        let mut place = Reply::Null;
+        // Only a rare reply is put there, and taken out again, so that nothing is left to be freed.
+        let mut place = ManuallyDrop::new(Reply::Null);
         let reply = self.host.call_command(direct.command, &argv, &mut place);
-        self.accept(reply, place)
+        self.accept(reply, &mut place)
     }
 
     #[inline(never)]
@@ -92,7 +95,7 @@ impl Run<'_> {
         };
         // Only the arguments used these strings.
         self.data.text.truncate(text_before);
-        self.accept(reply, place)
+        self.accept(reply, &mut place)
     }
 
     /// Converts a value to an argument of a command: a string, or a number that becomes one.
@@ -133,16 +136,14 @@ impl Run<'_> {
 
     /// Records a reply, which may be in `place`, and returns it as a Lua value.
     #[inline(always)]
-    fn accept(&mut self, reply: ShortReply, place: Reply) -> Option<ValueRef> {
+    fn accept(&mut self, reply: ShortReply, place: &mut Reply) -> Option<ValueRef> {
         let (recorded, value) = match reply {
             ShortReply::Integer(number) => {
                 (RecordedReply::Integer(number), ValueRef::Number(number as f64))
             }
             ShortReply::Null => (RecordedReply::Null, ValueRef::Boolean(false)),
-            ShortReply::InPlace => return self.accept_rare(place),
+            ShortReply::InPlace => return self.accept_rare(std::mem::replace(place, Reply::Null)),
         };
-        // The place owns nothing here that must be freed, which the compiler cannot see.
-        std::mem::forget(place);
         self.data.record.commands.push(recorded);
         Some(value)
     }

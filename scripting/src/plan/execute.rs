@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::{Host, Interrupt, convert};
 
 /// Loop iterations and calls between two polls of the host: about as rare as the polls of Lua.
-const STEPS_PER_POLL: u64 = 256;
+const STEPS_PER_POLL: u32 = 256;
 /// After `n` steps, Lua has executed at least `n - STEPS_AHEAD` instructions, wherever the steps
 /// fell.
 const STEPS_AHEAD: u64 = 8;
@@ -103,7 +103,7 @@ pub(crate) fn run(
         lists_used: 0,
         host,
         bytes_left,
-        counter: StepCounter { steps: 0, limits, end_after },
+        counter: StepCounter { steps: 0, steps_until_poll: STEPS_PER_POLL, limits, end_after },
         returned: ValueRef::Nil,
     };
     match run.block(&plan.body)? {
@@ -144,7 +144,9 @@ pub(super) struct Run<'r> {
 
 /// Counts the steps of a run.
 pub(super) struct StepCounter<'r> {
+    /// The steps up to the latest poll.
     steps: u64,
+    steps_until_poll: u32,
     limits: &'r Limits,
     end_after: &'r mut Option<u64>,
 }
@@ -155,8 +157,8 @@ impl StepCounter<'_> {
     /// is served.
     #[inline(always)]
     pub(super) fn step(&mut self, host: &mut dyn Host) -> Option<()> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_POLL) { self.poll(host) } else { Some(()) }
+        self.steps_until_poll -= 1;
+        if self.steps_until_poll == 0 { self.poll(host) } else { Some(()) }
     }
 
     /// Does the same as [`StepCounter::step`] for a command. Leaves if the limit of commands is
@@ -168,6 +170,8 @@ impl StepCounter<'_> {
 
     #[cold]
     fn poll(&mut self, host: &mut dyn Host) -> Option<()> {
+        self.steps += u64::from(STEPS_PER_POLL);
+        self.steps_until_poll = STEPS_PER_POLL;
         if host.interrupt() == Interrupt::Kill {
             *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
             return None;

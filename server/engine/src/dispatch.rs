@@ -368,9 +368,9 @@ impl Engine {
         time: Time,
     ) -> Result<Admission, Error> {
         if self.gates.requests.is_open(entry.command.flags)
-            && self.meets_no_condition()
+            && self.conditions.is_empty()
             && let Some(state) = self.sessions.get_mut(client)
-            && state.meets_no_condition()
+            && state.conditions().is_empty()
         {
             state.last_command = &entry.full_name;
             return Ok(Admission::Run(entry, state.database));
@@ -412,7 +412,7 @@ impl Engine {
     fn flags_of_request(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) -> Flags {
         const DECLARED: Flags = Flags::MAY_REPLICATE.union(Flags::DENYOOM);
         let Some(argument) = command.script else { return command.flags };
-        let conditions = self.conditions(client);
+        let conditions = self.conditions_for(client);
         if !self.gates.mask(Paths::REQUEST, conditions).depends_on(DECLARED) {
             return command.flags;
         }

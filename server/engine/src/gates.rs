@@ -4,8 +4,6 @@
 //! Requests, queued commands of `EXEC`, calls of scripts and commands of blocked clients are all
 //! checked with this table. The commands that skip the checks (see `GateMask`) follow from it.
 
-use std::ops::ControlFlow;
-
 use bitflags::bitflags;
 use lockwheel_resp::Protocol;
 
@@ -338,28 +336,16 @@ impl Gate {
 }
 
 impl Session {
-    /// Calls `visit` with each condition that this session meets, until it breaks.
+    /// The conditions that this session meets: none for almost all requests.
     #[inline(always)]
-    fn visit_conditions(
-        &self,
-        mut visit: impl FnMut(Conditions) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        if !self.authenticated {
-            visit(Conditions::UNAUTHENTICATED)?;
-        }
-        if self.transaction.is_some() {
-            visit(Conditions::TRANSACTION)?;
-        }
+    pub(super) fn conditions(&self) -> Conditions {
+        let mut conditions = Conditions::empty();
+        conditions.set(Conditions::UNAUTHENTICATED, !self.authenticated);
+        conditions.set(Conditions::TRANSACTION, self.transaction.is_some());
         if self.protocol == Protocol::Resp2 && self.is_subscriber() {
-            visit(Conditions::SUBSCRIBED)?;
+            conditions |= Conditions::SUBSCRIBED;
         }
-        ControlFlow::Continue(())
-    }
-
-    /// Whether this session meets no condition: true for almost all requests.
-    #[inline(always)]
-    pub(super) fn meets_no_condition(&self) -> bool {
-        self.visit_conditions(|_| ControlFlow::Break(())).is_continue()
+        conditions
     }
 }
 
@@ -369,46 +355,22 @@ impl Engine {
         self.gates = Gates::new(table);
     }
 
-    /// Calls `visit` with each condition that the engine meets, until it breaks.
-    #[inline(always)]
-    fn visit_conditions(
-        &self,
-        mut visit: impl FnMut(Conditions) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        if self.settings.maxmemory_bytes > 0 {
-            visit(Conditions::MEMORY_LIMIT)?;
-        }
-        if self.settings.cluster_enabled {
-            visit(Conditions::CLUSTER)?;
-        }
-        if let Some(pause) = self.pause {
-            let writes_only = pause.writes_only;
-            visit(if writes_only { Conditions::PAUSE_OF_WRITES } else { Conditions::PAUSE })?;
-        }
-        if self.busy {
-            visit(Conditions::BUSY)?;
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Whether the engine meets no condition: true for almost all requests.
-    #[inline(always)]
-    pub(super) fn meets_no_condition(&self) -> bool {
-        self.visit_conditions(|_| ControlFlow::Break(())).is_continue()
+    /// Determines the conditions that the engine meets. Must be called whenever one of their causes
+    /// changes, except for [`Conditions::BUSY`], which has no other cause.
+    pub(crate) fn update_conditions(&mut self) {
+        let mut conditions = self.conditions & Conditions::BUSY;
+        conditions.set(Conditions::MEMORY_LIMIT, self.settings.maxmemory_bytes > 0);
+        conditions.set(Conditions::CLUSTER, self.settings.cluster_enabled);
+        let (writes, all) = (Conditions::PAUSE_OF_WRITES, Conditions::PAUSE);
+        conditions.set(writes, self.pause.is_some_and(|pause| pause.writes_only));
+        conditions.set(all, self.pause.is_some_and(|pause| !pause.writes_only));
+        self.conditions = conditions;
     }
 
     /// The conditions that the engine and a session meet.
-    pub(super) fn conditions(&self, client: ClientId) -> Conditions {
-        let mut conditions = Conditions::empty();
-        let mut add = |condition| {
-            conditions |= condition;
-            ControlFlow::Continue(())
-        };
-        let _ = self.visit_conditions(&mut add);
-        if let Some(session) = self.sessions.get(client) {
-            let _ = session.visit_conditions(&mut add);
-        }
-        conditions
+    pub(super) fn conditions_for(&self, client: ClientId) -> Conditions {
+        let session = self.sessions.get(client).map(Session::conditions);
+        self.conditions | session.unwrap_or(Conditions::empty())
     }
 
     /// The mask for the commands of a script that is about to run. The conditions that matter do
@@ -417,18 +379,18 @@ impl Engine {
     pub(super) fn mask_for_script(&self, client: ClientId, read_only: bool) -> GateMask {
         let session_matters = || {
             self.gates.scripts_depend_on_session
-                && !self.sessions.get(client).is_some_and(Session::meets_no_condition)
+                && !self.sessions.get(client).is_some_and(|it| it.conditions().is_empty())
         };
-        if !read_only && self.meets_no_condition() && !session_matters() {
+        if !read_only && self.conditions.is_empty() && !session_matters() {
             return self.gates.scripts;
         }
         self.gates.mask(Paths::SCRIPT, self.conditions_with(client, read_only))
     }
 
-    /// As [`Engine::conditions`], for a call of a script that may be read-only.
+    /// As [`Engine::conditions_for`], for a call of a script that may be read-only.
     #[inline(never)]
     fn conditions_with(&self, client: ClientId, read_only: bool) -> Conditions {
-        let mut conditions = self.conditions(client);
+        let mut conditions = self.conditions_for(client);
         conditions.set(Conditions::READ_ONLY_SCRIPT, read_only);
         conditions
     }

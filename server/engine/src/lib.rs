@@ -58,7 +58,7 @@ use lockwheel_scripting::{Interpreter, LogLevel};
 use crate::settings::{MemoryShare, Settings};
 use command::{CommandStats, CommandTable};
 use dispatch::DispatchResult;
-use gates::{GATES, Gates};
+use gates::{Conditions, GATES, Gates};
 use inputs::Process;
 use instruments::Instruments;
 use random::Random;
@@ -278,7 +278,8 @@ pub struct Engine {
     pub(crate) replies: Replies,
     paused_clients: Vec<ClientId>,
     unpause_timer: Option<timers::TimerId>,
-    busy: bool,
+    /// The conditions of gates that the engine meets.
+    conditions: Conditions,
     deliveries: Vec<ClientId>,
     due: Vec<Due>,
     event_channel: Vec<u8>,
@@ -342,7 +343,7 @@ impl Engine {
             replies: Replies::default(),
             paused_clients: Vec::new(),
             unpause_timer: None,
-            busy: false,
+            conditions: Conditions::empty(),
             deliveries: Vec::new(),
             // Allocated now: a long-lived allocation behind a million keys would keep their memory
             // from being returned to the system.
@@ -351,6 +352,7 @@ impl Engine {
             killed: Vec::new(),
         };
         engine.update_consumers();
+        engine.update_conditions();
         engine
     }
 
@@ -794,6 +796,7 @@ impl Engine {
             None => Pause { until, writes_only },
         };
         self.pause = Some(pause);
+        self.update_conditions();
         match self.unpause_timer {
             Some(timer) => self.timers.reschedule(timer, pause.until),
             None => self.unpause_timer = Some(self.timers.insert(pause.until, Timer::Unpause)),
@@ -804,6 +807,7 @@ impl Engine {
     /// marked again, since clients waiting for them could not be served.
     pub(crate) fn unpause(&mut self) {
         self.pause = None;
+        self.update_conditions();
         self.mark_held_for_waiters();
         if let Some(timer) = self.unpause_timer.take() {
             self.timers.cancel(timer);
@@ -820,12 +824,12 @@ impl Engine {
     /// Records that a script runs longer than `busy-reply-threshold`: from now on requests of other
     /// clients are refused.
     pub fn set_busy(&mut self) {
-        self.busy = self.script.is_some();
+        self.conditions.set(Conditions::BUSY, self.script.is_some());
     }
 
     /// Whether a script runs longer than `busy-reply-threshold`.
     pub fn is_busy(&self) -> bool {
-        self.busy
+        self.conditions.contains(Conditions::BUSY)
     }
 
     // --- counting ---

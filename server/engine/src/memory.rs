@@ -180,6 +180,7 @@ mod tests {
     fn maxmemory_bounds_the_dataset() {
         let mut stage = Stage::new(Settings::default());
         stage.engine.settings.maxmemory_bytes = 2_000;
+        stage.engine.update_conditions();
         stage.check("SET small v => OK; GET small => \"v\"");
         stage.check(&format!("SET large {} => OK", "x".repeat(2_000)));
         stage.check("SET k v => !OOM command not allowed when used memory > 'maxmemory'.");
@@ -336,6 +337,7 @@ mod tests {
     fn script_flags_decide_about_writes_beyond_maxmemory() {
         let mut stage = Stage::new(Settings::default());
         stage.engine.settings.maxmemory_bytes = 1;
+        stage.engine.update_conditions();
         let refused = "!OOM command not allowed when used memory > 'maxmemory'....";
         stage.check("EVAL \"return redis.call('GET', 'k')\" 0 => nil");
         for (script, reply) in [

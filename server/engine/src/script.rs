@@ -9,7 +9,7 @@ use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script, ShortReply}
 use crate::Engine;
 use crate::context::{Caller, Context};
 use crate::error::Error;
-use crate::gates::GateMask;
+use crate::gates::{Conditions, GateMask};
 use crate::limits;
 use crate::time::Millis;
 
@@ -126,7 +126,7 @@ impl Engine {
             std::mem::forget(self.script.take());
         }
         self.script = None;
-        self.busy = false;
+        self.conditions.remove(Conditions::BUSY);
     }
 
     /// Changes the function libraries. Their code runs without access to the engine.

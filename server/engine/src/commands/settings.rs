@@ -108,6 +108,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// Updates the state that the engine derives from its settings.
 fn apply(engine: &mut Engine) {
     engine.set_events(engine.settings.notify_keyspace_events);
+    engine.update_conditions();
     if engine.settings.requirepass.is_none() {
         for id in engine.sessions.in_order() {
             if let Some(client) = engine.sessions.get_mut(id) {

@@ -242,7 +242,7 @@ impl Engine {
     /// Called after a client's request if any client tracks: broadcasts the changes, and ends the
     /// exception of `CLIENT CACHING`, unless that was the request or a transaction has begun.
     pub(crate) fn finish_tracking(&mut self, client: ClientId, argv: &[&[u8]]) {
-        if !self.busy {
+        if !self.is_busy() {
             self.broadcast_changes();
         }
         let Some(state) = self.sessions.get_mut(client) else { return };

@@ -177,6 +177,7 @@ impl Keyspace {
     }
 
     /// Adds a key that is known to be absent.
+    #[inline(always)]
     pub(in crate::store) fn add(
         &mut self,
         number: usize,

@@ -521,7 +521,7 @@ impl Records {
     }
 
     /// The hash stored at a key, to be changed; `None` if it is of another type.
-    #[inline]
+    #[inline(always)]
     pub fn hash_mut(&mut self, slot: Slot) -> Option<HashMut<'_>> {
         let is_hash = match self.headers.get(slot).form.payload() {
             Form::INT | Form::BYTES => false,

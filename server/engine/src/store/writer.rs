@@ -171,7 +171,7 @@ impl Writer {
 
 impl Writer {
     /// Adds a key that is known to be absent.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, database: usize, key: &[u8], value: NewValue<'_>, now: Millis) -> Slot {
         self.event(Events::NEW, "new", database, key);
         if self.is_recording {
