@@ -7,11 +7,23 @@ use crate::number::format_double;
 use crate::reply::{Protocol, Reply};
 
 /// Appends `reply` to `out`, encoded for a client that uses `protocol`.
+#[inline(always)]
 pub fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
+    match reply {
+        // The most frequent ones.
+        Reply::Integer(value @ 0..=9) => {
+            out.extend_from_slice(&[b':', b'0' + *value as u8, b'\r', b'\n']);
+        }
+        Reply::Null if protocol == Protocol::Resp2 => out.extend_from_slice(b"$-1\r\n"),
+        reply => encode_rarer(reply, protocol, out),
+    }
+}
+
+/// As [`encode`], for any reply.
+fn encode_rarer(reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
     let resp3 = protocol == Protocol::Resp3;
     match reply {
         Reply::Simple(text) => match &**text {
-            // The most frequent ones.
             b"OK" => out.extend_from_slice(b"+OK\r\n"),
             b"PONG" => out.extend_from_slice(b"+PONG\r\n"),
             text => line(b'+', text, out),

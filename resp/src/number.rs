@@ -24,7 +24,6 @@ fn parse_longer(text: &[u8]) -> Option<i64> {
     match digits {
         [] => return None,
         [b'0', rest @ ..] => return (rest.is_empty() && !negative).then_some(0),
-        _ if digits.len() <= WORD_DIGITS => return parse_word(negative, digits),
         _ if digits.len() <= SAFE_DIGITS => return parse_short(negative, digits),
         _ => {}
     }
@@ -37,38 +36,6 @@ fn parse_longer(text: &[u8]) -> Option<i64> {
         value = value.checked_mul(10)?.checked_sub(i64::from(byte - b'0'))?;
     }
     if negative { Some(value) } else { value.checked_neg() }
-}
-
-/// The digits that are converted at once.
-const WORD_DIGITS: usize = 8;
-
-/// As [`parse_integer`], for one to [`WORD_DIGITS`] digits: as the bytes of one word, of which
-/// neighbours are joined to numbers of two, four and eight digits.
-fn parse_word(negative: bool, digits: &[u8]) -> Option<i64> {
-    const ZEROS: u64 = 0x3030_3030_3030_3030;
-    // The first digit lowest, zeros in front of it.
-    let word = match (digits.first_chunk::<4>(), digits.last_chunk::<4>()) {
-        (Some(first), Some(last)) => {
-            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-            let shift = u8::BITS as usize * (WORD_DIGITS - digits.len());
-            u64::from(last) << u32::BITS | (u64::from(first) << shift)
-        }
-        _ => digits.iter().fold(0, |word, &digit| word >> 8 | u64::from(digit) << 56),
-    };
-    let padding = ZEROS.unbounded_shr(u8::BITS * digits.len() as u32);
-    let word = word | padding;
-    // The high half of each byte is that of a digit, also after adding 6 to it.
-    const HIGH: u64 = 0xF0F0_F0F0_F0F0_F0F0;
-    const SIX: u64 = 0x0606_0606_0606_0606;
-    if word & HIGH != ZEROS || word.wrapping_add(SIX) & HIGH != ZEROS {
-        return None;
-    }
-    let word = word & !HIGH;
-    let pairs = (word.wrapping_mul(10) + (word >> 8)) & 0x00FF_00FF_00FF_00FF;
-    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_FFFF_0000_FFFF;
-    let value = (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xFFFF_FFFF;
-    let value = value.cast_signed();
-    Some(if negative { -value } else { value })
 }
 
 /// Any number of this many digits fits into an `i64`.

@@ -495,7 +495,8 @@ impl Interpreter {
         host: &mut dyn Host,
     ) -> Reply {
         let Some((sha, cached)) = self.scripts.get_index_mut(found.at) else { return no_script() };
-        self.runs += 1;
+        // Without the checks for an overflow: 64 bits last for centuries.
+        self.runs = self.runs.wrapping_add(1);
         cached.used = self.runs;
         let has_plans = self.has_plans && self.distrusted.len() < DISTRUSTED_MAX;
         let plan =
@@ -507,8 +508,8 @@ impl Interpreter {
             return reply;
         };
         if let Some(reply) = plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
-            cached.planned += 1;
-            self.tiers.planned += 1;
+            cached.planned = cached.planned.wrapping_add(1);
+            self.tiers.planned = self.tiers.planned.wrapping_add(1);
             if !cached.is_counted {
                 self.settle(found.at);
             }

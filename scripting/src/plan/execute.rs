@@ -56,20 +56,24 @@ impl Scratch {
         self.end_after.is_some()
     }
 
+    #[inline(always)]
     fn clear(&mut self) {
-        const VALUES_KEPT: usize = KEPT_BYTES / size_of::<ValueRef>();
         self.record.clear();
         self.text.clear();
-        if self.text.capacity() > KEPT_BYTES {
-            self.text.shrink_to(KEPT_BYTES);
-        }
-        if self.lists.len() > 1 {
-            self.lists.truncate(1);
-        }
-        if let Some(list) = self.lists.first_mut().filter(|list| list.capacity() > VALUES_KEPT) {
-            list.shrink_to(VALUES_KEPT);
+        if self.text.capacity() > KEPT_BYTES || !self.lists.is_empty() {
+            self.shrink();
         }
         self.end_after = None;
+    }
+
+    #[inline(never)]
+    fn shrink(&mut self) {
+        const VALUES_KEPT: usize = KEPT_BYTES / size_of::<ValueRef>();
+        self.text.shrink_to(KEPT_BYTES);
+        self.lists.truncate(1);
+        if let Some(list) = self.lists.first_mut() {
+            list.shrink_to(VALUES_KEPT);
+        }
     }
 }
 
@@ -103,7 +107,7 @@ pub(crate) fn run(
         lists_used: 0,
         host,
         bytes_left,
-        counter: StepCounter { steps: 0, steps_until_poll: STEPS_PER_POLL, limits, end_after },
+        counter: StepCounter { steps: 0, steps_until_poll: STEPS_PER_POLL - 1, limits, end_after },
         returned: ValueRef::Nil,
     };
     match run.block(&plan.body)? {
@@ -157,8 +161,11 @@ impl StepCounter<'_> {
     /// is served.
     #[inline(always)]
     pub(super) fn step(&mut self, host: &mut dyn Host) -> Option<()> {
-        self.steps_until_poll -= 1;
-        if self.steps_until_poll == 0 { self.poll(host) } else { Some(()) }
+        match self.steps_until_poll.checked_sub(1) {
+            Some(left) => self.steps_until_poll = left,
+            None => self.poll(host)?,
+        }
+        Some(())
     }
 
     /// Does the same as [`StepCounter::step`] for a command. Leaves if the limit of commands is
@@ -171,7 +178,7 @@ impl StepCounter<'_> {
     #[cold]
     fn poll(&mut self, host: &mut dyn Host) -> Option<()> {
         self.steps += u64::from(STEPS_PER_POLL);
-        self.steps_until_poll = STEPS_PER_POLL;
+        self.steps_until_poll = STEPS_PER_POLL - 1;
         if host.interrupt() == Interrupt::Kill {
             *self.end_after = Some(self.steps.saturating_sub(STEPS_AHEAD));
             return None;
@@ -426,7 +433,12 @@ impl Run<'_> {
     }
 
     /// Strings are compared by the rules of the locale, which are left to Lua.
-    fn compared(&mut self, both: &(Expr, Expr), holds: fn(f64, f64) -> bool) -> Option<bool> {
+    #[inline(always)]
+    fn compared(
+        &mut self,
+        both: &(Expr, Expr),
+        holds: impl FnOnce(f64, f64) -> bool,
+    ) -> Option<bool> {
         match (self.value(&both.0)?, self.value(&both.1)?) {
             (ValueRef::Number(left), ValueRef::Number(right)) => Some(holds(left, right)),
             _ => None,

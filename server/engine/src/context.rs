@@ -7,6 +7,7 @@ use lockwheel_resp::{Protocol, Reply, number};
 
 use crate::Engine;
 use crate::command::Command;
+use crate::counter::increment;
 use crate::error::Error;
 use crate::notify::Events;
 use crate::sessions::waiters::WaitCondition;
@@ -139,9 +140,9 @@ impl Context<'_> {
     #[inline(always)]
     pub fn count_read(&mut self, key: &[u8], found: Option<Slot>) {
         if found.is_some() {
-            self.engine.stats.keyspace_hits += 1;
+            increment(&mut self.engine.stats.keyspace_hits);
         } else {
-            self.engine.stats.keyspace_misses += 1;
+            increment(&mut self.engine.stats.keyspace_misses);
             self.event(Events::KEY_MISS, "keymiss", key);
         }
     }
@@ -163,7 +164,7 @@ impl Context<'_> {
     }
 
     /// The value of a key, for a command that reads it.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
         let slot = self.read_slot(key)?;
         Some(self.record(slot).value())
@@ -188,7 +189,7 @@ impl Context<'_> {
     }
 
     /// The value of a key that must be of one type, for a command that reads it.
-    #[inline]
+    #[inline(always)]
     pub fn read_as<T: Typed>(&mut self, key: &[u8]) -> Result<Option<T::View<'_>>, Error> {
         match self.read(key).map(T::of) {
             Some(None) => Err(Error::WrongType),
@@ -235,7 +236,7 @@ impl Context<'_> {
     }
 
     /// The hash of a key, for a command that changes it.
-    #[inline]
+    #[inline(always)]
     pub fn write_hash<'c>(&'c mut self, key: &'c [u8]) -> Result<Option<HashEdit<'c>>, Error> {
         let Some(slot) = self.find_for_write(key) else { return Ok(None) };
         let edit = self.engine.writer.edit_hash(self.database, slot, key);

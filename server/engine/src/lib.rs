@@ -14,6 +14,7 @@ pub mod command;
 pub mod commands;
 mod commit;
 pub mod context;
+mod counter;
 #[cfg(test)]
 mod database_tests;
 #[cfg(test)]
@@ -57,6 +58,7 @@ use lockwheel_scripting::{Interpreter, LogLevel};
 
 use crate::settings::{MemoryShare, Settings};
 use command::{CommandStats, CommandTable};
+use counter::increment;
 use dispatch::DispatchResult;
 use gates::{Conditions, GATES, Gates};
 use inputs::Process;
@@ -837,8 +839,10 @@ impl Engine {
     /// Counts a command that has run.
     fn count_call(&mut self, at: usize, failed: bool) {
         let stats = &mut self.command_stats[at];
-        stats.calls += 1;
-        stats.failed += u64::from(failed);
+        increment(&mut stats.calls);
+        if failed {
+            increment(&mut stats.failed);
+        }
     }
 
     #[cold]

@@ -1,40 +1,92 @@
 //! Look-up of command names, ignoring case. Every request and every call of a script looks up a
-//! name, so a name is represented as four words: converted to lower case at once, and hashed and
-//! compared without a loop. This module does not depend on commands.
+//! name, so a short name is one word, hashed and compared without a loop. This module does not
+//! depend on commands.
 
 use std::collections::BTreeMap;
 
-/// The maximum length of a name. Longer names are unknown.
-const NAME_BYTES_MAX: usize = 32;
 const WORD_BYTES: usize = 8;
 
-/// A name in lower case, padded with zeros, and its length: a client may send zeros, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
-    words: [u64; NAME_BYTES_MAX / WORD_BYTES],
-    len: usize,
+/// The bit that makes a letter lower case, in each byte. Two letters are the same, ignoring case,
+/// exactly if they are equal with this bit.
+const CASE_BITS: u64 = 0x2020_2020_2020_2020;
+
+/// A map from names to numbers.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// Names of up to eight letters: nearly all that are looked up.
+    short: Box<[ShortName]>,
+    /// The others, in lower case.
+    long: BTreeMap<Box<[u8]>, usize>,
 }
 
-impl Name {
-    fn of(text: &[u8]) -> Option<Name> {
-        let mut words = [0; NAME_BYTES_MAX / WORD_BYTES];
-        if text.len() <= WORD_BYTES {
-            words[0] = to_lower_case(word(text));
-        } else if text.len() <= NAME_BYTES_MAX {
-            for (to, from) in words.iter_mut().zip(text.chunks(WORD_BYTES)) {
-                *to = to_lower_case(word(from));
+/// A slot of a table with a power of two of them, at most half full, so that probing is short. A
+/// name of length 0 marks a free slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShortName {
+    /// The letters, padded with zeros, with [`CASE_BITS`].
+    letters: u64,
+    /// A client may send zeros, too.
+    length: u32,
+    number: u32,
+}
+
+impl Names {
+    /// A map from each name to its number.
+    pub(super) fn new<'a>(names: impl ExactSizeIterator<Item = (&'a str, usize)>) -> Names {
+        let slots = (names.len() * 2).next_power_of_two();
+        let mut short = vec![ShortName::default(); slots].into_boxed_slice();
+        let mut long = BTreeMap::new();
+        for (name, number) in names {
+            let name = name.as_bytes();
+            if name.len() > WORD_BYTES || !name.iter().all(u8::is_ascii_alphabetic) {
+                long.insert(name.to_ascii_lowercase().into(), number);
+                continue;
             }
-        } else {
-            return None;
+            let letters = word(name) | CASE_BITS;
+            let mut at = hash(letters) & (slots - 1);
+            while short[at].length > 0 {
+                at = (at + 1) & (slots - 1);
+            }
+            short[at] = ShortName { letters, length: name.len() as u32, number: number as u32 };
         }
-        Some(Name { words, len: text.len() })
+        Names { short, long }
+    }
+
+    /// The number of a name, ignoring case.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        if name.len() > WORD_BYTES {
+            return self.find_long(name);
+        }
+        let letters = word(name) | CASE_BITS;
+        let mut at = hash(letters);
+        loop {
+            let known = &self.short[at & (self.short.len() - 1)];
+            if known.length == 0 {
+                return self.find_long(name);
+            }
+            if known.letters == letters && known.length as usize == name.len() {
+                return Some(known.number as usize);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    #[inline(never)]
+    fn find_long(&self, name: &[u8]) -> Option<usize> {
+        /// Longer names are unknown.
+        const NAME_BYTES_MAX: usize = 32;
+        let mut small = [0; NAME_BYTES_MAX];
+        let small = small.get_mut(..name.len())?;
+        small.copy_from_slice(name);
+        small.make_ascii_lowercase();
+        self.long.get(&*small).copied()
     }
 }
 
 /// The names are fixed, so clients cannot cause collisions.
-fn hash_of_word(word: u64) -> usize {
+fn hash(letters: u64) -> usize {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-    (word.wrapping_mul(ODD) >> 32) as usize
+    (letters.wrapping_mul(ODD) >> 32) as usize
 }
 
 /// Up to eight bytes as a number, the first byte lowest.
@@ -48,81 +100,6 @@ fn word(text: &[u8]) -> u64 {
         return u64::from(first) | u64::from(last) << shift;
     }
     text.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
-}
-
-/// Converts the upper-case letters among the eight bytes to lower case. Bit 7 of a sum tells
-/// whether the lower seven bits of a byte have reached a bound; bit 5 makes a letter lower case.
-fn to_lower_case(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let low = word & (0x7F * ONES);
-    let from_a = low.wrapping_add((0x80 - b'A' as u64) * ONES);
-    let past_z = low.wrapping_add((0x7F - b'Z' as u64) * ONES);
-    let capital = from_a & !past_z & !word & (0x80 * ONES);
-    word | capital >> 2
-}
-
-/// A map from names to numbers.
-#[derive(Debug)]
-pub(super) struct Names {
-    /// Names of up to eight letters: nearly all that are looked up.
-    short: Box<[ShortName]>,
-    long: BTreeMap<Name, usize>,
-}
-
-/// A slot of a table with a power of two of them, at most half full, so that probing is short. A
-/// name of length 0 marks a free slot.
-#[derive(Clone, Copy, Debug, Default)]
-struct ShortName {
-    letters: u64,
-    length: u32,
-    number: u32,
-}
-
-impl Names {
-    /// A map from each name to its number. A name that is too long is never found.
-    pub(super) fn new<'a>(names: impl ExactSizeIterator<Item = (&'a str, usize)>) -> Names {
-        let slots = (names.len() * 2).next_power_of_two();
-        let mut short = vec![ShortName::default(); slots].into_boxed_slice();
-        let mut long = BTreeMap::new();
-        for (text, number) in names {
-            let Some(name) = Name::of(text.as_bytes()) else { continue };
-            if text.len() > WORD_BYTES {
-                long.insert(name, number);
-                continue;
-            }
-            let letters = name.words[0];
-            let mut at = hash_of_word(letters) & (slots - 1);
-            while short[at].length > 0 {
-                at = (at + 1) & (slots - 1);
-            }
-            short[at] = ShortName { letters, length: text.len() as u32, number: number as u32 };
-        }
-        Names { short, long }
-    }
-
-    /// The number of a name, ignoring case.
-    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        if name.len() > WORD_BYTES {
-            return self.find_long(name);
-        }
-        let letters = to_lower_case(word(name));
-        let mut at = hash_of_word(letters);
-        loop {
-            let known = &self.short[at & (self.short.len() - 1)];
-            if known.length == 0 {
-                return None;
-            }
-            if known.letters == letters && known.length as usize == name.len() {
-                return Some(known.number as usize);
-            }
-            at += 1;
-        }
-    }
-
-    #[inline(never)]
-    fn find_long(&self, name: &[u8]) -> Option<usize> {
-        self.long.get(&Name::of(name)?).copied()
-    }
 }
 
 #[cfg(test)]
@@ -144,14 +121,9 @@ mod tests {
         for other in ["", "\0", "ge", "g\u{e5}t", "p\\q", "P\\Q", "\u{c7}et", "sett", "7et"] {
             assert_eq!(names.find(other.as_bytes()), None, "{other:?}");
         }
-    }
-
-    #[test]
-    fn lower_case_conversion_agrees_with_ascii() {
         for byte in 0..=u8::MAX {
-            let bytes = [b'A', byte, b'z', byte, b'@', b'[', 0xC1, byte];
-            let small = to_lower_case(u64::from_le_bytes(bytes));
-            assert_eq!(small.to_le_bytes(), bytes.map(|byte| byte.to_ascii_lowercase()));
+            let expected = matches!(byte, b'e' | b'E').then_some(3);
+            assert_eq!(names.find(&[b'G', byte, b't']), expected, "{byte}");
         }
     }
 }

@@ -8,6 +8,7 @@ use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script, ShortReply}
 
 use crate::Engine;
 use crate::context::{Caller, Context};
+use crate::counter::increment;
 use crate::error::Error;
 use crate::gates::{Conditions, GateMask};
 use crate::limits;
@@ -106,7 +107,7 @@ impl<'e> Context<'e> {
 
     #[inline(always)]
     fn begin_script(&mut self, running: Running) -> ScriptHost<'_, 'e> {
-        self.engine.scripts_started += 1;
+        increment(&mut self.engine.scripts_started);
         let mask = self.engine.mask_for_script(self.client, running.read_only);
         self.engine.script = Some(running);
         self.caller = Caller::Script;

@@ -365,7 +365,7 @@ fn hset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.find(key).is_none()
         && let Some([field, value]) = rest.next()
     {
-        add_hash(context, key, field, value);
+        add_hash(context, key, field, value, forms);
         added += 1;
     }
     if let Some(mut hash) = context.write_hash(key)? {
@@ -396,7 +396,7 @@ fn hsetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             }
             hash.put(found, field, value, forms);
         }
-        None => add_hash(context, key, field, value),
+        None => add_hash(context, key, field, value, forms),
     }
     context.changed(Events::HASH, "hset", key);
     Ok(true.into())
@@ -431,7 +431,7 @@ fn hincrby(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             sum = old.checked_add(increment).ok_or(Error::Overflow)?;
             Ok(digits.format(sum).as_bytes())
         })?,
-        None => add_hash(context, key, field, digits.format(increment).as_bytes()),
+        None => add_hash(context, key, field, digits.format(increment).as_bytes(), forms),
     }
     context.changed(Events::HASH, "hincrby", key);
     Ok(sum.into())
@@ -454,15 +454,20 @@ fn hincrbyfloat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
             sum = old.checked_add(increment).ok_or(Error::NotFinite)?.to_string();
             Ok(sum.as_bytes())
         })?,
-        None => add_hash(context, key, field, sum.as_bytes()),
+        None => add_hash(context, key, field, sum.as_bytes(), forms),
     }
     context.changed(Events::HASH, "hincrbyfloat", key);
     Ok(Reply::bulk(sum))
 }
 
 /// Adds a key that is known to be absent: a hash with one field.
-fn add_hash(context: &mut Context<'_>, key: &[u8], field: &[u8], value: &[u8]) {
-    let (small, seed) = forms(context);
+fn add_hash(
+    context: &mut Context<'_>,
+    key: &[u8],
+    field: &[u8],
+    value: &[u8],
+    (small, seed): (SmallHash, HashSeed),
+) {
     if small.admits(field, value) {
         context.add(key, NewValue::Field(field, value));
     } else {

@@ -69,7 +69,7 @@ impl Index {
         prefetch: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
-        if matches!(self.tables, Tables::One(_)) && self.len >= SPLIT_ABOVE {
+        if self.len >= SPLIT_ABOVE && matches!(self.tables, Tables::One(_)) {
             self.split(&hash_of);
         }
         let table = self.table_mut(hash);
@@ -90,21 +90,26 @@ impl Index {
         prefetch: impl Fn(Slot),
         hash_of: impl Fn(Slot) -> u64,
     ) {
-        self.shrink_credit = SHRINK_CREDIT_MAX.min(self.shrink_credit + 1);
-        let floor = match self.tables {
-            Tables::One(_) => SHRINK_FLOOR,
-            Tables::Many(_) => SHRINK_FLOOR_OF_MANY,
+        if self.shrink_credit < SHRINK_CREDIT_MAX {
+            self.shrink_credit += 1;
+        }
+        self.len -= 1;
+        let (table, floor, can_merge) = match &mut self.tables {
+            Tables::One(table) => (table, SHRINK_FLOOR, false),
+            Tables::Many(tables) => {
+                let can_merge = self.len < MERGE_BELOW;
+                (&mut tables[number_of(hash)], SHRINK_FLOOR_OF_MANY, can_merge)
+            }
         };
-        let table = self.table_mut(hash);
         match table.find_entry(hash, |&other| other == slot) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
-        if table.capacity() > floor && table.len() < table.capacity() / 8 {
+        let capacity = table.capacity();
+        if capacity > floor && table.len() < capacity / 8 {
             self.shrink(hash, prefetch, &hash_of);
         }
-        self.len -= 1;
-        if self.len < MERGE_BELOW && matches!(self.tables, Tables::Many(_)) {
+        if can_merge {
             self.merge(&hash_of);
         }
     }
@@ -143,14 +148,14 @@ impl Index {
     fn table(&self, hash: u64) -> &HashTable<Slot> {
         match &self.tables {
             Tables::One(table) => table,
-            Tables::Many(tables) => &tables[(hash >> TABLE_SHIFT) as usize % TABLES],
+            Tables::Many(tables) => &tables[number_of(hash)],
         }
     }
 
     fn table_mut(&mut self, hash: u64) -> &mut HashTable<Slot> {
         match &mut self.tables {
             Tables::One(table) => table,
-            Tables::Many(tables) => &mut tables[(hash >> TABLE_SHIFT) as usize % TABLES],
+            Tables::Many(tables) => &mut tables[number_of(hash)],
         }
     }
 
@@ -177,6 +182,11 @@ impl Index {
             self.table_mut(hash).insert_unique(hash, slot, |&slot| hash_of(slot));
         }
     }
+}
+
+/// The number of the table of this hash, of many.
+fn number_of(hash: u64) -> usize {
+    (hash >> TABLE_SHIFT) as usize % TABLES
 }
 
 #[cfg(test)]

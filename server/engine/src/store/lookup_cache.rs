@@ -5,6 +5,7 @@
 //! until any key is added or removed.
 
 use super::dict::{HashSeed, Slot};
+use crate::counter::increment;
 
 /// Longer keys are hashed each time. Lock names are shorter, and with this limit a line has 96
 /// bytes.
@@ -133,7 +134,7 @@ impl LookupCache {
     /// Invalidates all cached slots, because a key is added or removed.
     #[inline]
     pub fn invalidate_slots(&mut self) {
-        self.generation += 1;
+        increment(&mut self.generation);
     }
 }
 

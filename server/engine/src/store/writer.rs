@@ -34,6 +34,7 @@ use super::effects::{Effect, Effects, Place};
 use super::records::{NewValue, Records};
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
+use crate::counter::increment;
 use crate::notify::Events;
 use crate::time::{Millis, Time};
 
@@ -162,7 +163,7 @@ impl Writer {
     /// Counts a change, and records its event.
     #[inline]
     pub fn changed(&mut self, kind: Events, event: &str, database: usize, key: &[u8]) {
-        self.dirty += 1;
+        increment(&mut self.dirty);
         self.event(kind, event, database, key);
     }
 }
@@ -217,7 +218,7 @@ impl Writer {
 
     /// Removes a key whose deadline has been reached.
     pub fn remove_expired(&mut self, database: usize, due: Due) {
-        self.dirty += 1;
+        increment(&mut self.dirty);
         if self.is_recording {
             let deadline = self.keyspace.database(database).records().deadline(due.slot);
             let deadline = deadline.unwrap_or(Millis(0));
@@ -326,7 +327,7 @@ impl Writer {
 
     /// Swaps two databases.
     pub fn swap(&mut self, database: usize, with: usize) {
-        self.dirty += 1;
+        increment(&mut self.dirty);
         if database == with {
             return;
         }
