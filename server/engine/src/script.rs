@@ -1,6 +1,6 @@
 //! Running scripts and functions: their access to the engine, and their interruption.
 
-use crate::store::libraries::Libraries;
+use crate::store::libraries::{Libraries, LibraryLoader};
 use crate::store::writer::Writer;
 use lockwheel_resp::{Protocol, Reply};
 pub use lockwheel_scripting::LogLevel;
@@ -11,7 +11,6 @@ use crate::context::{Caller, Context};
 use crate::counter::increment;
 use crate::error::Error;
 use crate::gates::{Conditions, GateMask};
-use crate::limits;
 use crate::time::Millis;
 
 /// The running script or function.
@@ -136,10 +135,7 @@ impl Engine {
         change: impl FnOnce(&mut Writer, &mut Libraries, &mut LibraryLoader) -> T,
     ) -> Result<T, Error> {
         let Some(libraries) = self.functions.as_mut() else { return Err(self.busy_error()) };
-        let mut loader = LibraryLoader {
-            interrupts_left: limits::FUNCTION_LOAD_INTERRUPTS_MAX,
-            log: Vec::new(),
-        };
+        let mut loader = LibraryLoader::default();
         let result = change(&mut self.writer, libraries, &mut loader);
         self.log.append(&mut loader.log);
         Ok(result)
@@ -184,35 +180,6 @@ impl Engine {
     pub fn kill_script(&mut self) {
         if let Some(script) = self.script.as_mut() {
             script.killed = true;
-        }
-    }
-}
-
-/// The host of a library while it is loaded: no access to the engine, and limited time.
-#[derive(Debug)]
-pub struct LibraryLoader {
-    interrupts_left: u32,
-    log: Vec<(LogLevel, String)>,
-}
-
-impl Host for LibraryLoader {
-    fn call(&mut self, _: &[&[u8]]) -> Reply {
-        Reply::error("ERR a library may not call commands while it is loaded")
-    }
-
-    fn set_protocol(&mut self, _: Protocol) {}
-
-    fn log(&mut self, level: LogLevel, message: &[u8]) {
-        self.log.push((level, String::from_utf8_lossy(message).into_owned()));
-    }
-
-    fn interrupt(&mut self) -> Interrupt {
-        match self.interrupts_left.checked_sub(1) {
-            Some(left) => {
-                self.interrupts_left = left;
-                Interrupt::Continue
-            }
-            None => Interrupt::Kill,
         }
     }
 }
@@ -279,8 +246,8 @@ impl Host for ScriptHost<'_, '_> {
 mod tests {
     use lockwheel_scripting::Sha;
 
-    use super::LibraryLoader;
     use crate::settings::Settings;
+    use crate::store::libraries::LibraryLoader;
     use crate::testing::Stage;
 
     /// The plan of the script is that of another text. The script fails, also in a transaction; the
@@ -293,7 +260,7 @@ mod tests {
         for (before, after) in [("", ""), ("MULTI; ", " => QUEUED; EXEC => [...]")] {
             let mut stage = Stage::new(Settings::default());
             stage.check(&format!("SET lock owner PX 60000; SCRIPT LOAD \"{TEXT}\""));
-            let mut host = LibraryLoader { interrupts_left: 0, log: Vec::new() };
+            let mut host = LibraryLoader::default();
             let interpreter = stage.engine.interpreter.as_mut().expect("no script is running");
             interpreter.replace_plan(&sha, PLANNED.as_bytes(), &mut host);
             stage.check(&format!("{before}EVALSHA {} 0{after}", sha.as_str()));

@@ -2,11 +2,12 @@
 
 use std::ops::Deref;
 
-use lockwheel_resp::Reply;
-use lockwheel_scripting::{Functions, Host, Policy};
+use lockwheel_resp::{Protocol, Reply};
+use lockwheel_scripting::{Functions, Host, Interrupt, LogLevel, Policy};
 
 use super::effects::Effect;
 use super::writer::Writer;
+use crate::limits;
 
 /// See the module's documentation.
 pub struct Libraries(Functions);
@@ -91,5 +92,42 @@ impl Writer {
         libraries.0.flush();
         self.record_library(&Effect::LibrariesFlushed {});
         self.count_changes(1);
+    }
+}
+
+/// The host of a library while it is loaded: no access to the engine, and limited time.
+#[derive(Debug)]
+pub struct LibraryLoader {
+    interrupts_left: u32,
+    /// The messages that it has logged.
+    pub(crate) log: Vec<(LogLevel, String)>,
+}
+
+impl Default for LibraryLoader {
+    fn default() -> LibraryLoader {
+        let interrupts_left = limits::FUNCTION_LOAD_INTERRUPTS_MAX;
+        LibraryLoader { interrupts_left, log: Vec::new() }
+    }
+}
+
+impl Host for LibraryLoader {
+    fn call(&mut self, _: &[&[u8]]) -> Reply {
+        Reply::error("ERR a library may not call commands while it is loaded")
+    }
+
+    fn set_protocol(&mut self, _: Protocol) {}
+
+    fn log(&mut self, level: LogLevel, message: &[u8]) {
+        self.log.push((level, String::from_utf8_lossy(message).into_owned()));
+    }
+
+    fn interrupt(&mut self) -> Interrupt {
+        match self.interrupts_left.checked_sub(1) {
+            Some(left) => {
+                self.interrupts_left = left;
+                Interrupt::Continue
+            }
+            None => Interrupt::Kill,
+        }
     }
 }
