@@ -10,8 +10,8 @@ use crate::context::Caller;
 use crate::notify::Events;
 use crate::sessions::ClientId;
 use crate::store::apply::ApplyError;
-use crate::store::digest::{self, Digest};
-use crate::store::effects::{Effect, EffectIter, Effects, Place};
+use crate::store::digest::Digest;
+use crate::store::effects::{Effect, Effects, Place};
 use crate::store::value::Kind;
 use crate::time::Time;
 
@@ -150,38 +150,11 @@ impl Engine {
     ///
     /// The bytes are no effects, or do not belong to this state. The effects before are applied.
     pub fn apply(&mut self, effects: &[u8], time: Time) -> Result<(), ApplyError> {
-        for read in EffectIter::new(effects) {
-            let (place, effect) = read.map_err(ApplyError::from)?;
-            match effect {
-                Effect::LibraryLoaded { .. }
-                | Effect::LibraryDeleted { .. }
-                | Effect::LibrariesFlushed {} => self.apply_to_libraries(&effect)?,
-                effect => self.writer.apply(place, &effect, time.now)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn apply_to_libraries(&mut self, effect: &Effect<'_>) -> Result<(), ApplyError> {
-        let is_recording = self.writer.is_recording();
-        self.writer.set_recording(false);
-        let applied = self.change_functions(|writer, libraries, host| match *effect {
-            Effect::LibraryLoaded { code } => {
-                writer.load_library(libraries, code, true, host).is_ok()
-            }
-            Effect::LibraryDeleted { name } => writer.delete_library(libraries, name),
-            _ => {
-                writer.flush_libraries(libraries);
-                true
-            }
-        });
-        self.writer.set_recording(is_recording);
-        if applied == Ok(true) { Ok(()) } else { Err(ApplyError::Missing) }
+        self.writer.apply(effects, time.now)
     }
 
     /// The digest of the state.
     pub fn digest(&self) -> Digest {
-        let libraries = self.functions.iter().flat_map(|functions| functions.libraries());
-        digest::digest(self.writer.keyspace(), libraries.map(|library| &*library.code))
+        self.writer.state().digest()
     }
 }

@@ -416,7 +416,7 @@ impl Engine {
         if !self.gates.mask(Paths::REQUEST, conditions).depends_on(DECLARED) {
             return command.flags;
         }
-        let (interpreter, functions) = (self.interpreter.as_mut(), self.functions.as_ref());
+        let (interpreter, functions) = (self.interpreter.as_mut(), self.writer.libraries());
         let script = match argument {
             ScriptArgument::Text => interpreter.and_then(|interpreter| {
                 let sha = interpreter.load_evaluated(argv[1]).ok()?;

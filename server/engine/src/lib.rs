@@ -73,6 +73,7 @@ use sessions::waiters::Waiters;
 use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
+use store::state::State;
 use store::writer::Writer;
 use store::{Due, Keyspace};
 use time::{ClockOrder, Millis, Rate, Time};
@@ -216,7 +217,7 @@ const ERROR_CODES_MAX: usize = 128;
 pub struct Engine {
     /// The settings, as `CONFIG` shows and changes them.
     pub(crate) settings: Settings,
-    /// The state, and the only way to change it.
+    /// The replicated state, and the only way to change it.
     pub(crate) writer: Writer,
     /// Timers that do not belong to keys.
     pub(crate) timers: Timers<Timer>,
@@ -251,8 +252,6 @@ pub struct Engine {
     pub(crate) shard_id: String,
     /// The Lua interpreter; `None` while a script runs.
     pub(crate) interpreter: Option<Box<Interpreter>>,
-    /// The function libraries; `None` while a function runs.
-    pub(crate) functions: Option<Libraries>,
     /// The running script or function.
     pub(crate) script: Option<Running>,
     scripts_started: u64,
@@ -309,10 +308,10 @@ impl Engine {
         let functions = commands::functions::functions(seed[3], settings.compat_version);
         let instruments = Instruments::of(&settings, time, seed);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
+        let state = State::new(keyspace, Libraries::new(functions));
         let mut engine = Engine {
-            writer: Writer::new(keyspace, settings.notify_keyspace_events),
+            writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
-            functions: Some(Libraries::new(functions)),
             settings,
             timers: Timers::new(time.now),
             sessions: Sessions::default(),
@@ -645,9 +644,6 @@ impl Engine {
             if let Some(interpreter) = self.interpreter.as_mut() {
                 interpreter.tidy();
             }
-            if let Some(functions) = self.functions.as_mut() {
-                functions.tidy();
-            }
         }
         self.broadcast_changes();
     }
@@ -657,7 +653,7 @@ impl Engine {
     pub fn has_garbage(&self) -> bool {
         !self.writer.keyspace().garbage().is_empty()
             || self.interpreter.as_ref().is_some_and(|lua| lua.has_garbage())
-            || self.functions.as_ref().is_some_and(|functions| functions.has_garbage())
+            || self.writer.libraries().is_some_and(|functions| functions.has_garbage())
     }
 
     /// Moves all deadlines and timers `span` later.

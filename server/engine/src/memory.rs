@@ -151,7 +151,7 @@ impl Engine {
 
     /// The memory of function libraries.
     pub(crate) fn function_bytes(&self) -> usize {
-        self.functions.as_ref().map_or(0, |functions| functions.memory_bytes())
+        self.writer.libraries().map_or(0, |functions| functions.memory_bytes())
     }
 
     /// The greatest memory use so far, including the present one.

@@ -94,12 +94,12 @@ impl<'e> Context<'e> {
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Reply {
-        let Some(mut functions) = self.engine.functions.take() else {
+        let Some(mut functions) = self.engine.writer.take_libraries() else {
             return self.engine.busy_error().into();
         };
         let mut host = self.begin_script(running);
         let reply = functions.run(name, keys, args, &mut host);
-        self.engine.functions = Some(functions);
+        self.engine.writer.return_libraries(functions);
         self.engine.end_script(&reply);
         reply
     }
@@ -134,9 +134,12 @@ impl Engine {
         &mut self,
         change: impl FnOnce(&mut Writer, &mut Libraries, &mut LibraryLoader) -> T,
     ) -> Result<T, Error> {
-        let Some(libraries) = self.functions.as_mut() else { return Err(self.busy_error()) };
+        let Some(mut libraries) = self.writer.take_libraries() else {
+            return Err(self.busy_error());
+        };
         let mut loader = LibraryLoader::default();
-        let result = change(&mut self.writer, libraries, &mut loader);
+        let result = change(&mut self.writer, &mut libraries, &mut loader);
+        self.writer.return_libraries(libraries);
         self.log.append(&mut loader.log);
         Ok(result)
     }

@@ -212,7 +212,7 @@ pub fn functions(seed: u64, version: CompatVersion) -> Functions {
 /// `FCALL` and `FCALL_RO`: reply with the result of the function.
 fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     const NOT_FOUND: Error = Error::line("ERR Function not found");
-    let Some(functions) = context.engine.functions.as_ref() else {
+    let Some(functions) = context.engine.writer.libraries() else {
         return Err(context.engine.busy_error());
     };
     let function = functions.get(argv[1]).ok_or(NOT_FOUND)?;
@@ -230,7 +230,7 @@ fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `FUNCTION STATS`: replies with the running function and the counts of libraries and functions.
 fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let engine = &*context.engine;
-    let (running, counts) = match (&engine.script, &engine.functions) {
+    let (running, counts) = match (&engine.script, engine.writer.libraries()) {
         (Some(script), None) => {
             let Some(call) = &script.function else { return Err(engine.busy_error()) };
             let duration_ms = context.time.now.0.saturating_sub(script.now.0);
@@ -323,7 +323,8 @@ fn flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `FUNCTION DUMP`: replies with all libraries serialized.
 fn dump(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let libraries = context.engine.functions.iter().flat_map(|functions| functions.libraries());
+    let libraries =
+        context.engine.writer.libraries().into_iter().flat_map(|functions| functions.libraries());
     let payload = serialised::write_libraries(libraries.map(|library| &*library.code));
     Ok(Reply::Bulk(payload.into()))
 }
@@ -351,7 +352,8 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             }
         };
     }
-    let libraries = context.engine.functions.iter().flat_map(|functions| functions.libraries());
+    let libraries =
+        context.engine.writer.libraries().into_iter().flat_map(|functions| functions.libraries());
     let wanted = libraries.filter(|library| {
         pattern.is_none_or(|p| glob::matches_ignoring_case(p, library.name.as_bytes()))
     });

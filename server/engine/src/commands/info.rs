@@ -181,7 +181,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let max = engine.settings.maxmemory_bytes;
     // If the system does not report it, it is at least the memory that is used.
     let resident = (engine.process.resident_bytes)().unwrap_or(used);
-    let functions = engine.functions.as_ref();
+    let functions = engine.writer.libraries();
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
     let (script_bytes, function_bytes) = (engine.script_bytes(), engine.function_bytes());

@@ -1,17 +1,17 @@
-//! Applies effects to databases.
+//! Applies effects to the state.
 
 use super::Keyspace;
 use super::dict::{HashSeed, Slot};
-use super::effects::{Effect, Place};
+use super::effects::{Effect, EffectIter, Place};
 use super::list::List;
 use super::records::{NewValue, Records};
 use super::serialised::Malformed;
 use super::set::Set;
 use super::sorted_set::SortedSet;
+use super::state::State;
 use super::stream::Stream;
 use super::stream::group::Group;
 use super::value::OutOfLine;
-use super::writer::Writer;
 use crate::time::Millis;
 
 /// An effect cannot be applied to the state.
@@ -31,10 +31,21 @@ impl From<Malformed> for ApplyError {
     }
 }
 
-impl Writer {
-    /// Applies an effect on keys or databases. Records nothing. Events and changes of libraries are
-    /// ignored.
-    pub fn apply(
+impl State {
+    /// Applies effects in byte form, as they were recorded by another writer.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no effects, or do not belong to this state. The effects before are applied.
+    pub fn apply(&mut self, effects: &[u8], now: Millis) -> Result<(), ApplyError> {
+        EffectIter::new(effects).try_for_each(|read| {
+            let (place, effect) = read?;
+            self.apply_effect(place, &effect, now)
+        })
+    }
+
+    /// Applies an effect. Events are ignored.
+    fn apply_effect(
         &mut self,
         place: Place<'_>,
         effect: &Effect<'_>,
@@ -46,10 +57,13 @@ impl Writer {
         }
         let Place { database, key } = place;
         match *effect {
-            Effect::Event { .. }
-            | Effect::LibraryLoaded { .. }
+            Effect::Event { .. } => {}
+            Effect::LibraryLoaded { .. }
             | Effect::LibraryDeleted { .. }
-            | Effect::LibrariesFlushed {} => {}
+            | Effect::LibrariesFlushed {} => {
+                let libraries = self.libraries.as_mut().ok_or(ApplyError::Missing)?;
+                libraries.apply(effect)?;
+            }
             Effect::Set { value } => {
                 let value = NewValue::Value(value.to_value(keyspace.seed)?);
                 match keyspace.find_cached(database, key) {

@@ -10,14 +10,28 @@ use super::Keyspace;
 use super::effects::codec::Field;
 use super::effects::image::canonical;
 use super::records::Record;
+use super::state::State;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub u128);
 
+impl State {
+    /// The digest of the databases and of the texts of function libraries.
+    pub fn digest(&self) -> Digest {
+        let mut hasher = SipHasher13::new_with_keys(0, 0);
+        self.keyspace.digest_into(&mut hasher);
+        let mut bytes = Vec::new();
+        let libraries = self.libraries.iter().flat_map(|libraries| libraries.libraries());
+        libraries.for_each(|library| (&*library.code).encode(&mut bytes));
+        hasher.write(&bytes);
+        Digest(hasher.finish128().into())
+    }
+}
+
 impl Keyspace {
     /// Adds the state of all databases to a digest in the making.
-    pub(super) fn digest_into(&self, hasher: &mut SipHasher13) {
+    fn digest_into(&self, hasher: &mut SipHasher13) {
         let mut bytes = Vec::new();
         for (number, database) in self.databases.iter().enumerate() {
             let records = database.records();
@@ -51,14 +65,4 @@ fn contents(record: Record<'_>, out: &mut Vec<u8>) {
     canonical(record.value(), out);
     let length = out.len() - start;
     length.encode(out);
-}
-
-/// The digest of databases and of the texts of function libraries.
-pub(crate) fn digest<'a>(keyspace: &Keyspace, libraries: impl Iterator<Item = &'a [u8]>) -> Digest {
-    let mut hasher = SipHasher13::new_with_keys(0, 0);
-    keyspace.digest_into(&mut hasher);
-    let mut bytes = Vec::new();
-    libraries.for_each(|code| code.encode(&mut bytes));
-    hasher.write(&bytes);
-    Digest(hasher.finish128().into())
 }

@@ -186,9 +186,9 @@ mod tests {
                 stage.check(&format!(
                     "SET l v; {removal}; INFO memory => ...lazyfree_pending_objects:1..."
                 ));
-                let full = stage.engine.writer.keyspace.garbage.items;
+                let full = stage.engine.writer.keyspace().garbage.items;
                 stage.tick(64);
-                let freed = full - stage.engine.writer.keyspace.garbage.items;
+                let freed = full - stage.engine.writer.keyspace().garbage.items;
                 assert!((1..=64).contains(&freed), "{command}, {removal}: {freed}");
                 assert!(ticks(&mut stage) > 1, "{command}, {removal}");
                 stage.check(
@@ -230,7 +230,7 @@ mod tests {
         let copies = 2 * limits::GARBAGE_ITEMS_MAX / FIELDS;
         for _ in 0..copies {
             stage.check("COPY l k REPLACE => 1");
-            let items = stage.engine.writer.keyspace.garbage.items;
+            let items = stage.engine.writer.keyspace().garbage.items;
             assert!(items <= limits::GARBAGE_ITEMS_MAX + FIELDS, "{items}");
         }
     }

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Functions, Host, Interrupt, LogLevel, Policy};
 
+use super::apply::ApplyError;
 use super::effects::Effect;
 use super::writer::Writer;
 use crate::limits;
@@ -35,6 +36,22 @@ impl Libraries {
         host: &mut dyn Host,
     ) -> Reply {
         self.0.run(name, keys, args, host)
+    }
+
+    /// Applies an effect on libraries.
+    pub(super) fn apply(&mut self, effect: &Effect<'_>) -> Result<(), ApplyError> {
+        let is_applied = match *effect {
+            Effect::LibraryLoaded { code } => {
+                self.0.load(code, true, &mut LibraryLoader::default()).is_ok()
+            }
+            Effect::LibraryDeleted { name } => self.0.delete(name),
+            Effect::LibrariesFlushed {} => {
+                self.0.flush();
+                true
+            }
+            _ => false,
+        };
+        is_applied.then_some(()).ok_or(ApplyError::Missing)
     }
 
     /// As [`Functions::tidy`].

@@ -23,6 +23,7 @@ pub mod serialised;
 pub mod set;
 pub mod slab;
 pub mod sorted_set;
+pub mod state;
 pub mod stream;
 pub mod string_slabs;
 pub mod string_value;

@@ -6,7 +6,7 @@
 //!
 //! ```compile_fail,E0616
 //! fn handler(context: &mut lockwheel_engine::context::Context<'_>) {
-//!     context.engine.writer.keyspace.clear(0);
+//!     context.engine.writer.state.keyspace.clear(0);
 //! }
 //! ```
 //! ```compile_fail,E0624
@@ -22,16 +22,18 @@
 //! }
 //! ```
 //!
-//! Not part of the state are caches, the time of the last use of a key, timers and memory that is
-//! not freed yet.
+//! [`State`] documents what belongs to the state.
 
 use std::collections::TryReserveError;
 
+use super::apply::ApplyError;
 use super::dict::Slot;
 use super::edit::{Edit, HashEdit, Recorder};
 use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
+use super::libraries::Libraries;
 use super::records::{NewValue, Records};
+use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
 use crate::counter::increment;
@@ -39,9 +41,8 @@ use crate::notify::Events;
 use crate::time::{Millis, Time};
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub struct Writer {
-    pub(super) keyspace: Keyspace,
+    pub(super) state: State,
     effects: Effects,
     /// The bytes of the effects that consumers of each command have read.
     observed: usize,
@@ -53,16 +54,27 @@ pub struct Writer {
 // --- consumers ---
 
 impl Writer {
-    /// A writer to these databases; `events` are the classes of keyspace events that are published.
-    pub fn new(keyspace: Keyspace, events: Events) -> Writer {
+    /// A writer to this state; `events` are the classes of keyspace events that are published.
+    pub fn new(state: State, events: Events) -> Writer {
         let effects = Effects::default();
-        Writer { keyspace, effects, observed: 0, is_recording: false, events, dirty: 0 }
+        Writer { state, effects, observed: 0, is_recording: false, events, dirty: 0 }
     }
 
     /// The databases.
     #[inline(always)]
     pub fn keyspace(&self) -> &Keyspace {
-        &self.keyspace
+        &self.state.keyspace
+    }
+
+    /// The function libraries; `None` while a function runs.
+    #[inline]
+    pub fn libraries(&self) -> Option<&Libraries> {
+        self.state.libraries.as_ref()
+    }
+
+    /// The state.
+    pub fn state(&self) -> &State {
+        &self.state
     }
 
     /// The number of changes since the start, as Redis counts them.
@@ -143,7 +155,7 @@ impl Writer {
     /// As `record`, for the key in a slot.
     #[cold]
     fn record_at(&mut self, database: usize, slot: Slot, effect: &Effect<'_>) {
-        let key = self.keyspace.database(database).key(slot);
+        let key = self.state.keyspace.database(database).key(slot);
         self.effects.push(Place { database, key }, effect);
     }
 
@@ -178,7 +190,7 @@ impl Writer {
         if self.is_recording {
             self.record(database, key, &Effect::Set { value: Image::New(&value) });
         }
-        self.keyspace.add(database, key, value, now)
+        self.state.keyspace.add(database, key, value, now)
     }
 
     /// Gives the key in `slot` another value. Its deadline stays.
@@ -204,7 +216,7 @@ impl Writer {
         if self.is_recording {
             self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
         }
-        self.keyspace.set_value(database, slot, value)
+        self.state.keyspace.set_value(database, slot, value)
     }
 
     /// Removes the key in `slot`.
@@ -213,14 +225,14 @@ impl Writer {
         if self.is_recording {
             self.record_at(database, slot, &Effect::Deleted {});
         }
-        self.keyspace.discard(database, slot);
+        self.state.keyspace.discard(database, slot);
     }
 
     /// Removes a key whose deadline has been reached.
     pub fn remove_expired(&mut self, database: usize, due: Due) {
         increment(&mut self.dirty);
         if self.is_recording {
-            let deadline = self.keyspace.database(database).records().deadline(due.slot);
+            let deadline = self.state.keyspace.database(database).records().deadline(due.slot);
             let deadline = deadline.unwrap_or(Millis(0));
             self.record_at(database, due.slot, &Effect::Expired { deadline });
         }
@@ -228,7 +240,7 @@ impl Writer {
             let event = Effect::Event { kind: Events::EXPIRED, name: b"expired" };
             self.record_at(database, due.slot, &event);
         }
-        self.keyspace.discard_due(database, due);
+        self.state.keyspace.discard_due(database, due);
     }
 
     /// Moves the key in `slot` with its deadline to a place where no key is.
@@ -238,7 +250,7 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Moved { database: to_database, key });
         }
-        self.keyspace.move_key(database, slot, to, now);
+        self.state.keyspace.move_key(database, slot, to, now);
     }
 
     /// Copies the value and deadline of the key in `slot` to a place where no key is.
@@ -248,7 +260,7 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Copied { database: to_database, key });
         }
-        self.keyspace.copy_key(database, slot, to, now);
+        self.state.keyspace.copy_key(database, slot, to, now);
     }
 
     /// Sets or removes the deadline of the key in `slot`.
@@ -257,12 +269,12 @@ impl Writer {
         if self.is_recording {
             self.record_deadline(database, slot, deadline);
         }
-        self.keyspace.set_deadline(database, slot, deadline);
+        self.state.keyspace.set_deadline(database, slot, deadline);
     }
 
     #[cold]
     fn record_deadline(&mut self, database: usize, slot: Slot, deadline: Option<Millis>) {
-        let before = self.keyspace.database(database).records().deadline(slot);
+        let before = self.state.keyspace.database(database).records().deadline(slot);
         if deadline.is_some() || before.is_some() {
             self.record_at(database, slot, &Effect::Deadline { deadline });
         }
@@ -277,7 +289,7 @@ impl Writer {
         slot: Slot,
         key: &'a [u8],
     ) -> Option<Edit<'a, T>> {
-        let value = self.keyspace.database_mut(database).records_mut().value_mut(slot)?;
+        let value = self.state.keyspace.database_mut(database).records_mut().value_mut(slot)?;
         let effects = self.is_recording.then_some(&mut self.effects);
         Some(Edit::new(value, Recorder::new(effects, Place { database, key })))
     }
@@ -290,7 +302,7 @@ impl Writer {
         slot: Slot,
         key: &'a [u8],
     ) -> Option<HashEdit<'a>> {
-        let hash = self.keyspace.database_mut(database).records_mut().hash_mut(slot)?;
+        let hash = self.state.keyspace.database_mut(database).records_mut().hash_mut(slot)?;
         let effects = self.is_recording.then_some(&mut self.effects);
         Some(HashEdit::new(hash, Recorder::new(effects, Place { database, key })))
     }
@@ -306,7 +318,7 @@ impl Writer {
         bytes: &[u8],
     ) -> Result<usize, TryReserveError> {
         let length =
-            self.keyspace.database_mut(database).records_mut().patch(slot, offset, bytes)?;
+            self.state.keyspace.database_mut(database).records_mut().patch(slot, offset, bytes)?;
         if self.is_recording {
             self.record_at(database, slot, &Effect::Patched { offset, bytes });
         }
@@ -320,7 +332,7 @@ impl Writer {
         if self.is_recording {
             self.record(database, &[], &Effect::Flushed {});
         }
-        let removed = self.keyspace.clear(database);
+        let removed = self.state.keyspace.clear(database);
         self.dirty += removed as u64;
         removed
     }
@@ -334,7 +346,7 @@ impl Writer {
         if self.is_recording {
             self.record(database, &[], &Effect::Swapped { with });
         }
-        self.keyspace.swap(database, with);
+        self.state.keyspace.swap(database, with);
     }
 
     /// Moves the deadlines of all keys.
@@ -342,7 +354,7 @@ impl Writer {
         if self.is_recording {
             self.record(0, &[], &Effect::Postponed { span });
         }
-        self.keyspace.postpone(span);
+        self.state.keyspace.postpone(span);
     }
 
     // --- functions ---
@@ -352,6 +364,29 @@ impl Writer {
         if self.is_recording {
             self.record(0, &[], effect);
         }
+    }
+
+    /// Takes the function libraries out, to call a function. To be returned with
+    /// [`Writer::return_libraries`].
+    pub fn take_libraries(&mut self) -> Option<Libraries> {
+        self.state.libraries.take()
+    }
+
+    /// Returns function libraries that were taken.
+    pub fn return_libraries(&mut self, libraries: Libraries) {
+        debug_assert!(self.state.libraries.is_none(), "only libraries that were taken");
+        self.state.libraries = Some(libraries);
+    }
+
+    // --- effects of another engine ---
+
+    /// As [`State::apply`]. Records nothing and counts no changes.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`State::apply`].
+    pub fn apply(&mut self, effects: &[u8], now: Millis) -> Result<(), ApplyError> {
+        self.state.apply(effects, now)
     }
 }
 
@@ -367,7 +402,7 @@ impl Writer {
         key: &[u8],
         time: Time,
     ) -> Option<Option<Slot>> {
-        self.keyspace.find_in_cache::<IS_USE>(database, key, time)
+        self.state.keyspace.find_in_cache::<IS_USE>(database, key, time)
     }
 
     /// Whether the deadline of the key in `slot` has not been reached. If so and if `IS_USE`,
@@ -379,34 +414,34 @@ impl Writer {
         slot: Slot,
         time: Time,
     ) -> bool {
-        self.keyspace.is_alive::<IS_USE>(database, slot, time)
+        self.state.keyspace.is_alive::<IS_USE>(database, slot, time)
     }
 
     /// Finds a key, expired or not, with the cache of recent look-ups.
     #[inline]
     pub fn find_cached(&mut self, database: usize, key: &[u8]) -> Option<Slot> {
-        self.keyspace.find_cached(database, key)
+        self.state.keyspace.find_cached(database, key)
     }
 
     /// Prefetches the records of keys.
     pub fn look_ahead(&mut self, database: usize, keys: &[&[u8]]) {
-        self.keyspace.look_ahead(database, keys);
+        self.state.keyspace.look_ahead(database, keys);
     }
 
     /// Sets the idle time of the key in `slot`.
     pub fn set_idle(&mut self, database: usize, slot: Slot, idle: Millis, now: Millis) {
-        self.keyspace.database_mut(database).records_mut().set_idle(slot, idle, now);
+        self.state.keyspace.database_mut(database).records_mut().set_idle(slot, idle, now);
     }
 
     /// Turns the wheels on or off that remove keys at their deadline.
     pub fn set_active_expiry(&mut self, on: bool) {
-        self.keyspace.set_active_expiry(on);
+        self.state.keyspace.set_active_expiry(on);
     }
 
     /// Records that everything due by `now` has been processed; returns whether the time has
     /// changed.
     pub fn advance(&mut self, now: Millis) -> bool {
-        self.keyspace.advance(now)
+        self.state.keyspace.advance(now)
     }
 
     /// Processes the next thing that is due at `moment`. Fills `due` with expired keys of one
@@ -417,21 +452,24 @@ impl Writer {
         budget: &mut u32,
         due: &mut Vec<Due>,
     ) -> Option<usize> {
-        self.keyspace.pop_due(moment, budget, due)
+        self.state.keyspace.pop_due(moment, budget, due)
     }
 
     /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
-        self.keyspace.work_ahead(now, budget);
+        self.state.keyspace.work_ahead(now, budget);
     }
 
-    /// Frees about so many items that were removed.
+    /// Frees about so many items that were removed, and some of the garbage of libraries.
     pub fn free_garbage(&mut self, items: usize) {
-        self.keyspace.garbage.free(items);
+        self.state.keyspace.garbage.free(items);
+        if let Some(libraries) = self.state.libraries.as_mut() {
+            libraries.tidy();
+        }
     }
 
     /// Sets the counter of freed keys to 0.
     pub fn reset_freed_objects(&mut self) {
-        self.keyspace.garbage.freed_objects = 0;
+        self.state.keyspace.garbage.freed_objects = 0;
     }
 }

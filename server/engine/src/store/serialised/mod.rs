@@ -126,8 +126,8 @@ mod tests {
     fn made_by(commands: &str) -> Value {
         let mut stage = Stage::new(Settings::default());
         stage.check(commands);
-        let slot = stage.engine.writer.keyspace.find(0, b"k").expect("set by the commands");
-        stage.engine.writer.keyspace.database(0).record(slot).value().to_value()
+        let slot = stage.engine.writer.keyspace().find(0, b"k").expect("set by the commands");
+        stage.engine.writer.keyspace().database(0).record(slot).value().to_value()
     }
 
     /// The contents of a value, for comparisons.

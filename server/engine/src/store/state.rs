@@ -1,0 +1,24 @@
+//! The replicated state: all that effects change, and nothing else. Equal effects on equal states
+//! give equal states. Sessions, cached scripts, settings and statistics are not part of it; what a
+//! [`Keyspace`] holds besides its keys (caches, timers, memory that is not freed yet, the time of
+//! the last use of a key) does not count.
+
+use super::Keyspace;
+use super::libraries::Libraries;
+
+/// See the module's documentation. Read through [`Writer::state`], and changed only by a [`Writer`].
+///
+/// [`Writer`]: super::writer::Writer
+/// [`Writer::state`]: super::writer::Writer::state
+pub struct State {
+    pub(super) keyspace: Keyspace,
+    /// The function libraries; `None` while a function runs.
+    pub(super) libraries: Option<Libraries>,
+}
+
+impl State {
+    /// A state of these databases and function libraries.
+    pub fn new(keyspace: Keyspace, libraries: Libraries) -> State {
+        State { keyspace, libraries: Some(libraries) }
+    }
+}
