@@ -66,11 +66,12 @@ use instruments::Instruments;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
+use sessions::clients::Clients;
 use sessions::pubsub::PubSub;
 use sessions::tracking::Tracked;
 use sessions::transaction::Watchers;
 use sessions::waiters::Waiters;
-use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
+use sessions::{ClientId, Close, Origin, ReplyMode, Session};
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
 use store::state::State;
@@ -222,7 +223,7 @@ pub struct Engine {
     /// Timers that do not belong to keys.
     pub(crate) timers: Timers<Timer>,
     /// The connected clients.
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Clients,
     /// The subscriptions.
     pub(crate) pubsub: PubSub,
     /// The keys and prefixes of client side caching.
@@ -314,7 +315,7 @@ impl Engine {
             interpreter: Some(Box::new(interpreter)),
             settings,
             timers: Timers::new(time.now),
-            sessions: Sessions::default(),
+            sessions: Clients::default(),
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
             commands,

@@ -2,6 +2,7 @@
 //! `pending`, and the caller collects it.
 
 pub mod buffers;
+pub mod clients;
 pub mod pubsub;
 pub mod tracking;
 pub mod transaction;
@@ -9,7 +10,6 @@ pub mod waiters;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
@@ -142,7 +142,7 @@ pub struct Session {
     pub last_command: &'static str,
     /// The sizes of its connection's buffers.
     pub buffers: Arc<Buffers>,
-    /// Bytes the engine holds for the client outside this struct: see [`Sessions::hold`].
+    /// Bytes the engine holds for the client outside this struct: see [`Clients::hold`](clients::Clients::hold).
     held_bytes: usize,
     pub(crate) pending: BytesMut,
     pub(crate) resume: bool,
@@ -214,161 +214,5 @@ impl Session {
     /// Whether the client has any subscription.
     pub fn is_subscriber(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty() || !self.shard_channels.is_empty()
-    }
-}
-
-/// All connected clients.
-#[derive(Debug, Default)]
-pub struct Sessions {
-    slots: Vec<Option<Box<Session>>>,
-    free: Vec<u32>,
-    count: usize,
-    last_serial: u64,
-    /// Bytes the engine holds for all clients.
-    held_bytes: usize,
-    /// Bytes in the buffers of all connections.
-    buffer_bytes: Arc<AtomicUsize>,
-    /// Whether any client has ever used `CLIENT NO-TOUCH`.
-    pub no_touch_asked: bool,
-}
-
-impl Sessions {
-    /// Adds a client. `authenticated` is true if no password is set.
-    pub fn add(&mut self, origin: Origin, now: Millis, authenticated: bool) -> ClientId {
-        self.last_serial += 1;
-        let protocol = if origin.in_process { Protocol::Resp3 } else { Protocol::Resp2 };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 clients")
-        });
-        let id = ClientId { serial: self.last_serial, slot };
-        self.slots[slot as usize] = Some(Box::new(Session {
-            id,
-            origin,
-            name: Bytes::new(),
-            library_name: Bytes::new(),
-            library_version: Bytes::new(),
-            database: 0,
-            protocol,
-            authenticated,
-            reply_mode: ReplyMode::default(),
-            read_only: false,
-            slot: None,
-            no_evict: false,
-            no_touch: false,
-            transaction: None,
-            watched: Vec::new(),
-            watch_broken: false,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
-            shard_channels: BTreeSet::new(),
-            tracking: None,
-            blocked: None,
-            peer_closed: false,
-            has_been_held: false,
-            loses_reply: false,
-            connected_at: now,
-            active_at: now,
-            last_command: "NULL",
-            buffers: Arc::new(Buffers::new(&self.buffer_bytes)),
-            held_bytes: 0,
-            pending: BytesMut::new(),
-            resume: false,
-            close: None,
-            queued: false,
-            checks_output: false,
-        }));
-        self.count += 1;
-        id
-    }
-
-    /// Removes a client.
-    pub fn remove(&mut self, id: ClientId) -> Option<Box<Session>> {
-        let place = self.slots.get_mut(id.slot as usize)?;
-        if place.as_ref()?.id != id {
-            return None;
-        }
-        self.count -= 1;
-        self.free.push(id.slot);
-        let client = place.take()?;
-        self.held_bytes -= client.held_bytes;
-        client.buffers.remove();
-        Some(client)
-    }
-
-    /// Adds to the bytes that the engine holds for a client: transaction, watched keys,
-    /// subscriptions.
-    pub(crate) fn hold(&mut self, id: ClientId, bytes: usize) {
-        if let Some(client) = self.get_mut(id) {
-            client.held_bytes += bytes;
-            self.held_bytes += bytes;
-        }
-    }
-
-    /// Subtracts bytes that [`Sessions::hold`] has added.
-    pub(crate) fn release(&mut self, id: ClientId, bytes: usize) {
-        if let Some(client) = self.get_mut(id) {
-            client.held_bytes -= bytes;
-            self.held_bytes -= bytes;
-        }
-    }
-
-    /// Sets the name of a client, or the name or version of its library.
-    pub(crate) fn set_text(
-        &mut self,
-        id: ClientId,
-        place: impl FnOnce(&mut Session) -> &mut Bytes,
-        text: Bytes,
-    ) {
-        let Some(client) = self.get_mut(id) else { return };
-        let bytes = text.len();
-        let before = std::mem::replace(place(client), text);
-        self.hold(id, bytes);
-        self.release(id, before.len());
-    }
-
-    /// The memory of all clients.
-    pub fn memory_bytes(&self) -> usize {
-        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
-        self.count * CLIENT_BYTES + self.held_bytes + buffers
-    }
-
-    /// The client with this id, if it is still connected.
-    pub fn get(&self, id: ClientId) -> Option<&Session> {
-        self.slots.get(id.slot as usize)?.as_deref().filter(|client| client.id.serial == id.serial)
-    }
-
-    /// The client with this id, if it is still connected.
-    #[inline]
-    pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Session> {
-        let client = self.slots.get_mut(id.slot as usize)?.as_deref_mut();
-        client.filter(|client| client.id.serial == id.serial)
-    }
-
-    /// The client with that `CLIENT ID`.
-    pub fn by_serial(&self, serial: u64) -> Option<ClientId> {
-        self.iter().find(|client| client.id.serial == serial).map(|client| client.id)
-    }
-
-    /// All clients in the order of connection.
-    pub fn in_order(&self) -> Vec<ClientId> {
-        let mut ids: Vec<ClientId> = self.iter().map(|client| client.id).collect();
-        ids.sort_unstable();
-        ids
-    }
-
-    /// All clients in unspecified order.
-    pub fn iter(&self) -> impl Iterator<Item = &Session> {
-        self.slots.iter().flatten().map(|client| &**client)
-    }
-
-    /// The number of clients.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether there are no clients.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
     }
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{Protocol, encode_push};
 
-use crate::sessions::{ClientId, Sessions};
+use crate::sessions::ClientId;
+use crate::sessions::clients::Clients;
 use crate::{Engine, glob};
 
 /// The three kinds of subscription.
@@ -134,12 +135,12 @@ impl Engine {
 
 /// Appends messages to the output of clients.
 struct MessageWriter<'a> {
-    clients: &'a mut Sessions,
+    clients: &'a mut Clients,
     deliveries: &'a mut Vec<ClientId>,
 }
 
 impl<'a> MessageWriter<'a> {
-    fn new(clients: &'a mut Sessions, deliveries: &'a mut Vec<ClientId>) -> MessageWriter<'a> {
+    fn new(clients: &'a mut Clients, deliveries: &'a mut Vec<ClientId>) -> MessageWriter<'a> {
         MessageWriter { clients, deliveries }
     }
 
