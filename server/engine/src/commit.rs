@@ -23,7 +23,7 @@ impl Engine {
     /// else off. Must be called whenever a consumer comes or goes.
     pub(crate) fn update_consumers(&mut self) {
         let records = self.has_waiters()
-            || !self.watchers.is_empty()
+            || !self.sessions.watchers.is_empty()
             || self.is_tracking()
             || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
         self.writer.set_recording(records);

@@ -151,7 +151,7 @@ impl Context<'_> {
     #[inline]
     pub fn find_for_write(&mut self, key: &[u8]) -> Option<Slot> {
         // Checked first, since clients rarely use `CLIENT NO-TOUCH`.
-        if self.engine.sessions.no_touch_asked && self.client().no_touch {
+        if self.engine.sessions.clients.no_touch_asked && self.client().no_touch {
             return self.find(key);
         }
         self.use_now(key)

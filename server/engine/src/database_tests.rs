@@ -101,7 +101,7 @@ fn unwatching_ends_the_watches_of_all_databases() {
     let mut stage = three_databases();
     stage.check("WATCH k; SELECT 1; WATCH k; c> WATCH k; UNWATCH");
     for (database, watchers) in [(0, 1), (1, 0)] {
-        assert_eq!(stage.engine.watchers.keys_of(database), watchers);
+        assert_eq!(stage.engine.sessions.watchers.keys_of(database), watchers);
     }
 }
 

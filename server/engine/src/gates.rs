@@ -362,8 +362,8 @@ impl Engine {
         conditions.set(Conditions::MEMORY_LIMIT, self.settings.maxmemory_bytes > 0);
         conditions.set(Conditions::CLUSTER, self.settings.cluster_enabled);
         let (writes, all) = (Conditions::PAUSE_OF_WRITES, Conditions::PAUSE);
-        conditions.set(writes, self.pause.is_some_and(|pause| pause.writes_only));
-        conditions.set(all, self.pause.is_some_and(|pause| !pause.writes_only));
+        conditions.set(writes, self.sessions.pause.is_some_and(|pause| pause.writes_only));
+        conditions.set(all, self.sessions.pause.is_some_and(|pause| !pause.writes_only));
         self.conditions = conditions;
     }
 
@@ -486,7 +486,7 @@ fn check_memory(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed
 }
 
 fn check_pause(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed> {
-    let is_over = engine.pause.is_none_or(|pause| call.time.reached(pause.until));
+    let is_over = engine.sessions.pause.is_none_or(|pause| call.time.reached(pause.until));
     if is_over { Ok(()) } else { Err(Closed::Paused) }
 }
 

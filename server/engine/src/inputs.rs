@@ -81,7 +81,7 @@ impl Engine {
     pub fn admit(&mut self, origin: Origin, time: Time) -> Result<ClientId, &'static str> {
         let settings = &self.settings;
         let protected = settings.protected_mode && settings.requirepass.is_none();
-        let refusal = if self.sessions.len() >= settings.maxclients as usize {
+        let refusal = if self.sessions.clients.len() >= settings.maxclients as usize {
             Some("-ERR max number of clients reached\r\n")
         } else if protected && !origin.local {
             Some(PROTECTED)
@@ -177,7 +177,7 @@ impl Engine {
 
     /// The memory of all clients.
     pub fn client_memory_bytes(&self) -> usize {
-        self.sessions.memory_bytes()
+        self.sessions.clients.memory_bytes()
     }
 }
 

@@ -66,19 +66,13 @@ use instruments::Instruments;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
-use sessions::clients::Clients;
-use sessions::pubsub::PubSub;
-use sessions::tracking::Tracked;
-use sessions::transaction::Watchers;
-use sessions::waiters::Waiters;
-use sessions::{ClientId, Close, Origin, ReplyMode, Session};
+use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
 use store::state::State;
 use store::writer::Writer;
 use store::{Due, Keyspace};
 use time::{ClockOrder, Millis, Rate, Time};
-use timers::Timers;
 
 /// The purpose of a timer that does not belong to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,18 +214,8 @@ pub struct Engine {
     pub(crate) settings: Settings,
     /// The replicated state, and the only way to change it.
     pub(crate) writer: Writer,
-    /// Timers that do not belong to keys.
-    pub(crate) timers: Timers<Timer>,
-    /// The connected clients.
-    pub(crate) sessions: Clients,
-    /// The subscriptions.
-    pub(crate) pubsub: PubSub,
-    /// The keys and prefixes of client side caching.
-    pub(crate) tracked: Tracked,
-    /// The clients that wait for keys.
-    pub(crate) waiters: Waiters,
-    /// The clients that watch keys.
-    watchers: Watchers,
+    /// The state of all connections.
+    pub(crate) sessions: Sessions,
     /// The commands.
     pub(crate) commands: &'static CommandTable,
     gates: Gates,
@@ -264,8 +248,6 @@ pub struct Engine {
     pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
     /// Log messages of scripts; the caller takes them.
     pub(crate) log: Vec<(LogLevel, String)>,
-    /// The current pause, if any.
-    pub(crate) pause: Option<Pause>,
     /// The rate of the caller's lease clock; for clients that query it.
     pub(crate) clock_rate: Rate,
     /// The instruments of a server for tests.
@@ -278,14 +260,10 @@ pub struct Engine {
     expiry_backlog_at: Option<Millis>,
     /// Memory for bulk strings in replies.
     pub(crate) replies: Replies,
-    paused_clients: Vec<ClientId>,
-    unpause_timer: Option<timers::TimerId>,
     /// The conditions of gates that the engine meets.
     conditions: Conditions,
-    deliveries: Vec<ClientId>,
     due: Vec<Due>,
     event_channel: Vec<u8>,
-    killed: Vec<ClientId>,
 }
 
 impl Engine {
@@ -314,15 +292,10 @@ impl Engine {
             writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
             settings,
-            timers: Timers::new(time.now),
-            sessions: Clients::default(),
-            pubsub: PubSub::default(),
-            tracked: Tracked::new(hash_seed),
+            sessions: Sessions::new(hash_seed, time.now),
             commands,
             gates: Gates::new(GATES),
             command_stats: vec![CommandStats::default(); commands.entries().len()],
-            waiters: Waiters::default(),
-            watchers: Watchers::default(),
             instruments,
             has_consumers: false,
             stats: Stats::default(),
@@ -338,20 +311,15 @@ impl Engine {
             script_bytes_before: lua_bytes,
             script_monitor: None,
             log: Vec::new(),
-            pause: None,
             clock_rate: Rate::REAL,
             flow: None,
             expiry_backlog_at: None,
             replies: Replies::default(),
-            paused_clients: Vec::new(),
-            unpause_timer: None,
             conditions: Conditions::empty(),
-            deliveries: Vec::new(),
             // Allocated now: a long-lived allocation behind a million keys would keep their memory
             // from being returned to the system.
             due: Vec::with_capacity(store::DUE_TOGETHER),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
-            killed: Vec::new(),
         };
         engine.update_consumers();
         engine.update_conditions();
@@ -364,7 +332,7 @@ impl Engine {
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
         let authenticated = self.settings.requirepass.is_none() || origin.in_process;
-        self.sessions.add(origin, time.now, authenticated)
+        self.sessions.clients.add(origin, time.now, authenticated)
     }
 
     /// Removes a client that has disconnected.
@@ -373,7 +341,7 @@ impl Engine {
         self.unwatch(client);
         self.unsubscribe_all(client);
         self.stop_tracking(client);
-        self.sessions.remove(client);
+        self.sessions.clients.remove(client);
     }
 
     /// Runs one request of a client and appends the reply to `out`.
@@ -474,7 +442,7 @@ impl Engine {
             return Flow::Again;
         };
         self.end_unit(time);
-        if self.tracked.clients() > 0 {
+        if self.sessions.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
         // After the command, which may have changed the protocol or the reply mode.
@@ -517,7 +485,7 @@ impl Engine {
     /// As [`Engine::deliveries`], one by one. The receiver may swap the bytes for an empty buffer,
     /// which is then used for the client's next output.
     pub fn hand_out(&mut self, mut deliver: impl FnMut(&Engine, &mut Delivery)) {
-        let mut queued = std::mem::take(&mut self.deliveries);
+        let mut queued = std::mem::take(&mut self.sessions.deliveries);
         for client in queued.drain(..) {
             let Some(mut delivery) = self.delivery(client) else { continue };
             deliver(self, &mut delivery);
@@ -528,8 +496,8 @@ impl Engine {
                 state.pending = delivery.bytes;
             }
         }
-        self.deliveries = queued;
-        for client in std::mem::take(&mut self.killed) {
+        self.sessions.deliveries = queued;
+        for client in std::mem::take(&mut self.sessions.killed) {
             let (bytes, close) = (BytesMut::new(), Some(Close::Now));
             deliver(self, &mut Delivery { client, bytes, resume: false, close });
         }
@@ -537,7 +505,7 @@ impl Engine {
 
     /// Whether [`Engine::deliveries`] would return anything.
     pub fn has_deliveries(&self) -> bool {
-        !self.deliveries.is_empty() || !self.killed.is_empty()
+        !self.sessions.deliveries.is_empty() || !self.sessions.killed.is_empty()
     }
 
     fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
@@ -567,13 +535,13 @@ impl Engine {
     /// Disconnects and removes a client. Must not be called for the client of the running command.
     pub fn kill(&mut self, client: ClientId) {
         self.disconnect(client);
-        self.killed.push(client);
+        self.sessions.killed.push(client);
     }
 
     /// Asks the caller to check the client's output limit at `moment`: the client gets an empty
     /// [`Delivery`] then.
     pub fn check_output_at(&mut self, client: ClientId, moment: Millis) {
-        self.timers.insert(moment, Timer::CheckOutput(client));
+        self.sessions.timers.insert(moment, Timer::CheckOutput(client));
     }
 
     fn request_output_check(&mut self, client: ClientId) {
@@ -599,7 +567,8 @@ impl Engine {
     pub fn evict_clients(&mut self) -> Vec<(ClientId, usize)> {
         let mut evicted = Vec::new();
         let evictable = |client: &&Session| !client.no_evict && !client.origin.in_process;
-        let sizes = self.sessions.iter().filter(evictable).map(|c| (c.memory_bytes(), c.id));
+        let sizes =
+            self.sessions.clients.iter().filter(evictable).map(|c| (c.memory_bytes(), c.id));
         let mut sizes: Vec<(usize, ClientId)> = sizes.collect();
         sizes.sort_unstable();
         while let Some((bytes, client)) = sizes.pop().filter(|_| self.is_over_client_limit()) {
@@ -613,7 +582,7 @@ impl Engine {
     fn is_over_client_limit(&self) -> bool {
         let limit = self.settings.maxmemory_clients.bytes_of(self.settings.maxmemory_bytes);
         let limit = limit.map(|bytes| bytes.max(limits::CLIENTS_MEMORY_BYTES_MIN));
-        limit.is_some_and(|limit| self.sessions.memory_bytes() as u64 >= limit)
+        limit.is_some_and(|limit| self.sessions.clients.memory_bytes() as u64 >= limit)
     }
 
     fn resume(&mut self, client: ClientId) {
@@ -628,7 +597,7 @@ impl Engine {
             && !state.queued
         {
             state.queued = true;
-            self.deliveries.push(client);
+            self.sessions.deliveries.push(client);
         }
     }
 
@@ -662,8 +631,8 @@ impl Engine {
         self.writer.postpone(span);
         self.observe_effects(None);
         self.end_unit(time);
-        self.timers.postpone(span);
-        if let Some(pause) = &mut self.pause {
+        self.sessions.timers.postpone(span);
+        if let Some(pause) = &mut self.sessions.pause {
             pause.until = Millis(pause.until.0.saturating_add(span.0));
         }
     }
@@ -676,7 +645,8 @@ impl Engine {
 
     /// When the next key or timer is due.
     fn next_due(&self) -> Option<Millis> {
-        let moments = [self.writer.keyspace().next_deadline(), self.timers.next_deadline()];
+        let moments =
+            [self.writer.keyspace().next_deadline(), self.sessions.timers.next_deadline()];
         moments.into_iter().flatten().min()
     }
 
@@ -685,7 +655,7 @@ impl Engine {
     #[inline]
     fn is_done_for(&self, now: Millis) -> bool {
         self.writer.keyspace().is_done_for(now)
-            && self.timers.next_deadline().is_none_or(|next| next > now)
+            && self.sessions.timers.next_deadline().is_none_or(|next| next > now)
     }
 
     /// Processes what is due and returns the rest of `budget`.
@@ -693,7 +663,7 @@ impl Engine {
         while budget > 0 {
             let Some(moment) = self.next_due().filter(|&moment| moment <= time.now) else {
                 if self.writer.advance(time.now) {
-                    self.timers.advance(time.now);
+                    self.sessions.timers.advance(time.now);
                 }
                 break;
             };
@@ -717,10 +687,10 @@ impl Engine {
             self.observe_effects(None);
             return;
         }
-        match self.timers.pop_due(moment, budget) {
+        match self.sessions.timers.pop_due(moment, budget) {
             Some((_, Timer::Blocked(client))) => self.wait_timed_out(client),
             Some((_, Timer::Unpause)) => {
-                self.unpause_timer = None;
+                self.sessions.unpause_timer = None;
                 self.unpause();
             }
             Some((_, Timer::CheckOutput(client))) => self.request_output_check(client),
@@ -788,30 +758,33 @@ impl Engine {
 
     /// Starts a pause or extends the current one: the later end and the wider scope apply.
     pub(crate) fn start_pause(&mut self, until: Millis, writes_only: bool) {
-        let pause = match self.pause {
+        let pause = match self.sessions.pause {
             Some(old) => {
                 Pause { until: old.until.max(until), writes_only: old.writes_only && writes_only }
             }
             None => Pause { until, writes_only },
         };
-        self.pause = Some(pause);
+        self.sessions.pause = Some(pause);
         self.update_conditions();
-        match self.unpause_timer {
-            Some(timer) => self.timers.reschedule(timer, pause.until),
-            None => self.unpause_timer = Some(self.timers.insert(pause.until, Timer::Unpause)),
+        match self.sessions.unpause_timer {
+            Some(timer) => self.sessions.timers.reschedule(timer, pause.until),
+            None => {
+                self.sessions.unpause_timer =
+                    Some(self.sessions.timers.insert(pause.until, Timer::Unpause));
+            }
         }
     }
 
     /// Ends the pause and resumes the clients it has stopped. Keys that changed meanwhile are
     /// marked again, since clients waiting for them could not be served.
     pub(crate) fn unpause(&mut self) {
-        self.pause = None;
+        self.sessions.pause = None;
         self.update_conditions();
         self.mark_held_for_waiters();
-        if let Some(timer) = self.unpause_timer.take() {
-            self.timers.cancel(timer);
+        if let Some(timer) = self.sessions.unpause_timer.take() {
+            self.sessions.timers.cancel(timer);
         }
-        for client in std::mem::take(&mut self.paused_clients) {
+        for client in std::mem::take(&mut self.sessions.paused_clients) {
             if self.stop_waiting(client) {
                 self.resume(client);
             }

@@ -133,10 +133,10 @@ impl Engine {
 
     /// The memory of everything that grows with the activity of clients.
     pub(crate) fn used_memory_bytes(&self) -> usize {
-        let tracked =
-            self.tracked.keys() * TRACKED_KEY_BYTES + self.tracked.reads() * TRACKED_READ_BYTES;
+        let tracked = self.sessions.tracked.keys() * TRACKED_KEY_BYTES
+            + self.sessions.tracked.reads() * TRACKED_READ_BYTES;
         self.dataset_bytes()
-            + self.sessions.memory_bytes()
+            + self.sessions.clients.memory_bytes()
             + tracked
             + self.script_bytes()
             + self.function_bytes()
@@ -225,7 +225,7 @@ mod tests {
             stage.check(&hold);
             let client = stage.client("a");
             stage.engine.disconnect(client);
-            assert_eq!(stage.engine.sessions.memory_bytes(), CLIENT_BYTES, "{hold}");
+            assert_eq!(stage.engine.sessions.clients.memory_bytes(), CLIENT_BYTES, "{hold}");
         }
     }
 
@@ -317,7 +317,7 @@ mod tests {
         stage.check("INFO stats => ...evicted_clients:2...; CONFIG SET maxmemory-clients 1 => OK");
         // Whatever the limit, a minimum is left to the clients.
         assert_eq!(evicted(&mut stage), [2, 1]);
-        assert_eq!(stage.engine.sessions.len(), 1);
+        assert_eq!(stage.engine.sessions.clients.len(), 1);
     }
 
     #[test]

@@ -293,7 +293,7 @@ fn getname(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 /// `CLIENT SETNAME`: sets the name and replies with OK.
 fn setname(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let name = checked_name(argv[2])?;
-    context.engine.sessions.set_text(context.client, |client| &mut client.name, name);
+    context.engine.sessions.clients.set_text(context.client, |client| &mut client.name, name);
     Ok(Reply::OK)
 }
 
@@ -326,7 +326,7 @@ fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR {spelled} cannot contain spaces, newlines or special characters."
         )));
     }
-    context.engine.sessions.set_text(context.client, place, Bytes::copy_from_slice(value));
+    context.engine.sessions.clients.set_text(context.client, place, Bytes::copy_from_slice(value));
     Ok(Reply::OK)
 }
 
@@ -339,7 +339,7 @@ fn no_evict(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `CLIENT NO-TOUCH`: replies with OK.
 fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.client_mut().no_touch = on_or_off(argv[2])?;
-    context.engine.sessions.no_touch_asked = true;
+    context.engine.sessions.clients.no_touch_asked = true;
     Ok(Reply::OK)
 }
 
@@ -414,7 +414,8 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     };
     let serial = integer(argv[2])?;
     let engine = &mut *context.engine;
-    let waiter = u64::try_from(serial).ok().and_then(|serial| engine.sessions.by_serial(serial));
+    let waiter =
+        u64::try_from(serial).ok().and_then(|serial| engine.sessions.clients.by_serial(serial));
     let blocked = waiter.and_then(|id| engine.sessions.get(id)?.blocked.as_ref());
     let (Some(waiter), true) = (waiter, blocked.is_some_and(|blocked| blocked.command.is_some()))
     else {

@@ -64,7 +64,7 @@ impl Request {
 
 /// `CLIENT LIST`: replies with a line for each client.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let all_clients = context.engine.sessions.in_order();
+    let all_clients = context.engine.sessions.clients.in_order();
     let clients = &context.engine.sessions;
     let chosen: Vec<ClientId> = match &argv[2..] {
         [] => all_clients,
@@ -221,7 +221,7 @@ pub(super) fn kill(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
 }
 
 fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> usize {
-    let mut victims = engine.sessions.in_order();
+    let mut victims = engine.sessions.clients.in_order();
     victims.retain(|&id| engine.sessions.get(id).is_some_and(|c| filter.admits(c, caller)));
     for &victim in &victims {
         if victim != caller {

@@ -172,7 +172,7 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unsubscribe_all(id);
     context.engine.stop_tracking(id);
     context.engine.take_transaction(id);
-    context.engine.sessions.set_text(id, |client| &mut client.name, Default::default());
+    context.engine.sessions.clients.set_text(id, |client| &mut client.name, Default::default());
     let needs_password = context.engine.settings.requirepass.is_some();
     let client = context.client_mut();
     client.database = 0;
@@ -252,7 +252,7 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         ));
     }
     if let Some(name) = name {
-        context.engine.sessions.set_text(context.client, |client| &mut client.name, name);
+        context.engine.sessions.clients.set_text(context.client, |client| &mut client.name, name);
     }
     let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);

@@ -155,7 +155,7 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
 }
 
 fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
-    let all = &engine.sessions;
+    let all = &engine.sessions.clients;
     fields.add("connected_clients", all.len());
     fields.add("cluster_connections", 0);
     fields.add("maxclients", engine.settings.maxclients);
@@ -165,13 +165,13 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let output = buffers().map(|sizes| sizes.output()).max();
     fields.add("client_recent_max_output_buffer", output.unwrap_or(0));
     fields.add("blocked_clients", all.iter().filter(|c| c.blocked.is_some()).count());
-    fields.add("tracking_clients", engine.tracked.clients());
+    fields.add("tracking_clients", engine.sessions.tracked.clients());
     fields.add("pubsub_clients", all.iter().filter(|c| c.is_subscriber()).count());
     fields.add("watching_clients", all.iter().filter(|c| !c.watched.is_empty()).count());
     let waits = all.iter().filter_map(|c| c.blocked.as_ref());
     fields.add("clients_in_timeout_table", waits.filter(|wait| wait.has_deadline()).count());
-    fields.add("total_blocking_keys", engine.waiters.keys());
-    fields.add("total_blocking_keys_on_nokey", engine.waiters.keys_with_wake_if_gone());
+    fields.add("total_blocking_keys", engine.sessions.waiters.keys());
+    fields.add("total_blocking_keys_on_nokey", engine.sessions.waiters.keys_with_wake_if_gone());
 }
 
 fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
@@ -206,7 +206,7 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
     fields.add("mem_fragmentation_bytes", i128::from(resident) - i128::from(used));
     fields.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
-    fields.add("mem_clients_normal", engine.sessions.memory_bytes());
+    fields.add("mem_clients_normal", engine.sessions.clients.memory_bytes());
     fields.add("mem_aof_buffer", 0);
     fields.add("mem_allocator", engine.settings.allocator);
     fields.add("active_defrag_running", 0);
@@ -249,13 +249,13 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("evicted_clients", stats.evicted_clients);
     fields.add("keyspace_hits", stats.keyspace_hits);
     fields.add("keyspace_misses", stats.keyspace_misses);
-    fields.add("pubsub_channels", engine.pubsub.channels.len());
-    fields.add("pubsub_patterns", engine.pubsub.patterns.len());
-    fields.add("pubsubshard_channels", engine.pubsub.shard_channels.len());
+    fields.add("pubsub_channels", engine.sessions.pubsub.channels.len());
+    fields.add("pubsub_patterns", engine.sessions.pubsub.patterns.len());
+    fields.add("pubsubshard_channels", engine.sessions.pubsub.shard_channels.len());
     fields.zeros(&["latest_fork_usec", "total_forks"]);
-    fields.add("tracking_total_keys", engine.tracked.keys());
-    fields.add("tracking_total_items", engine.tracked.reads());
-    fields.add("tracking_total_prefixes", engine.tracked.prefixes());
+    fields.add("tracking_total_keys", engine.sessions.tracked.keys());
+    fields.add("tracking_total_items", engine.sessions.tracked.reads());
+    fields.add("tracking_total_prefixes", engine.sessions.tracked.prefixes());
     fields.add("unexpected_error_replies", 0);
     fields.add("total_error_replies", stats.total_error_replies);
     fields.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);

@@ -410,7 +410,7 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let lost = context.lose_writes(lost);
     context.engine.flush_scripts();
-    for client in context.engine.sessions.in_order() {
+    for client in context.engine.sessions.clients.in_order() {
         if client != context.client {
             context.engine.kill(client);
         }

@@ -116,7 +116,7 @@ fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         ("startup.allocated", Reply::Integer(0)),
         ("replication.backlog", Reply::Integer(0)),
         ("clients.slaves", Reply::Integer(0)),
-        ("clients.normal", Reply::from(engine.sessions.memory_bytes())),
+        ("clients.normal", Reply::from(engine.sessions.clients.memory_bytes())),
         ("aof.buffer", Reply::Integer(0)),
         ("lua.caches", Reply::from(engine.script_bytes())),
         ("functions.caches", Reply::from(engine.function_bytes())),

@@ -135,7 +135,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the channels with subscribers; with a pattern, those that match it.",
         arguments: &[arg::pattern("pattern").optional()],
         example: "b> SUBSCRIBE news; PUBSUB CHANNELS n* => [\"news\"]",
-        run: |context, argv| channels(argv, &context.engine.pubsub.channels),
+        run: |context, argv| channels(argv, &context.engine.sessions.pubsub.channels),
         ..PUBSUB
     },
     help_row(PUBSUB, "6.2.0", "b> PUBSUB HELP; PUBSUB NUMPAT => 0", |_, _| {
@@ -147,7 +147,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "2.8.0",
         doc: "Counts the patterns with subscribers.",
         example: "b> PSUBSCRIBE n*; PUBSUB NUMPAT => 1",
-        run: |context, _| Ok(Reply::from(context.engine.pubsub.patterns.len())),
+        run: |context, _| Ok(Reply::from(context.engine.sessions.pubsub.patterns.len())),
         ..PUBSUB
     },
     Command {
@@ -158,7 +158,9 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Counts the subscribers of channels, without those of patterns.",
         arguments: &[arg::string("channel").optional().multiple()],
         example: "b> SUBSCRIBE news; PUBSUB NUMSUB news other => [\"news\", 1, \"other\", 0]",
-        run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.channels)),
+        run: |context, argv| {
+            Ok(listener_counts(&argv[2..], &context.engine.sessions.pubsub.channels))
+        },
         ..PUBSUB
     },
     Command {
@@ -169,7 +171,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the sharded channels with subscribers; with a pattern, those that match it.",
         arguments: &[arg::pattern("pattern").optional()],
         example: "b> SSUBSCRIBE news; PUBSUB SHARDCHANNELS => [\"news\"]",
-        run: |context, argv| channels(argv, &context.engine.pubsub.shard_channels),
+        run: |context, argv| channels(argv, &context.engine.sessions.pubsub.shard_channels),
         ..PUBSUB
     },
     Command {
@@ -180,7 +182,9 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Counts the subscribers of sharded channels.",
         arguments: &[arg::string("shardchannel").optional().multiple()],
         example: "b> SSUBSCRIBE news; PUBSUB SHARDNUMSUB news => [\"news\", 1]",
-        run: |context, argv| Ok(listener_counts(&argv[2..], &context.engine.pubsub.shard_channels)),
+        run: |context, argv| {
+            Ok(listener_counts(&argv[2..], &context.engine.sessions.pubsub.shard_channels))
+        },
         ..PUBSUB
     },
 ];

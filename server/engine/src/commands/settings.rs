@@ -110,7 +110,7 @@ fn apply(engine: &mut Engine) {
     engine.set_events(engine.settings.notify_keyspace_events);
     engine.update_conditions();
     if engine.settings.requirepass.is_none() {
-        for id in engine.sessions.in_order() {
+        for id in engine.sessions.clients.in_order() {
             if let Some(client) = engine.sessions.get_mut(id) {
                 client.authenticated = true;
             }

@@ -164,7 +164,7 @@ impl<'a> TrackingOptions<'a> {
                         ));
                     }
                     let serial = u64::try_from(integer(serial)?).ok();
-                    let other = serial.and_then(|serial| engine.sessions.by_serial(serial));
+                    let other = serial.and_then(|serial| engine.sessions.clients.by_serial(serial));
                     options.redirect = Some(other.ok_or(Error::line(
                         "ERR The client ID you want redirect to does not exist",
                     ))?);

@@ -81,7 +81,7 @@ impl Engine {
         argv: &[&[u8]],
         result: &Result<Reply, Error>,
     ) {
-        if self.tracked.clients() > 0 {
+        if self.sessions.tracked.clients() > 0 {
             self.remember_reads(done.client, done.command, argv);
         }
         self.note(done, argv, result);

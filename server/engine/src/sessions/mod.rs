@@ -1,5 +1,8 @@
-//! The state of each connection in the engine. The engine does no I/O: it appends output to
-//! `pending`, and the caller collects it.
+//! The state of all connections in the engine: what each client has set, and the tables that are
+//! made of it. The engine does no I/O: it appends output to `pending`, and the caller collects it.
+//!
+//! Invariant: no effect changes it, and it names no key's value: it is separate from the replicated
+//! [`State`](crate::store::state::State).
 
 pub mod buffers;
 pub mod clients;
@@ -17,11 +20,15 @@ use lockwheel_resp::Protocol;
 use crate::limits;
 use crate::memory::CLIENT_BYTES;
 use crate::sessions::buffers::Buffers;
-use crate::sessions::pubsub::Subscription;
-use crate::sessions::tracking::Tracking;
-use crate::sessions::transaction::Transaction;
-use crate::sessions::waiters::Blocked;
+use crate::sessions::clients::Clients;
+use crate::sessions::pubsub::{PubSub, Subscription};
+use crate::sessions::tracking::{Tracked, Tracking};
+use crate::sessions::transaction::{Transaction, Watchers};
+use crate::sessions::waiters::{Blocked, Waiters};
+use crate::store::dict::HashSeed;
 use crate::time::Millis;
+use crate::timers::{TimerId, Timers};
+use crate::{Pause, Timer};
 
 /// Identifies a client. An id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -214,5 +221,60 @@ impl Session {
     /// Whether the client has any subscription.
     pub fn is_subscriber(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty() || !self.shard_channels.is_empty()
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Sessions {
+    /// The connected clients.
+    pub(crate) clients: Clients,
+    /// The subscriptions.
+    pub(crate) pubsub: PubSub,
+    /// The keys and prefixes of client side caching.
+    pub(crate) tracked: Tracked,
+    /// The clients that wait for keys.
+    pub(crate) waiters: Waiters,
+    /// The clients that watch keys.
+    pub(crate) watchers: Watchers,
+    /// The timers of clients and of the pause.
+    pub(crate) timers: Timers<Timer>,
+    /// The current pause, if any.
+    pub(crate) pause: Option<Pause>,
+    pub(crate) unpause_timer: Option<TimerId>,
+    pub(crate) paused_clients: Vec<ClientId>,
+    /// The clients with output or a change of state that their connections have not got yet.
+    pub(crate) deliveries: Vec<ClientId>,
+    /// The clients that were disconnected here, of which their connections must be informed.
+    pub(crate) killed: Vec<ClientId>,
+}
+
+impl Sessions {
+    /// No clients.
+    pub fn new(hash_seed: HashSeed, now: Millis) -> Sessions {
+        Sessions {
+            clients: Clients::default(),
+            pubsub: PubSub::default(),
+            tracked: Tracked::new(hash_seed),
+            waiters: Waiters::default(),
+            watchers: Watchers::default(),
+            timers: Timers::new(now),
+            pause: None,
+            unpause_timer: None,
+            paused_clients: Vec::new(),
+            deliveries: Vec::new(),
+            killed: Vec::new(),
+        }
+    }
+
+    /// The session of a client, if it is still connected.
+    pub fn get(&self, client: ClientId) -> Option<&Session> {
+        self.clients.get(client)
+    }
+
+    /// The session of a client, if it is still connected.
+    #[inline]
+    pub fn get_mut(&mut self, client: ClientId) -> Option<&mut Session> {
+        self.clients.get_mut(client)
     }
 }

@@ -57,11 +57,12 @@ fn subscription_bytes(channel: &[u8]) -> usize {
 impl Engine {
     /// Sends `message` to all subscribers of `channel`; returns their number.
     pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let pubsub = &self.pubsub;
+        let pubsub = &self.sessions.pubsub;
         if pubsub.channels.is_empty() && pubsub.patterns.is_empty() {
             return 0;
         }
-        let mut writer = MessageWriter::new(&mut self.sessions, &mut self.deliveries);
+        let mut writer =
+            MessageWriter::new(&mut self.sessions.clients, &mut self.sessions.deliveries);
         let mut receivers = 0;
         if let Some(listeners) = pubsub.channels.get(channel) {
             receivers += writer.deliver(listeners, &[b"message", channel, message]);
@@ -76,8 +77,9 @@ impl Engine {
 
     /// Sends `message` to all subscribers of the sharded `channel`; returns their number.
     pub(crate) fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
-        let mut writer = MessageWriter::new(&mut self.sessions, &mut self.deliveries);
+        let Some(listeners) = self.sessions.pubsub.shard_channels.get(channel) else { return 0 };
+        let mut writer =
+            MessageWriter::new(&mut self.sessions.clients, &mut self.sessions.deliveries);
         writer.deliver(listeners, &[b"smessage", channel, message])
     }
 
@@ -92,8 +94,8 @@ impl Engine {
         let channel = Bytes::copy_from_slice(channel);
         let added = state.listens_to_mut(kind).insert(channel.clone());
         if added {
-            self.sessions.hold(client, subscription_bytes(&channel));
-            self.pubsub.table(kind).entry(channel).or_default().push(client);
+            self.sessions.clients.hold(client, subscription_bytes(&channel));
+            self.sessions.pubsub.table(kind).entry(channel).or_default().push(client);
         }
         added
     }
@@ -108,8 +110,8 @@ impl Engine {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let removed = state.listens_to_mut(kind).remove(channel);
         if removed {
-            self.sessions.release(client, subscription_bytes(channel));
-            let table = self.pubsub.table(kind);
+            self.sessions.clients.release(client, subscription_bytes(channel));
+            let table = self.sessions.pubsub.table(kind);
             if let Some(listeners) = table.get_mut(channel) {
                 listeners.retain(|&listener| listener != client);
                 if listeners.is_empty() {

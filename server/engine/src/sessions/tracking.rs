@@ -102,31 +102,31 @@ fn prefix_bytes(tracking: &Tracking) -> usize {
 impl Engine {
     /// Starts tracking for a client, or changes its options.
     pub(crate) fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
-        let Some(state) = self.sessions.get_mut(client) else { return };
+        let Some(state) = self.sessions.clients.get_mut(client) else { return };
         let bytes = prefix_bytes(&tracking);
         for prefix in &tracking.prefixes {
-            let prefix = self.tracked.prefixes.entry(prefix.clone()).or_default();
+            let prefix = self.sessions.tracked.prefixes.entry(prefix.clone()).or_default();
             prefix.listeners.insert(client);
         }
         let before = state.tracking.replace(Box::new(tracking));
-        self.tracked.clients += usize::from(before.is_none());
+        self.sessions.tracked.clients += usize::from(before.is_none());
         self.update_consumers();
-        self.sessions.release(client, before.as_deref().map_or(0, prefix_bytes));
-        self.sessions.hold(client, bytes);
+        self.sessions.clients.release(client, before.as_deref().map_or(0, prefix_bytes));
+        self.sessions.clients.hold(client, bytes);
     }
 
     /// Stops tracking for a client. The keys that it has read stay in the table until they change.
     pub(crate) fn stop_tracking(&mut self, client: ClientId) {
         let tracking = self.sessions.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
-        self.tracked.clients -= 1;
+        self.sessions.tracked.clients -= 1;
         self.update_consumers();
-        self.sessions.release(client, prefix_bytes(&tracking));
+        self.sessions.clients.release(client, prefix_bytes(&tracking));
         for name in &tracking.prefixes {
-            let Some(prefix) = self.tracked.prefixes.get_mut(name) else { continue };
+            let Some(prefix) = self.sessions.tracked.prefixes.get_mut(name) else { continue };
             prefix.listeners.remove(&client);
             if prefix.listeners.is_empty() {
-                self.tracked.prefixes.remove(name);
+                self.sessions.tracked.prefixes.remove(name);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Engine {
     }
 
     fn remember_read(&mut self, client: ClientId, key: &[u8]) {
-        let (tracked, clients) = (&mut self.tracked, &self.sessions);
+        let (tracked, clients) = (&mut self.sessions.tracked, &self.sessions.clients);
         let Some(readers) = tracked.readers.get_mut(key) else {
             tracked.readers.insert_new(key, BTreeSet::from([client]));
             tracked.reads += 1;
@@ -175,11 +175,11 @@ impl Engine {
     fn evict_excess_keys(&mut self) {
         let max = usize::try_from(self.settings.tracking_table_max_keys).unwrap_or(usize::MAX);
         for _ in 0..2 {
-            if max == 0 || self.tracked.readers.len() <= max {
+            if max == 0 || self.sessions.tracked.readers.len() <= max {
                 return;
             }
-            if let Some(slot) = self.tracked.readers.random(&mut self.random) {
-                let key = self.tracked.readers.key(slot).to_vec();
+            if let Some(slot) = self.sessions.tracked.readers.random(&mut self.random) {
+                let key = self.sessions.tracked.readers.key(slot).to_vec();
                 self.invalidate_readers(&key, None);
             }
         }
@@ -197,7 +197,7 @@ impl Engine {
     /// Whether [`Engine::invalidate`] has anything to do.
     #[inline]
     pub(crate) fn is_tracking(&self) -> bool {
-        self.tracked.clients > 0 || !self.tracked.readers.is_empty()
+        self.sessions.tracked.clients > 0 || !self.sessions.tracked.readers.is_empty()
     }
 
     #[cold]
@@ -205,7 +205,7 @@ impl Engine {
         // In broadcast mode, a client gets messages about changes by its own scripts despite
         // `NOLOOP`, as in Redis.
         let author = changed_by.filter(|&(_, caller)| caller != Caller::Script);
-        for (name, prefix) in &mut self.tracked.prefixes {
+        for (name, prefix) in &mut self.sessions.tracked.prefixes {
             if key.starts_with(name) {
                 let author = author.map(|(client, _)| client);
                 prefix.changed.insert(Bytes::copy_from_slice(key), author);
@@ -215,8 +215,8 @@ impl Engine {
     }
 
     fn invalidate_readers(&mut self, key: &[u8], author: Option<ClientId>) {
-        let Some((_, readers)) = self.tracked.readers.remove(key) else { return };
-        self.tracked.reads -= readers.len();
+        let Some((_, readers)) = self.sessions.tracked.readers.remove(key) else { return };
+        self.sessions.tracked.reads -= readers.len();
         for reader in readers {
             let state = self.sessions.get(reader);
             let Some(tracking) = state.and_then(|state| state.tracking.as_ref()) else { continue };
@@ -230,13 +230,13 @@ impl Engine {
     /// Handles the deletion of whole databases: sends a message to every tracking client, and
     /// empties the table of keys.
     pub(crate) fn invalidate_all(&mut self) {
-        if self.tracked.clients > 0 {
-            for client in self.sessions.in_order() {
+        if self.sessions.tracked.clients > 0 {
+            for client in self.sessions.clients.in_order() {
                 self.send_invalidation(client, Reply::Null);
             }
         }
-        self.tracked.readers.clear();
-        self.tracked.reads = 0;
+        self.sessions.tracked.readers.clear();
+        self.sessions.tracked.reads = 0;
     }
 
     /// Called after a client's request if any client tracks: broadcasts the changes, and ends the
@@ -255,13 +255,14 @@ impl Engine {
     /// Sends the keys that have changed since the last call to the clients that track their
     /// prefixes.
     pub(crate) fn broadcast_changes(&mut self) {
-        let nothing = self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty());
+        let nothing =
+            self.sessions.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty());
         // The clients that are served next may change more keys.
         if nothing || self.has_waiters_to_serve() {
             return;
         }
         let changed =
-            self.tracked.prefixes.values_mut().filter(|prefix| !prefix.changed.is_empty());
+            self.sessions.tracked.prefixes.values_mut().filter(|prefix| !prefix.changed.is_empty());
         let broadcasts: Vec<_> = changed
             .map(|prefix| (prefix.listeners.clone(), std::mem::take(&mut prefix.changed)))
             .collect();
@@ -399,11 +400,20 @@ mod tests {
         let mut stage = Stage::new(settings);
         stage.check("HELLO 3; CLIENT TRACKING ON; MGET a b => [nil, nil]");
         stage.check("GET c => nil & >[\"invalidate\", [...]]");
-        assert_eq!((stage.engine.tracked.keys(), stage.engine.tracked.reads()), (2, 2));
+        assert_eq!(
+            (stage.engine.sessions.tracked.keys(), stage.engine.sessions.tracked.reads()),
+            (2, 2)
+        );
         stage.check("CONFIG SET tracking-table-max-keys 1; GET d => nil & >[...]] & >[...]]");
-        assert_eq!((stage.engine.tracked.keys(), stage.engine.tracked.reads()), (1, 1));
+        assert_eq!(
+            (stage.engine.sessions.tracked.keys(), stage.engine.sessions.tracked.reads()),
+            (1, 1)
+        );
         stage.check("FLUSHALL");
-        assert_eq!((stage.engine.tracked.keys(), stage.engine.tracked.reads()), (0, 0));
+        assert_eq!(
+            (stage.engine.sessions.tracked.keys(), stage.engine.sessions.tracked.reads()),
+            (0, 0)
+        );
     }
 
     #[test]
@@ -420,7 +430,14 @@ mod tests {
             stage.run(client, &words("GET k"));
             stage.engine.disconnect(client);
         }
-        assert!(stage.engine.tracked.reads() <= 2, "{}", stage.engine.tracked.reads());
-        assert_eq!((stage.engine.tracked.clients(), stage.engine.tracked.prefixes()), (1, 0));
+        assert!(
+            stage.engine.sessions.tracked.reads() <= 2,
+            "{}",
+            stage.engine.sessions.tracked.reads()
+        );
+        assert_eq!(
+            (stage.engine.sessions.tracked.clients(), stage.engine.sessions.tracked.prefixes()),
+            (1, 0)
+        );
     }
 }

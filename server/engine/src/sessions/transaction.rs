@@ -51,7 +51,7 @@ impl Engine {
         transaction.queue.push(Queued { command, argv });
         transaction.argument_bytes += argument_bytes;
         transaction.held_bytes += argument_bytes + overhead;
-        self.sessions.hold(client, argument_bytes + overhead);
+        self.sessions.clients.hold(client, argument_bytes + overhead);
     }
 
     /// Replaces the queue of a client's transaction and returns it.
@@ -65,7 +65,7 @@ impl Engine {
     /// Ends a client's transaction and returns it.
     pub(crate) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
         let transaction = self.sessions.get_mut(client)?.transaction.take()?;
-        self.sessions.release(client, transaction.held_bytes);
+        self.sessions.clients.release(client, transaction.held_bytes);
         Some(transaction)
     }
 
@@ -79,8 +79,8 @@ impl Engine {
             return;
         }
         state.watched.push(Watched { database, key: key.into(), existed });
-        self.sessions.hold(client, watch_bytes(key));
-        self.watchers.add(database, key, client);
+        self.sessions.clients.hold(client, watch_bytes(key));
+        self.sessions.watchers.add(database, key, client);
         self.update_consumers();
     }
 
@@ -89,8 +89,8 @@ impl Engine {
         let Some(state) = self.sessions.get_mut(client) else { return };
         state.watch_broken = false;
         for watched in std::mem::take(&mut state.watched) {
-            self.sessions.release(client, watch_bytes(&watched.key));
-            self.watchers.remove(watched.database, &watched.key, client);
+            self.sessions.clients.release(client, watch_bytes(&watched.key));
+            self.sessions.watchers.remove(watched.database, &watched.key, client);
         }
         self.update_consumers();
     }
@@ -105,9 +105,9 @@ impl Engine {
 
     /// Breaks the transactions that watch a key, which has changed.
     pub(crate) fn break_watches(&mut self, place: Place<'_>) {
-        let watchers = self.watchers.keys.get(&place.database);
+        let watchers = self.sessions.watchers.keys.get(&place.database);
         for &client in watchers.and_then(|keys| keys.get(place.key)).into_iter().flatten() {
-            if let Some(state) = self.sessions.get_mut(client) {
+            if let Some(state) = self.sessions.clients.get_mut(client) {
                 state.watch_broken = true;
             }
         }
@@ -117,11 +117,11 @@ impl Engine {
     /// the key existed neither before nor after the change. While a transaction is not broken, the
     /// key exists exactly if it did when the watch began.
     pub(crate) fn break_watches_of_database(&mut self, database: usize, is_swapped: bool) {
-        let watchers = self.watchers.keys.get(&database);
+        let watchers = self.sessions.watchers.keys.get(&database);
         for (key, clients) in watchers.into_iter().flatten() {
             let exists = is_swapped && self.writer.keyspace().find(database, key).is_some();
             for &client in clients {
-                let Some(state) = self.sessions.get_mut(client) else { continue };
+                let Some(state) = self.sessions.clients.get_mut(client) else { continue };
                 let mut watched = state.watched.iter();
                 let here = |it: &&Watched| it.database == database && it.key == *key;
                 let existed = watched.find(here).is_some_and(|it| it.existed);

@@ -232,7 +232,8 @@ impl Engine {
     /// Blocks a client, until `deadline` if there is one.
     pub(crate) fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
-        let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
+        let timer =
+            deadline.map(|deadline| self.sessions.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.sessions.get_mut(client) {
             state.blocked =
                 Some(Blocked { on_timeout, command: None, rule: None, timer, key_wait: None });
@@ -259,7 +260,7 @@ impl Engine {
             let blocked = self.sessions.get(*id).and_then(|state| state.blocked.as_ref());
             blocked.is_some_and(|blocked| blocked.rule == Some(rule))
         };
-        self.sessions.in_order().into_iter().filter(waits).collect()
+        self.sessions.clients.in_order().into_iter().filter(waits).collect()
     }
 
     /// Blocks a client on keys of a database. `argv` is run for it each time one of them has
@@ -273,10 +274,10 @@ impl Engine {
         argv: &[&[u8]],
     ) {
         self.block(client, Reply::NullArray, deadline);
-        let ticket = self.waiters.join(client, database, condition);
+        let ticket = self.sessions.waiters.join(client, database, condition);
         let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
         let key_wait = KeyWait { ticket, database, keys: copy(condition.keys), argv: copy(argv) };
-        self.sessions.hold(client, key_wait.bytes());
+        self.sessions.clients.hold(client, key_wait.bytes());
         if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.key_wait = Some(Arc::new(key_wait));
         }
@@ -297,7 +298,7 @@ impl Engine {
         if let Some(state) = self.sessions.get_mut(client) {
             state.reply_mode = reply_mode;
             state.has_been_held = true;
-            self.paused_clients.push(client);
+            self.sessions.paused_clients.push(client);
         }
     }
 
@@ -308,29 +309,29 @@ impl Engine {
     #[inline]
     pub(crate) fn mark_for_waiters(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
         if self.has_waiters() {
-            self.waiters.mark(database, key, kind);
+            self.sessions.waiters.mark(database, key, kind);
         }
     }
 
     /// Whether any client waits for keys.
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {
-        !self.waiters.queues.is_empty()
+        !self.sessions.waiters.queues.is_empty()
     }
 
     /// As [`Engine::mark_for_waiters`], for all keys of a database that was emptied or swapped.
     pub(crate) fn mark_all_for_waiters(&mut self, database: usize, is_swapped: bool) {
-        let queues = self.waiters.queues.get(&database);
+        let queues = self.sessions.waiters.queues.get(&database);
         let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
         for key in keys {
             let kind = if is_swapped { self.kind_of(database, &key) } else { None };
-            self.waiters.mark(database, &key, kind);
+            self.sessions.waiters.mark(database, &key, kind);
         }
     }
 
     /// Marks the keys again that were marked while a waiter was stopped by `CLIENT PAUSE`.
     pub(crate) fn mark_held_for_waiters(&mut self) {
-        for (database, key) in std::mem::take(&mut self.waiters.held) {
+        for (database, key) in std::mem::take(&mut self.sessions.waiters.held) {
             let kind = self.kind_of(database, &key);
             self.mark_for_waiters(database, &key, kind);
         }
@@ -345,7 +346,7 @@ impl Engine {
     /// Whether keys are marked, so that [`Engine::next_waiter`] may name a client.
     #[inline]
     pub fn has_waiters_to_serve(&self) -> bool {
-        !self.waiters.marked.is_empty()
+        !self.sessions.waiters.marked.is_empty()
     }
 
     /// Names the client that is served next, until no key is marked. The caller answers with
@@ -356,18 +357,18 @@ impl Engine {
         if self.script.is_some() {
             return None;
         }
-        while let Some(mut served) = self.waiters.take_served() {
+        while let Some(mut served) = self.sessions.waiters.take_served() {
             while let Some((ticket, client)) = self.next_ready_waiter(&served, time) {
                 served.from = ticket + 1;
                 if self.is_stopped(client, time) {
                     served.stopped = true;
                 } else if self.sessions.get(client).is_some_and(|state| !state.peer_closed) {
-                    self.waiters.served = Some(served);
+                    self.sessions.waiters.served = Some(served);
                     return Some(client);
                 }
             }
             if served.stopped {
-                self.waiters.held.push((served.database, served.key));
+                self.sessions.waiters.held.push((served.database, served.key));
             }
         }
         self.end_unit(time);
@@ -394,7 +395,7 @@ impl Engine {
 
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
     fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
-        self.pause.is_some()
+        self.sessions.pause.is_some()
             && self
                 .blocked_command(client)
                 .is_some_and(|(at, key_wait)| self.is_delayed(client, at, &key_wait.words(), time))
@@ -411,7 +412,7 @@ impl Engine {
         self.find_alive(*database, key, time);
         self.observe_effects(None);
         let kind = self.kind_of(*database, key);
-        self.waiters.queues.get(database)?.get(key)?.first_ready(*from, kind)
+        self.sessions.waiters.queues.get(database)?.get(key)?.first_ready(*from, kind)
     }
 
     /// Runs the command of the client that [`Engine::next_waiter`] has named again. A client that
@@ -484,11 +485,11 @@ impl Engine {
         let Some(state) = self.sessions.get_mut(client) else { return false };
         let Some(blocked) = state.blocked.take() else { return false };
         if let Some(timer) = blocked.timer {
-            self.timers.cancel(timer);
+            self.sessions.timers.cancel(timer);
         }
         if let Some(key_wait) = blocked.key_wait {
-            self.sessions.release(client, key_wait.bytes());
-            self.waiters.leave(&key_wait);
+            self.sessions.clients.release(client, key_wait.bytes());
+            self.sessions.waiters.leave(&key_wait);
             self.update_consumers();
         }
         true
@@ -504,10 +505,10 @@ mod tests {
 
     /// Asserts that no client is blocked and nothing is left of earlier waits.
     fn assert_no_waits(stage: &Stage) {
-        let waiters = &stage.engine.waiters;
+        let waiters = &stage.engine.sessions.waiters;
         assert!(waiters.queues.is_empty() && waiters.marked.is_empty(), "{waiters:?}");
         assert!(waiters.held.is_empty(), "{waiters:?}");
-        assert!(stage.engine.timers.is_empty());
+        assert!(stage.engine.sessions.timers.is_empty());
     }
 
     #[test]

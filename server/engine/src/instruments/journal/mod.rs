@@ -264,7 +264,7 @@ impl Engine {
             let waiting = journal.locks.waiting.iter();
             let waiting: Vec<u64> = waiting
                 .filter(|it| {
-                    it.lock_key == *lock_key && self.sessions.by_serial(it.client).is_some()
+                    it.lock_key == *lock_key && self.sessions.clients.by_serial(it.client).is_some()
                 })
                 .map(|it| it.client)
                 .collect();
