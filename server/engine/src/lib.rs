@@ -66,6 +66,7 @@ use instruments::Instruments;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
+pub use sessions::deliveries::Delivery;
 use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
@@ -111,19 +112,6 @@ pub enum Flow {
     Clock(ClockOrder),
     /// Shut the server down.
     Shutdown,
-}
-
-/// Output and state changes for one client that its connection has to apply.
-#[derive(Debug)]
-pub struct Delivery {
-    /// The client.
-    pub client: ClientId,
-    /// Bytes to send after all earlier output.
-    pub bytes: BytesMut,
-    /// Whether the client's wait is over, so that its next request may run.
-    pub resume: bool,
-    /// Whether and how to disconnect the client.
-    pub close: Option<Close>,
 }
 
 /// Counters that `INFO` shows.
@@ -339,7 +327,7 @@ impl Engine {
     pub fn disconnect(&mut self, client: ClientId) {
         self.stop_waiting(client);
         self.unwatch(client);
-        self.unsubscribe_all(client);
+        self.sessions.unsubscribe_all(client);
         self.stop_tracking(client);
         self.sessions.clients.remove(client);
     }
@@ -452,7 +440,7 @@ impl Engine {
         match (self.flow.take(), state.close) {
             (Some(flow), close) => {
                 if close.is_some() {
-                    self.queue_delivery(client);
+                    self.sessions.queue_delivery(client);
                 }
                 flow
             }
@@ -465,10 +453,7 @@ impl Engine {
     /// Appends messages for a client that were caused after its reply, by clients that its request
     /// has served.
     pub fn take_messages(&mut self, client: ClientId, out: &mut BytesMut) {
-        if let Some(state) = self.sessions.get_mut(client) {
-            out.extend_from_slice(&state.pending);
-            state.clear_pending();
-        }
+        self.sessions.take_messages(client, out);
     }
 
     /// Takes the output for clients since the last call.
@@ -487,7 +472,7 @@ impl Engine {
     pub fn hand_out(&mut self, mut deliver: impl FnMut(&Engine, &mut Delivery)) {
         let mut queued = std::mem::take(&mut self.sessions.deliveries);
         for client in queued.drain(..) {
-            let Some(mut delivery) = self.delivery(client) else { continue };
+            let Some(mut delivery) = self.sessions.delivery(client) else { continue };
             deliver(self, &mut delivery);
             if let Some(state) = self.sessions.get_mut(client)
                 && delivery.bytes.capacity() <= limits::IDLE_BUFFER_BYTES
@@ -505,31 +490,7 @@ impl Engine {
 
     /// Whether [`Engine::deliveries`] would return anything.
     pub fn has_deliveries(&self) -> bool {
-        !self.sessions.deliveries.is_empty() || !self.sessions.killed.is_empty()
-    }
-
-    fn delivery(&mut self, client: ClientId) -> Option<Delivery> {
-        let state = self.sessions.get_mut(client)?;
-        state.queued = false;
-        let checks_output = std::mem::take(&mut state.checks_output);
-        let is_empty = state.pending.is_empty() && !state.resume && state.close.is_none();
-        if is_empty && !checks_output {
-            return None;
-        }
-        Some(Delivery {
-            client,
-            bytes: std::mem::take(&mut state.pending),
-            resume: std::mem::take(&mut state.resume),
-            close: state.close.take(),
-        })
-    }
-
-    /// Sends a client a message that is not a reply to its current request.
-    pub(crate) fn push(&mut self, client: ClientId, reply: &Reply) {
-        if let Some(state) = self.sessions.get_mut(client) {
-            encode(reply, state.protocol, &mut state.pending);
-            self.queue_delivery(client);
-        }
+        self.sessions.has_deliveries()
     }
 
     /// Disconnects and removes a client. Must not be called for the client of the running command.
@@ -542,13 +503,6 @@ impl Engine {
     /// [`Delivery`] then.
     pub fn check_output_at(&mut self, client: ClientId, moment: Millis) {
         self.sessions.timers.insert(moment, Timer::CheckOutput(client));
-    }
-
-    fn request_output_check(&mut self, client: ClientId) {
-        if let Some(state) = self.sessions.get_mut(client) {
-            state.checks_output = true;
-            self.queue_delivery(client);
-        }
     }
 
     /// Whether clients use more memory than `maxmemory-clients` allows. Always false while a script
@@ -583,22 +537,6 @@ impl Engine {
         let limit = self.settings.maxmemory_clients.bytes_of(self.settings.maxmemory_bytes);
         let limit = limit.map(|bytes| bytes.max(limits::CLIENTS_MEMORY_BYTES_MIN));
         limit.is_some_and(|limit| self.sessions.clients.memory_bytes() as u64 >= limit)
-    }
-
-    fn resume(&mut self, client: ClientId) {
-        if let Some(state) = self.sessions.get_mut(client) {
-            state.resume = true;
-            self.queue_delivery(client);
-        }
-    }
-
-    fn queue_delivery(&mut self, client: ClientId) {
-        if let Some(state) = self.sessions.get_mut(client)
-            && !state.queued
-        {
-            state.queued = true;
-            self.sessions.deliveries.push(client);
-        }
     }
 
     // --- time ---
@@ -693,7 +631,7 @@ impl Engine {
                 self.sessions.unpause_timer = None;
                 self.unpause();
             }
-            Some((_, Timer::CheckOutput(client))) => self.request_output_check(client),
+            Some((_, Timer::CheckOutput(client))) => self.sessions.request_output_check(client),
             None => {}
         }
     }
@@ -786,7 +724,7 @@ impl Engine {
         }
         for client in std::mem::take(&mut self.sessions.paused_clients) {
             if self.stop_waiting(client) {
-                self.resume(client);
+                self.sessions.resume(client);
             }
         }
     }

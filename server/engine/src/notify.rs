@@ -96,11 +96,11 @@ impl Engine {
         let mut channel = std::mem::take(&mut self.event_channel);
         if events.contains(Events::KEYSPACE) {
             name_channel(&mut channel, "__keyspace@", database, key);
-            self.publish(&channel, event);
+            self.sessions.publish(&channel, event);
         }
         if events.contains(Events::KEYEVENT) {
             name_channel(&mut channel, "__keyevent@", database, event);
-            self.publish(&channel, key);
+            self.sessions.publish(&channel, key);
         }
         self.event_channel = channel;
     }

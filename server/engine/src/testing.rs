@@ -46,7 +46,7 @@ pub(crate) fn check_events(commands: &[(&str, &str)]) {
     settings.notify_keyspace_events = events;
     let mut stage = Stage::new(settings);
     let listener = stage.client("listener");
-    stage.engine.subscribe(listener, Subscription::Pattern, b"__keyevent@0__:*");
+    stage.engine.sessions.subscribe(listener, Subscription::Pattern, b"__keyevent@0__:*");
     for (command, expected) in commands {
         stage.step(command);
         stage.collect();

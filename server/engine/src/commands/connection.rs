@@ -169,7 +169,7 @@ fn quit(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let id = context.client;
     context.engine.unwatch(id);
-    context.engine.unsubscribe_all(id);
+    context.engine.sessions.unsubscribe_all(id);
     context.engine.stop_tracking(id);
     context.engine.take_transaction(id);
     context.engine.sessions.clients.set_text(id, |client| &mut client.name, Default::default());

@@ -207,12 +207,12 @@ fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.mode() == Mode::Sentinel {
         return super::sentinel::publish(argv[1]);
     }
-    Ok(Reply::from(context.engine.publish(argv[1], argv[2])))
+    Ok(Reply::from(context.engine.sessions.publish(argv[1], argv[2])))
 }
 
 /// `SPUBLISH`: replies with the number of clients that received the message.
 fn spublish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(Reply::from(context.engine.publish_to_shard(argv[1], argv[2])))
+    Ok(Reply::from(context.engine.sessions.publish_to_shard(argv[1], argv[2])))
 }
 
 /// `SUBSCRIBE`, `PSUBSCRIBE` and `SSUBSCRIBE`: send a confirmation for each channel.
@@ -223,7 +223,7 @@ fn subscribe(
 ) -> Result<Reply, Error> {
     let mut confirmations = Vec::with_capacity(channels.len());
     for channel in channels {
-        context.engine.subscribe(context.client, kind, channel);
+        context.engine.sessions.subscribe(context.client, kind, channel);
         confirmations.push(confirmation(context, kind, Reply::bulk(channel)));
     }
     Ok(confirm(context, confirmations))
@@ -251,7 +251,7 @@ fn unsubscribe(
         channels.iter().map(|channel| Bytes::copy_from_slice(channel)).collect()
     };
     for channel in channels {
-        context.engine.unsubscribe(context.client, kind, &channel);
+        context.engine.sessions.unsubscribe(context.client, kind, &channel);
         confirmations.push(confirmation(context, kind, Reply::Bulk(channel)));
     }
     if confirmations.is_empty() {
@@ -278,7 +278,7 @@ fn confirm(context: &mut Context<'_>, confirmations: Vec<Reply>) -> Reply {
         return Reply::Several(confirmations);
     }
     for confirmation in &confirmations {
-        context.engine.push(context.client, confirmation);
+        context.engine.sessions.push(context.client, confirmation);
     }
     Reply::NOTHING
 }

@@ -450,7 +450,7 @@ fn monitor(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let added = sentinel.monitor(&name, &host, port, quorum);
     let added = added.map_err(|reason| Error::text(format!("ERR {reason}")))?;
     let message = format!("{} quorum {quorum}", event_name(added));
-    context.engine.publish(b"+monitor", message.as_bytes());
+    context.engine.sessions.publish(b"+monitor", message.as_bytes());
     Ok(Reply::OK)
 }
 
@@ -463,7 +463,7 @@ fn event_name(master: &Master) -> String {
 fn remove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let removed = event_name(master(context, argv[2])?);
     sentinel_settings(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
-    context.engine.publish(b"-monitor", removed.as_bytes());
+    context.engine.sessions.publish(b"-monitor", removed.as_bytes());
     Ok(Reply::OK)
 }
 
@@ -476,7 +476,7 @@ fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         event_names.push(event_name(master));
     }
     for event_name in &event_names {
-        context.engine.publish(b"+reset-master", event_name.as_bytes());
+        context.engine.sessions.publish(b"+reset-master", event_name.as_bytes());
     }
     Ok(Reply::from(event_names.len()))
 }
@@ -512,7 +512,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         let shown = if option.eq_ignore_ascii_case("auth-pass") { "******" } else { words[0] };
         let message = format!("{event_name} {option} {shown}");
-        context.engine.publish(b"+set", message.as_bytes());
+        context.engine.sessions.publish(b"+set", message.as_bytes());
     }
     Ok(Reply::OK)
 }

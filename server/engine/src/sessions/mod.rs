@@ -6,6 +6,7 @@
 
 pub mod buffers;
 pub mod clients;
+pub mod deliveries;
 pub mod pubsub;
 pub mod tracking;
 pub mod transaction;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{Protocol, encode_push};
 
-use crate::sessions::ClientId;
+use crate::glob;
 use crate::sessions::clients::Clients;
-use crate::{Engine, glob};
+use crate::sessions::{ClientId, Sessions};
 
 /// The three kinds of subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +54,14 @@ fn subscription_bytes(channel: &[u8]) -> usize {
     channel.len() + SUBSCRIPTION_BYTES
 }
 
-impl Engine {
+impl Sessions {
     /// Sends `message` to all subscribers of `channel`; returns their number.
     pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let pubsub = &self.sessions.pubsub;
+        let pubsub = &self.pubsub;
         if pubsub.channels.is_empty() && pubsub.patterns.is_empty() {
             return 0;
         }
-        let mut writer =
-            MessageWriter::new(&mut self.sessions.clients, &mut self.sessions.deliveries);
+        let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
         let mut receivers = 0;
         if let Some(listeners) = pubsub.channels.get(channel) {
             receivers += writer.deliver(listeners, &[b"message", channel, message]);
@@ -77,9 +76,8 @@ impl Engine {
 
     /// Sends `message` to all subscribers of the sharded `channel`; returns their number.
     pub(crate) fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let Some(listeners) = self.sessions.pubsub.shard_channels.get(channel) else { return 0 };
-        let mut writer =
-            MessageWriter::new(&mut self.sessions.clients, &mut self.sessions.deliveries);
+        let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
+        let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
         writer.deliver(listeners, &[b"smessage", channel, message])
     }
 
@@ -90,12 +88,12 @@ impl Engine {
         kind: Subscription,
         channel: &[u8],
     ) -> bool {
-        let Some(state) = self.sessions.get_mut(client) else { return false };
+        let Some(state) = self.get_mut(client) else { return false };
         let channel = Bytes::copy_from_slice(channel);
         let added = state.listens_to_mut(kind).insert(channel.clone());
         if added {
-            self.sessions.clients.hold(client, subscription_bytes(&channel));
-            self.sessions.pubsub.table(kind).entry(channel).or_default().push(client);
+            self.clients.hold(client, subscription_bytes(&channel));
+            self.pubsub.table(kind).entry(channel).or_default().push(client);
         }
         added
     }
@@ -107,11 +105,11 @@ impl Engine {
         kind: Subscription,
         channel: &[u8],
     ) -> bool {
-        let Some(state) = self.sessions.get_mut(client) else { return false };
+        let Some(state) = self.get_mut(client) else { return false };
         let removed = state.listens_to_mut(kind).remove(channel);
         if removed {
-            self.sessions.clients.release(client, subscription_bytes(channel));
-            let table = self.sessions.pubsub.table(kind);
+            self.clients.release(client, subscription_bytes(channel));
+            let table = self.pubsub.table(kind);
             if let Some(listeners) = table.get_mut(channel) {
                 listeners.retain(|&listener| listener != client);
                 if listeners.is_empty() {
@@ -124,7 +122,7 @@ impl Engine {
 
     /// Ends all subscriptions of a client without a reply.
     pub(crate) fn unsubscribe_all(&mut self, client: ClientId) {
-        let Some(state) = self.sessions.get(client) else { return };
+        let Some(state) = self.get(client) else { return };
         let kinds = [Subscription::Channel, Subscription::Pattern, Subscription::Shard];
         let all = kinds.map(|kind| (kind, state.listens_to(kind).clone()));
         for (kind, channels) in all {

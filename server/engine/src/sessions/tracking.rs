@@ -298,7 +298,7 @@ impl Engine {
             }
             Protocol::Resp2 => return,
         };
-        self.push(receiver.id, &Reply::Push(parts));
+        self.sessions.push(receiver.id, &Reply::Push(parts));
     }
 
     fn report_broken_redirect(&mut self, client: ClientId) {
@@ -308,7 +308,7 @@ impl Engine {
         if let (Protocol::Resp3, Some(gone)) = (state.protocol, tracking.redirect) {
             let serial = i64::try_from(gone.serial).unwrap_or(i64::MAX);
             let parts = vec![Reply::bulk("tracking-redir-broken"), Reply::Integer(serial)];
-            self.push(client, &Reply::Push(parts));
+            self.sessions.push(client, &Reply::Push(parts));
         }
     }
 }

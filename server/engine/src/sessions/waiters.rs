@@ -455,11 +455,11 @@ impl Engine {
             return false;
         }
         if self.sessions.get(client).is_some_and(|state| !state.is_muted()) {
-            self.push(client, reply);
+            self.sessions.push(client, reply);
         } else if let Some(state) = self.sessions.get_mut(client) {
             state.loses_reply = false;
         }
-        self.resume(client);
+        self.sessions.resume(client);
         true
     }
 
