@@ -22,9 +22,7 @@ impl Engine {
     /// Turns the recording of effects and the observation of commands on if they have a consumer,
     /// else off. Must be called whenever a consumer comes or goes.
     pub(crate) fn update_consumers(&mut self) {
-        let records = self.has_waiters()
-            || !self.sessions.watchers.is_empty()
-            || self.is_tracking()
+        let records = self.sessions.use_effects()
             || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
         self.writer.set_recording(records);
         self.has_consumers =
@@ -63,16 +61,16 @@ impl Engine {
                 }
                 Effect::GroupRemoved { .. } => {
                     // Clients blocked on the group must be unblocked: it will get no more entries.
-                    self.mark_for_waiters(place.database, place.key, Some(Kind::Stream));
+                    self.sessions.mark_for_waiters(place.database, place.key, Some(Kind::Stream));
                 }
                 Effect::Moved { database, key } => {
                     self.touch(place, None, author);
-                    let kind = self.kind_of(database, key);
+                    let kind = self.writer.keyspace().kind_of(database, key);
                     self.touch(Place { database, key }, kind, author);
                     touched = None;
                 }
                 Effect::Copied { database, key } => {
-                    let kind = self.kind_of(database, key);
+                    let kind = self.writer.keyspace().kind_of(database, key);
                     self.touch(Place { database, key }, kind, author);
                     touched = None;
                 }
@@ -83,7 +81,9 @@ impl Engine {
                 }
                 effect if effect.modifies_key() => {
                     let kind = match effect {
-                        Effect::Deadline { .. } => self.kind_of(place.database, place.key),
+                        Effect::Deadline { .. } => {
+                            self.writer.keyspace().kind_of(place.database, place.key)
+                        }
                         effect => effect.kind_after(),
                     };
                     // A command that changes many elements touches its key once.
@@ -96,7 +96,7 @@ impl Engine {
             }
         }
         if is_flushed {
-            self.invalidate_all();
+            self.sessions.invalidate_all();
         }
         self.writer.put_back(effects);
     }
@@ -104,15 +104,16 @@ impl Engine {
     /// Handles a change of a key, which now has a value of this type: breaks the transactions that
     /// watch it, marks it for waiting clients, and invalidates it for tracking clients.
     fn touch(&mut self, place: Place<'_>, kind: Option<Kind>, author: Author) {
-        self.mark_for_waiters(place.database, place.key, kind);
-        self.break_watches(place);
-        self.invalidate(place.key, author);
+        self.sessions.mark_for_waiters(place.database, place.key, kind);
+        self.sessions.break_watches(place);
+        self.sessions.invalidate(place.key, author);
     }
 
     /// Handles a database that was emptied or swapped with `other`.
     fn touch_database(&mut self, database: usize, other: Option<usize>) {
-        self.mark_all_for_waiters(database, other.is_some());
-        self.break_watches_of_database(database, other.is_some());
+        let keyspace = self.writer.keyspace();
+        self.sessions.mark_all_for_waiters(keyspace, database, other.is_some());
+        self.sessions.break_watches_of_database(keyspace, database, other.is_some());
     }
 
     /// Ends a unit: commits its effects.

@@ -146,7 +146,7 @@ impl Context<'_> {
         match &result {
             // Counted when the wait is over.
             Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
-                engine.set_waiting_command(self.client, entry.at);
+                engine.sessions.set_waiting_command(self.client, entry.at);
             }
             Ok(reply) => {
                 let failed = command.group == Group::Scripting && contains_error(reply);
@@ -218,7 +218,7 @@ impl Engine {
             }
             return error;
         }
-        self.take_transaction(client);
+        self.sessions.take_transaction(client);
         self.unwatch(client);
         if error == Error::CrossSlot {
             return error;
@@ -403,7 +403,7 @@ impl Engine {
         if state.transaction.is_none() || flags.contains(Flags::NOT_QUEUED) {
             return Ok(Admission::Run(entry, state.database));
         }
-        self.queue(client, entry.at, argv);
+        self.sessions.queue(client, entry.at, argv);
         Ok(Admission::Queued)
     }
 

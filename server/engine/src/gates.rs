@@ -418,7 +418,7 @@ impl Engine {
     /// Passes the queued commands of an `EXEC` through a gate.
     fn pass_queue(&mut self, gate: &Gate, exec: &Invocation<'_>) -> Result<(), Closed> {
         // The queue is moved out meanwhile, since checks may change the session.
-        let queue = self.exchange_queue(exec.client, Vec::new());
+        let queue = self.sessions.exchange_queue(exec.client, Vec::new());
         let result = queue.iter().try_for_each(|queued| {
             let entry = self.commands.entry(queued.command);
             let flags = entry.command.flags;
@@ -429,7 +429,7 @@ impl Engine {
             let path = Paths::QUEUED;
             (gate.check)(self, &Invocation { entry, argv: &argv, flags, path, ..*exec })
         });
-        self.exchange_queue(exec.client, queue);
+        self.sessions.exchange_queue(exec.client, queue);
         result
     }
 }

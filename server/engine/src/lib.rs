@@ -67,33 +67,13 @@ use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
 pub use sessions::deliveries::Delivery;
-use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions};
+use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions, Timer};
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
 use store::state::State;
 use store::writer::Writer;
 use store::{Due, Keyspace};
 use time::{ClockOrder, Millis, Rate, Time};
-
-/// The purpose of a timer that does not belong to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timer {
-    /// A blocked client has reached its timeout.
-    Blocked(ClientId),
-    /// `CLIENT PAUSE` has ended.
-    Unpause,
-    /// A client may have been above its soft output limit for too long.
-    CheckOutput(ClientId),
-}
-
-/// A pause of clients (`CLIENT PAUSE`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
-    /// When the pause ends.
-    pub until: Millis,
-    /// Whether only commands that write are delayed.
-    pub writes_only: bool,
-}
 
 /// The next step for the caller of [`Engine::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,11 +305,8 @@ impl Engine {
 
     /// Removes a client that has disconnected.
     pub fn disconnect(&mut self, client: ClientId) {
-        self.stop_waiting(client);
-        self.unwatch(client);
-        self.sessions.unsubscribe_all(client);
-        self.stop_tracking(client);
-        self.sessions.clients.remove(client);
+        self.sessions.remove(client);
+        self.update_consumers();
     }
 
     /// Runs one request of a client and appends the reply to `out`.
@@ -426,7 +403,7 @@ impl Engine {
             state.reply_mode = reply_mode.next();
         }
         let DispatchResult::Reply(reply) = self.dispatch(client, argv, time) else {
-            self.block_until_unpaused(client, reply_mode);
+            self.sessions.block_until_unpaused(client, reply_mode);
             return Flow::Again;
         };
         self.end_unit(time);
@@ -553,7 +530,7 @@ impl Engine {
                 interpreter.tidy();
             }
         }
-        self.broadcast_changes();
+        self.sessions.broadcast_changes();
     }
 
     /// Whether [`Engine::tick`] has memory to free, independent of time.
@@ -569,10 +546,7 @@ impl Engine {
         self.writer.postpone(span);
         self.observe_effects(None);
         self.end_unit(time);
-        self.sessions.timers.postpone(span);
-        if let Some(pause) = &mut self.sessions.pause {
-            pause.until = Millis(pause.until.0.saturating_add(span.0));
-        }
+        self.sessions.postpone(span);
     }
 
     /// When [`Engine::tick`] next has something to do.
@@ -694,39 +668,17 @@ impl Engine {
 
     // --- pauses ---
 
-    /// Starts a pause or extends the current one: the later end and the wider scope apply.
+    /// As [`Sessions::start_pause`].
     pub(crate) fn start_pause(&mut self, until: Millis, writes_only: bool) {
-        let pause = match self.sessions.pause {
-            Some(old) => {
-                Pause { until: old.until.max(until), writes_only: old.writes_only && writes_only }
-            }
-            None => Pause { until, writes_only },
-        };
-        self.sessions.pause = Some(pause);
+        self.sessions.start_pause(until, writes_only);
         self.update_conditions();
-        match self.sessions.unpause_timer {
-            Some(timer) => self.sessions.timers.reschedule(timer, pause.until),
-            None => {
-                self.sessions.unpause_timer =
-                    Some(self.sessions.timers.insert(pause.until, Timer::Unpause));
-            }
-        }
     }
 
-    /// Ends the pause and resumes the clients it has stopped. Keys that changed meanwhile are
-    /// marked again, since clients waiting for them could not be served.
+    /// As [`Sessions::unpause`].
     pub(crate) fn unpause(&mut self) {
-        self.sessions.pause = None;
+        self.sessions.unpause(self.writer.keyspace());
         self.update_conditions();
-        self.mark_held_for_waiters();
-        if let Some(timer) = self.sessions.unpause_timer.take() {
-            self.sessions.timers.cancel(timer);
-        }
-        for client in std::mem::take(&mut self.sessions.paused_clients) {
-            if self.stop_waiting(client) {
-                self.sessions.resume(client);
-            }
-        }
+        self.update_consumers();
     }
 
     // --- scripts ---

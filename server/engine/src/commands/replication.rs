@@ -245,7 +245,7 @@ fn reply_without_replicas(
     if !wants_replicas || context.may_not_block() {
         return answer;
     }
-    context.engine.block(context.client, answer, deadline);
+    context.engine.sessions.block(context.client, answer, deadline);
     Reply::NOTHING
 }
 

@@ -97,7 +97,7 @@ fn multi(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `DISCARD`: discards the transaction and replies with OK.
 fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.take_transaction(context.client).is_none() {
+    if context.engine.sessions.take_transaction(context.client).is_none() {
         return Err(Error::line("ERR DISCARD without MULTI"));
     }
     context.engine.unwatch(context.client);
@@ -106,7 +106,7 @@ fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `EXEC`: replies with the replies of the queued commands, or nil if a watched key has changed.
 fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let Some(transaction) = context.engine.take_transaction(context.client) else {
+    let Some(transaction) = context.engine.sessions.take_transaction(context.client) else {
         return Err(Error::line("ERR EXEC without MULTI"));
     };
     let broken = context.engine.is_watch_broken(context.client, context.time);

@@ -7,6 +7,7 @@
 pub mod buffers;
 pub mod clients;
 pub mod deliveries;
+pub mod pauses;
 pub mod pubsub;
 pub mod tracking;
 pub mod transaction;
@@ -22,6 +23,7 @@ use crate::limits;
 use crate::memory::CLIENT_BYTES;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::clients::Clients;
+use crate::sessions::pauses::Pause;
 use crate::sessions::pubsub::{PubSub, Subscription};
 use crate::sessions::tracking::{Tracked, Tracking};
 use crate::sessions::transaction::{Transaction, Watchers};
@@ -29,7 +31,6 @@ use crate::sessions::waiters::{Blocked, Waiters};
 use crate::store::dict::HashSeed;
 use crate::time::Millis;
 use crate::timers::{TimerId, Timers};
-use crate::{Pause, Timer};
 
 /// Identifies a client. An id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -225,6 +226,17 @@ impl Session {
     }
 }
 
+/// The purpose of a timer that does not belong to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// A blocked client has reached its timeout.
+    Blocked(ClientId),
+    /// `CLIENT PAUSE` has ended.
+    Unpause,
+    /// A client may have been above its soft output limit for too long.
+    CheckOutput(ClientId),
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Sessions {
@@ -269,6 +281,7 @@ impl Sessions {
     }
 
     /// The session of a client, if it is still connected.
+    #[inline]
     pub fn get(&self, client: ClientId) -> Option<&Session> {
         self.clients.get(client)
     }
@@ -277,5 +290,19 @@ impl Sessions {
     #[inline]
     pub fn get_mut(&mut self, client: ClientId) -> Option<&mut Session> {
         self.clients.get_mut(client)
+    }
+
+    /// Removes a client that has disconnected.
+    pub(crate) fn remove(&mut self, client: ClientId) {
+        self.stop_waiting(client);
+        self.unwatch(client);
+        self.unsubscribe_all(client);
+        self.stop_tracking(client);
+        self.clients.remove(client);
+    }
+
+    /// Whether any client must be informed of effects.
+    pub(crate) fn use_effects(&self) -> bool {
+        self.has_waiters() || !self.watchers.is_empty() || self.is_tracking()
     }
 }

@@ -13,7 +13,7 @@ use lockwheel_resp::{Protocol, Reply};
 use crate::Engine;
 use crate::command::{Command, Flags, Group};
 use crate::context::{Caller, is};
-use crate::sessions::ClientId;
+use crate::sessions::{ClientId, Sessions};
 use crate::store::dict::{Dict, HashSeed};
 
 /// The tracking options of a client.
@@ -99,36 +99,188 @@ fn prefix_bytes(tracking: &Tracking) -> usize {
     tracking.prefixes.iter().map(|prefix| prefix.len() + PREFIX_BYTES).sum()
 }
 
-impl Engine {
+impl Sessions {
     /// Starts tracking for a client, or changes its options.
-    pub(crate) fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
-        let Some(state) = self.sessions.clients.get_mut(client) else { return };
+    fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
+        let Some(state) = self.clients.get_mut(client) else { return };
         let bytes = prefix_bytes(&tracking);
         for prefix in &tracking.prefixes {
-            let prefix = self.sessions.tracked.prefixes.entry(prefix.clone()).or_default();
+            let prefix = self.tracked.prefixes.entry(prefix.clone()).or_default();
             prefix.listeners.insert(client);
         }
         let before = state.tracking.replace(Box::new(tracking));
-        self.sessions.tracked.clients += usize::from(before.is_none());
-        self.update_consumers();
-        self.sessions.clients.release(client, before.as_deref().map_or(0, prefix_bytes));
-        self.sessions.clients.hold(client, bytes);
+        self.tracked.clients += usize::from(before.is_none());
+        self.clients.release(client, before.as_deref().map_or(0, prefix_bytes));
+        self.clients.hold(client, bytes);
     }
 
     /// Stops tracking for a client. The keys that it has read stay in the table until they change.
-    pub(crate) fn stop_tracking(&mut self, client: ClientId) {
-        let tracking = self.sessions.get_mut(client).and_then(|state| state.tracking.take());
+    pub(super) fn stop_tracking(&mut self, client: ClientId) {
+        let tracking = self.get_mut(client).and_then(|state| state.tracking.take());
         let Some(tracking) = tracking else { return };
-        self.sessions.tracked.clients -= 1;
-        self.update_consumers();
-        self.sessions.clients.release(client, prefix_bytes(&tracking));
+        self.tracked.clients -= 1;
+        self.clients.release(client, prefix_bytes(&tracking));
         for name in &tracking.prefixes {
-            let Some(prefix) = self.sessions.tracked.prefixes.get_mut(name) else { continue };
+            let Some(prefix) = self.tracked.prefixes.get_mut(name) else { continue };
             prefix.listeners.remove(&client);
             if prefix.listeners.is_empty() {
-                self.sessions.tracked.prefixes.remove(name);
+                self.tracked.prefixes.remove(name);
             }
         }
+    }
+
+    /// Records that a client has read a key; returns whether the key was not in the table.
+    fn remember_read(&mut self, client: ClientId, key: &[u8]) -> bool {
+        let (tracked, clients) = (&mut self.tracked, &self.clients);
+        let Some(readers) = tracked.readers.get_mut(key) else {
+            tracked.readers.insert_new(key, BTreeSet::from([client]));
+            tracked.reads += 1;
+            return true;
+        };
+        tracked.reads -= readers.len();
+        readers.insert(client);
+        if readers.len() > clients.len() {
+            readers.retain(|&reader| clients.get(reader).is_some());
+        }
+        tracked.reads += readers.len();
+        false
+    }
+
+    /// Handles a change of a key: sends messages to the clients that have read it, and records it
+    /// for prefixes. `changed_by` is the client and caller of the command, if any.
+    #[inline]
+    pub(crate) fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
+        if self.is_tracking() {
+            self.invalidate_tracked(key, changed_by);
+        }
+    }
+
+    /// Whether [`Sessions::invalidate`] has anything to do.
+    #[inline]
+    pub(crate) fn is_tracking(&self) -> bool {
+        self.tracked.clients > 0 || !self.tracked.readers.is_empty()
+    }
+
+    #[cold]
+    fn invalidate_tracked(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
+        // In broadcast mode, a client gets messages about changes by its own scripts despite
+        // `NOLOOP`, as in Redis.
+        let author = changed_by.filter(|&(_, caller)| caller != Caller::Script);
+        for (name, prefix) in &mut self.tracked.prefixes {
+            if key.starts_with(name) {
+                let author = author.map(|(client, _)| client);
+                prefix.changed.insert(Bytes::copy_from_slice(key), author);
+            }
+        }
+        self.invalidate_readers(key, changed_by.map(|(client, _)| client));
+    }
+
+    fn invalidate_readers(&mut self, key: &[u8], author: Option<ClientId>) {
+        let Some((_, readers)) = self.tracked.readers.remove(key) else { return };
+        self.tracked.reads -= readers.len();
+        for reader in readers {
+            let state = self.get(reader);
+            let Some(tracking) = state.and_then(|state| state.tracking.as_ref()) else { continue };
+            let is_own = tracking.no_loop && author == Some(reader);
+            if tracking.mode != Mode::Broadcast && !is_own {
+                self.send_invalidation(reader, Reply::Array(vec![Reply::bulk(key)]));
+            }
+        }
+    }
+
+    /// Handles the deletion of whole databases: sends a message to every tracking client, and
+    /// empties the table of keys.
+    pub(crate) fn invalidate_all(&mut self) {
+        if self.tracked.clients > 0 {
+            for client in self.clients.in_order() {
+                self.send_invalidation(client, Reply::Null);
+            }
+        }
+        self.tracked.readers.clear();
+        self.tracked.reads = 0;
+    }
+
+    /// Ends the exception of `CLIENT CACHING` after a client's request, unless that was the request
+    /// or a transaction has begun.
+    fn end_caching(&mut self, client: ClientId, argv: &[&[u8]]) {
+        let Some(state) = self.get_mut(client) else { return };
+        let stays = state.transaction.is_some() || argv.first().is_some_and(|n| is(n, "client"));
+        if let Some(tracking) = state.tracking.as_mut().filter(|_| !stays) {
+            tracking.caching = false;
+        }
+    }
+
+    /// Sends the keys that have changed since the last call to the clients that track their
+    /// prefixes.
+    pub(crate) fn broadcast_changes(&mut self) {
+        let nothing = self.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty());
+        // The clients that are served next may change more keys.
+        if nothing || self.has_waiters_to_serve() {
+            return;
+        }
+        let changed =
+            self.tracked.prefixes.values_mut().filter(|prefix| !prefix.changed.is_empty());
+        let broadcasts: Vec<_> = changed
+            .map(|prefix| (prefix.listeners.clone(), std::mem::take(&mut prefix.changed)))
+            .collect();
+        for (listeners, changed) in broadcasts {
+            for listener in listeners {
+                let state = self.get(listener);
+                let tracking = state.and_then(|state| state.tracking.as_ref());
+                let excluded = tracking.filter(|tracking| tracking.no_loop).map(|_| listener);
+                let keys =
+                    changed.iter().filter(|(_, author)| excluded.is_none() || **author != excluded);
+                let keys: Vec<Reply> = keys.map(|(key, _)| Reply::Bulk(key.clone())).collect();
+                if !keys.is_empty() {
+                    self.send_invalidation(listener, Reply::Array(keys));
+                }
+            }
+        }
+    }
+
+    /// Sends an invalidation message to a tracking client or its redirect client. In RESP2 the
+    /// message goes to a channel, so only a redirect client with a subscription gets it.
+    fn send_invalidation(&mut self, client: ClientId, keys: Reply) {
+        let Some(state) = self.get(client) else { return };
+        let Some(redirect) = state.tracking.as_ref().map(|tracking| tracking.redirect) else {
+            return;
+        };
+        let Some(receiver) = self.get(redirect.unwrap_or(client)) else {
+            return self.report_broken_redirect(client);
+        };
+        let parts = match receiver.protocol {
+            Protocol::Resp3 => vec![Reply::bulk("invalidate"), keys],
+            Protocol::Resp2 if redirect.is_some() && receiver.is_subscriber() => {
+                vec![Reply::bulk("message"), Reply::bulk("__redis__:invalidate"), keys]
+            }
+            Protocol::Resp2 => return,
+        };
+        self.push(receiver.id, &Reply::Push(parts));
+    }
+
+    fn report_broken_redirect(&mut self, client: ClientId) {
+        let Some(state) = self.get_mut(client) else { return };
+        let Some(tracking) = state.tracking.as_mut() else { return };
+        tracking.broken_redirect = true;
+        if let (Protocol::Resp3, Some(gone)) = (state.protocol, tracking.redirect) {
+            let serial = i64::try_from(gone.serial).unwrap_or(i64::MAX);
+            let parts = vec![Reply::bulk("tracking-redir-broken"), Reply::Integer(serial)];
+            self.push(client, &Reply::Push(parts));
+        }
+    }
+}
+
+impl Engine {
+    /// Starts tracking for a client, or changes its options.
+    pub(crate) fn start_tracking(&mut self, client: ClientId, tracking: Tracking) {
+        self.sessions.start_tracking(client, tracking);
+        self.update_consumers();
+    }
+
+    /// Stops tracking for a client.
+    pub(crate) fn stop_tracking(&mut self, client: ClientId) {
+        self.sessions.stop_tracking(client);
+        self.update_consumers();
     }
 
     /// Called after a command if any client tracks: records the keys that were read, if
@@ -150,24 +302,10 @@ impl Engine {
             });
         let places = if wanted { command.key_places(argv) } else { None };
         for place in places.unwrap_or_default() {
-            self.remember_read(client, argv[place]);
+            if self.sessions.remember_read(client, argv[place]) {
+                self.evict_excess_keys();
+            }
         }
-    }
-
-    fn remember_read(&mut self, client: ClientId, key: &[u8]) {
-        let (tracked, clients) = (&mut self.sessions.tracked, &self.sessions.clients);
-        let Some(readers) = tracked.readers.get_mut(key) else {
-            tracked.readers.insert_new(key, BTreeSet::from([client]));
-            tracked.reads += 1;
-            self.evict_excess_keys();
-            return;
-        };
-        tracked.reads -= readers.len();
-        readers.insert(client);
-        if readers.len() > clients.len() {
-            readers.retain(|&reader| clients.get(reader).is_some());
-        }
-        tracked.reads += readers.len();
     }
 
     /// Invalidates keys if more are recorded than `tracking-table-max-keys`. Removes up to two keys
@@ -180,136 +318,18 @@ impl Engine {
             }
             if let Some(slot) = self.sessions.tracked.readers.random(&mut self.random) {
                 let key = self.sessions.tracked.readers.key(slot).to_vec();
-                self.invalidate_readers(&key, None);
+                self.sessions.invalidate_readers(&key, None);
             }
         }
-    }
-
-    /// Handles a change of a key: sends messages to the clients that have read it, and records it
-    /// for prefixes. `changed_by` is the client and caller of the command, if any.
-    #[inline]
-    pub(crate) fn invalidate(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        if self.is_tracking() {
-            self.invalidate_tracked(key, changed_by);
-        }
-    }
-
-    /// Whether [`Engine::invalidate`] has anything to do.
-    #[inline]
-    pub(crate) fn is_tracking(&self) -> bool {
-        self.sessions.tracked.clients > 0 || !self.sessions.tracked.readers.is_empty()
-    }
-
-    #[cold]
-    fn invalidate_tracked(&mut self, key: &[u8], changed_by: Option<(ClientId, Caller)>) {
-        // In broadcast mode, a client gets messages about changes by its own scripts despite
-        // `NOLOOP`, as in Redis.
-        let author = changed_by.filter(|&(_, caller)| caller != Caller::Script);
-        for (name, prefix) in &mut self.sessions.tracked.prefixes {
-            if key.starts_with(name) {
-                let author = author.map(|(client, _)| client);
-                prefix.changed.insert(Bytes::copy_from_slice(key), author);
-            }
-        }
-        self.invalidate_readers(key, changed_by.map(|(client, _)| client));
-    }
-
-    fn invalidate_readers(&mut self, key: &[u8], author: Option<ClientId>) {
-        let Some((_, readers)) = self.sessions.tracked.readers.remove(key) else { return };
-        self.sessions.tracked.reads -= readers.len();
-        for reader in readers {
-            let state = self.sessions.get(reader);
-            let Some(tracking) = state.and_then(|state| state.tracking.as_ref()) else { continue };
-            let is_own = tracking.no_loop && author == Some(reader);
-            if tracking.mode != Mode::Broadcast && !is_own {
-                self.send_invalidation(reader, Reply::Array(vec![Reply::bulk(key)]));
-            }
-        }
-    }
-
-    /// Handles the deletion of whole databases: sends a message to every tracking client, and
-    /// empties the table of keys.
-    pub(crate) fn invalidate_all(&mut self) {
-        if self.sessions.tracked.clients > 0 {
-            for client in self.sessions.clients.in_order() {
-                self.send_invalidation(client, Reply::Null);
-            }
-        }
-        self.sessions.tracked.readers.clear();
-        self.sessions.tracked.reads = 0;
     }
 
     /// Called after a client's request if any client tracks: broadcasts the changes, and ends the
-    /// exception of `CLIENT CACHING`, unless that was the request or a transaction has begun.
+    /// exception of `CLIENT CACHING`.
     pub(crate) fn finish_tracking(&mut self, client: ClientId, argv: &[&[u8]]) {
         if !self.is_busy() {
-            self.broadcast_changes();
+            self.sessions.broadcast_changes();
         }
-        let Some(state) = self.sessions.get_mut(client) else { return };
-        let stays = state.transaction.is_some() || argv.first().is_some_and(|n| is(n, "client"));
-        if let Some(tracking) = state.tracking.as_mut().filter(|_| !stays) {
-            tracking.caching = false;
-        }
-    }
-
-    /// Sends the keys that have changed since the last call to the clients that track their
-    /// prefixes.
-    pub(crate) fn broadcast_changes(&mut self) {
-        let nothing =
-            self.sessions.tracked.prefixes.values().all(|prefix| prefix.changed.is_empty());
-        // The clients that are served next may change more keys.
-        if nothing || self.has_waiters_to_serve() {
-            return;
-        }
-        let changed =
-            self.sessions.tracked.prefixes.values_mut().filter(|prefix| !prefix.changed.is_empty());
-        let broadcasts: Vec<_> = changed
-            .map(|prefix| (prefix.listeners.clone(), std::mem::take(&mut prefix.changed)))
-            .collect();
-        for (listeners, changed) in broadcasts {
-            for listener in listeners {
-                let state = self.sessions.get(listener);
-                let tracking = state.and_then(|state| state.tracking.as_ref());
-                let excluded = tracking.filter(|tracking| tracking.no_loop).map(|_| listener);
-                let keys =
-                    changed.iter().filter(|(_, author)| excluded.is_none() || **author != excluded);
-                let keys: Vec<Reply> = keys.map(|(key, _)| Reply::Bulk(key.clone())).collect();
-                if !keys.is_empty() {
-                    self.send_invalidation(listener, Reply::Array(keys));
-                }
-            }
-        }
-    }
-
-    /// Sends an invalidation message to a tracking client or its redirect client. In RESP2 the
-    /// message goes to a channel, so only a redirect client with a subscription gets it.
-    fn send_invalidation(&mut self, client: ClientId, keys: Reply) {
-        let Some(state) = self.sessions.get(client) else { return };
-        let Some(redirect) = state.tracking.as_ref().map(|tracking| tracking.redirect) else {
-            return;
-        };
-        let Some(receiver) = self.sessions.get(redirect.unwrap_or(client)) else {
-            return self.report_broken_redirect(client);
-        };
-        let parts = match receiver.protocol {
-            Protocol::Resp3 => vec![Reply::bulk("invalidate"), keys],
-            Protocol::Resp2 if redirect.is_some() && receiver.is_subscriber() => {
-                vec![Reply::bulk("message"), Reply::bulk("__redis__:invalidate"), keys]
-            }
-            Protocol::Resp2 => return,
-        };
-        self.sessions.push(receiver.id, &Reply::Push(parts));
-    }
-
-    fn report_broken_redirect(&mut self, client: ClientId) {
-        let Some(state) = self.sessions.get_mut(client) else { return };
-        let Some(tracking) = state.tracking.as_mut() else { return };
-        tracking.broken_redirect = true;
-        if let (Protocol::Resp3, Some(gone)) = (state.protocol, tracking.redirect) {
-            let serial = i64::try_from(gone.serial).unwrap_or(i64::MAX);
-            let parts = vec![Reply::bulk("tracking-redir-broken"), Reply::Integer(serial)];
-            self.sessions.push(client, &Reply::Push(parts));
-        }
+        self.sessions.end_caching(client, argv);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
-use crate::sessions::{ClientId, Watched};
+use crate::sessions::{ClientId, Sessions, Watched};
+use crate::store::Keyspace;
 use crate::store::effects::Place;
 use crate::time::Time;
 
@@ -37,10 +38,10 @@ fn watch_bytes(key: &[u8]) -> usize {
     2 * key.len() + WATCH_BYTES
 }
 
-impl Engine {
+impl Sessions {
     /// Queues a command for `EXEC`. If the transaction is broken, nothing is stored.
     pub(crate) fn queue(&mut self, client: ClientId, command: usize, argv: &[&[u8]]) {
-        let Some(state) = self.sessions.get_mut(client) else { return };
+        let Some(state) = self.get_mut(client) else { return };
         let Some(transaction) = state.transaction.as_mut() else { return };
         if transaction.broken || state.watch_broken {
             return;
@@ -51,12 +52,12 @@ impl Engine {
         transaction.queue.push(Queued { command, argv });
         transaction.argument_bytes += argument_bytes;
         transaction.held_bytes += argument_bytes + overhead;
-        self.sessions.clients.hold(client, argument_bytes + overhead);
+        self.clients.hold(client, argument_bytes + overhead);
     }
 
     /// Replaces the queue of a client's transaction and returns it.
     pub(crate) fn exchange_queue(&mut self, client: ClientId, queue: Vec<Queued>) -> Vec<Queued> {
-        let state = self.sessions.get_mut(client);
+        let state = self.get_mut(client);
         let transaction = state.and_then(|state| state.transaction.as_mut());
         let queued = transaction.map(|transaction| &mut transaction.queue);
         queued.map(|queued| std::mem::replace(queued, queue)).unwrap_or_default()
@@ -64,34 +65,80 @@ impl Engine {
 
     /// Ends a client's transaction and returns it.
     pub(crate) fn take_transaction(&mut self, client: ClientId) -> Option<Transaction> {
-        let transaction = self.sessions.get_mut(client)?.transaction.take()?;
-        self.sessions.clients.release(client, transaction.held_bytes);
+        let transaction = self.get_mut(client)?.transaction.take()?;
+        self.clients.release(client, transaction.held_bytes);
         Some(transaction)
     }
 
+    /// Starts watching a key for a client, unless the client watches it already.
+    fn watch(&mut self, client: ClientId, watched: Watched) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let Watched { database, ref key, .. } = watched;
+        if state.watched.iter().any(|w| w.database == database && w.key == *key) {
+            return;
+        }
+        self.watchers.add(database, key, client);
+        let bytes = watch_bytes(key);
+        state.watched.push(watched);
+        self.clients.hold(client, bytes);
+    }
+
+    /// Ends all watches of a client.
+    pub(super) fn unwatch(&mut self, client: ClientId) {
+        let Some(state) = self.get_mut(client) else { return };
+        state.watch_broken = false;
+        for watched in std::mem::take(&mut state.watched) {
+            self.clients.release(client, watch_bytes(&watched.key));
+            self.watchers.remove(watched.database, &watched.key, client);
+        }
+    }
+
+    /// Breaks the transactions that watch a key, which has changed.
+    pub(crate) fn break_watches(&mut self, place: Place<'_>) {
+        let watchers = self.watchers.keys.get(&place.database);
+        for &client in watchers.and_then(|keys| keys.get(place.key)).into_iter().flatten() {
+            if let Some(state) = self.clients.get_mut(client) {
+                state.watch_broken = true;
+            }
+        }
+    }
+
+    /// Breaks the transactions that watch a key of a database that was emptied or swapped, unless
+    /// the key existed neither before nor after the change. While a transaction is not broken, the
+    /// key exists exactly if it did when the watch began.
+    pub(crate) fn break_watches_of_database(
+        &mut self,
+        keyspace: &Keyspace,
+        database: usize,
+        is_swapped: bool,
+    ) {
+        let watchers = self.watchers.keys.get(&database);
+        for (key, clients) in watchers.into_iter().flatten() {
+            let exists = is_swapped && keyspace.find(database, key).is_some();
+            for &client in clients {
+                let Some(state) = self.clients.get_mut(client) else { continue };
+                let mut watched = state.watched.iter();
+                let here = |it: &&Watched| it.database == database && it.key == *key;
+                let existed = watched.find(here).is_some_and(|it| it.existed);
+                state.watch_broken |= exists || existed;
+            }
+        }
+    }
+}
+
+impl Engine {
     /// Starts watching a key for a client, unless the client watches it already.
     pub(crate) fn watch(&mut self, client: ClientId, database: usize, key: &[u8], time: Time) {
         // An expired key is removed first, so that its removal does not count as a change.
         let existed = self.find_alive(database, key, time).is_some();
         self.observe_effects(None);
-        let Some(state) = self.sessions.get_mut(client) else { return };
-        if state.watched.iter().any(|w| w.database == database && *w.key == *key) {
-            return;
-        }
-        state.watched.push(Watched { database, key: key.into(), existed });
-        self.sessions.clients.hold(client, watch_bytes(key));
-        self.sessions.watchers.add(database, key, client);
+        self.sessions.watch(client, Watched { database, key: key.into(), existed });
         self.update_consumers();
     }
 
     /// Ends all watches of a client.
     pub(crate) fn unwatch(&mut self, client: ClientId) {
-        let Some(state) = self.sessions.get_mut(client) else { return };
-        state.watch_broken = false;
-        for watched in std::mem::take(&mut state.watched) {
-            self.sessions.clients.release(client, watch_bytes(&watched.key));
-            self.sessions.watchers.remove(watched.database, &watched.key, client);
-        }
+        self.sessions.unwatch(client);
         self.update_consumers();
     }
 
@@ -101,33 +148,6 @@ impl Engine {
             state.watch_broken
                 || state.watched.iter().any(|w| self.has_expired(w.database, &w.key, time))
         })
-    }
-
-    /// Breaks the transactions that watch a key, which has changed.
-    pub(crate) fn break_watches(&mut self, place: Place<'_>) {
-        let watchers = self.sessions.watchers.keys.get(&place.database);
-        for &client in watchers.and_then(|keys| keys.get(place.key)).into_iter().flatten() {
-            if let Some(state) = self.sessions.clients.get_mut(client) {
-                state.watch_broken = true;
-            }
-        }
-    }
-
-    /// Breaks the transactions that watch a key of a database that was emptied or swapped, unless
-    /// the key existed neither before nor after the change. While a transaction is not broken, the
-    /// key exists exactly if it did when the watch began.
-    pub(crate) fn break_watches_of_database(&mut self, database: usize, is_swapped: bool) {
-        let watchers = self.sessions.watchers.keys.get(&database);
-        for (key, clients) in watchers.into_iter().flatten() {
-            let exists = is_swapped && self.writer.keyspace().find(database, key).is_some();
-            for &client in clients {
-                let Some(state) = self.sessions.clients.get_mut(client) else { continue };
-                let mut watched = state.watched.iter();
-                let here = |it: &&Watched| it.database == database && it.key == *key;
-                let existed = watched.find(here).is_some_and(|it| it.existed);
-                state.watch_broken |= exists || existed;
-            }
-        }
     }
 }
 

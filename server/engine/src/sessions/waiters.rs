@@ -19,12 +19,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
+use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
-use crate::sessions::{ClientId, ReplyMode};
+use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
+use crate::store::Keyspace;
 use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
-use crate::{Engine, Timer};
 
 /// The wait of a blocked client.
 #[derive(Debug)]
@@ -226,21 +227,20 @@ impl Queue {
     }
 }
 
-impl Engine {
+impl Sessions {
     // --- waits begin ---
 
     /// Blocks a client, until `deadline` if there is one.
     pub(crate) fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
-        let timer =
-            deadline.map(|deadline| self.sessions.timers.insert(deadline, Timer::Blocked(client)));
-        if let Some(state) = self.sessions.get_mut(client) {
+        let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
+        if let Some(state) = self.get_mut(client) {
             state.blocked =
                 Some(Blocked { on_timeout, command: None, rule: None, timer, key_wait: None });
         }
     }
 
-    /// As [`Engine::block`], because of a rule.
+    /// As [`Sessions::block`], because of a rule.
     pub(crate) fn block_by_rule(
         &mut self,
         client: ClientId,
@@ -249,7 +249,7 @@ impl Engine {
         deadline: Option<Millis>,
     ) {
         self.block(client, on_timeout, deadline);
-        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+        if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.rule = Some(rule);
         }
     }
@@ -257,11 +257,137 @@ impl Engine {
     /// The clients blocked by a rule, in the order of connection.
     pub(crate) fn blocked_by(&self, rule: RuleBlock) -> Vec<ClientId> {
         let waits = |id: &ClientId| {
-            let blocked = self.sessions.get(*id).and_then(|state| state.blocked.as_ref());
+            let blocked = self.get(*id).and_then(|state| state.blocked.as_ref());
             blocked.is_some_and(|blocked| blocked.rule == Some(rule))
         };
-        self.sessions.clients.in_order().into_iter().filter(waits).collect()
+        self.clients.in_order().into_iter().filter(waits).collect()
     }
+
+    fn block_for_keys(
+        &mut self,
+        client: ClientId,
+        database: usize,
+        condition: WaitCondition<'_>,
+        deadline: Option<Millis>,
+        argv: &[&[u8]],
+    ) {
+        self.block(client, Reply::NullArray, deadline);
+        let ticket = self.waiters.join(client, database, condition);
+        let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
+        let key_wait = KeyWait { ticket, database, keys: copy(condition.keys), argv: copy(argv) };
+        self.clients.hold(client, key_wait.bytes());
+        if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+            blocked.key_wait = Some(Arc::new(key_wait));
+        }
+    }
+
+    /// Records which command has blocked its client.
+    pub(crate) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
+        if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
+            blocked.command = Some(at);
+        }
+    }
+
+    /// Blocks a client until the end of a pause; then its request is run again, in the reply mode
+    /// it had before.
+    pub(crate) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
+        self.block(client, Reply::NOTHING, None);
+        if let Some(state) = self.get_mut(client) {
+            state.reply_mode = reply_mode;
+            state.has_been_held = true;
+            self.paused_clients.push(client);
+        }
+    }
+
+    // --- waits are served ---
+
+    /// Marks a key that has changed and now holds a value of this type, or none, if that meets the
+    /// condition of a client that waits for it.
+    #[inline]
+    pub(crate) fn mark_for_waiters(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
+        if self.has_waiters() {
+            self.waiters.mark(database, key, kind);
+        }
+    }
+
+    /// Whether any client waits for keys.
+    #[inline]
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.waiters.queues.is_empty()
+    }
+
+    /// As [`Sessions::mark_for_waiters`], for all keys of a database that was emptied or swapped.
+    pub(crate) fn mark_all_for_waiters(
+        &mut self,
+        keyspace: &Keyspace,
+        database: usize,
+        is_swapped: bool,
+    ) {
+        let queues = self.waiters.queues.get(&database);
+        let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        for key in keys {
+            let kind = if is_swapped { keyspace.kind_of(database, &key) } else { None };
+            self.waiters.mark(database, &key, kind);
+        }
+    }
+
+    /// Marks the keys again that were marked while a waiter was stopped by `CLIENT PAUSE`.
+    pub(super) fn mark_held_for_waiters(&mut self, keyspace: &Keyspace) {
+        for (database, key) in std::mem::take(&mut self.waiters.held) {
+            let kind = keyspace.kind_of(database, &key);
+            self.mark_for_waiters(database, &key, kind);
+        }
+    }
+
+    /// Whether keys are marked, so that [`Engine::next_waiter`] may name a client.
+    #[inline]
+    pub(crate) fn has_waiters_to_serve(&self) -> bool {
+        !self.waiters.marked.is_empty()
+    }
+
+    /// The position of a blocked client's command in the table, and its wait for keys.
+    fn blocked_command(&self, client: ClientId) -> Option<(usize, Arc<KeyWait>)> {
+        let blocked = self.get(client)?.blocked.as_ref()?;
+        blocked.command.zip(blocked.key_wait.clone())
+    }
+
+    fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
+        let state = self.get_mut(client);
+        state.map(|state| std::mem::replace(&mut state.pending, bytes)).unwrap_or_default()
+    }
+
+    // --- waits end ---
+
+    fn finish(&mut self, client: ClientId, reply: &Reply) -> bool {
+        if !self.stop_waiting(client) {
+            return false;
+        }
+        if self.get(client).is_some_and(|state| !state.is_muted()) {
+            self.push(client, reply);
+        } else if let Some(state) = self.get_mut(client) {
+            state.loses_reply = false;
+        }
+        self.resume(client);
+        true
+    }
+
+    /// Ends a client's wait without a reply.
+    pub(super) fn stop_waiting(&mut self, client: ClientId) -> bool {
+        let Some(state) = self.get_mut(client) else { return false };
+        let Some(blocked) = state.blocked.take() else { return false };
+        if let Some(timer) = blocked.timer {
+            self.timers.cancel(timer);
+        }
+        if let Some(key_wait) = blocked.key_wait {
+            self.clients.release(client, key_wait.bytes());
+            self.waiters.leave(&key_wait);
+        }
+        true
+    }
+}
+
+impl Engine {
+    // --- waits begin ---
 
     /// Blocks a client on keys of a database. `argv` is run for it each time one of them has
     /// changed.
@@ -273,80 +399,16 @@ impl Engine {
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) {
-        self.block(client, Reply::NullArray, deadline);
-        let ticket = self.sessions.waiters.join(client, database, condition);
-        let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
-        let key_wait = KeyWait { ticket, database, keys: copy(condition.keys), argv: copy(argv) };
-        self.sessions.clients.hold(client, key_wait.bytes());
-        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
-            blocked.key_wait = Some(Arc::new(key_wait));
-        }
+        self.sessions.block_for_keys(client, database, condition, deadline, argv);
         self.update_consumers();
-    }
-
-    /// Records which command has blocked its client.
-    pub(crate) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
-        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
-            blocked.command = Some(at);
-        }
-    }
-
-    /// Blocks a client until the end of a pause; then its request is run again, in the reply mode
-    /// it had before.
-    pub(crate) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
-        self.block(client, Reply::NOTHING, None);
-        if let Some(state) = self.sessions.get_mut(client) {
-            state.reply_mode = reply_mode;
-            state.has_been_held = true;
-            self.sessions.paused_clients.push(client);
-        }
     }
 
     // --- waits are served ---
 
-    /// Marks a key that has changed and now holds a value of this type, or none, if that meets the
-    /// condition of a client that waits for it.
-    #[inline]
-    pub(crate) fn mark_for_waiters(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
-        if self.has_waiters() {
-            self.sessions.waiters.mark(database, key, kind);
-        }
-    }
-
-    /// Whether any client waits for keys.
-    #[inline]
-    pub(crate) fn has_waiters(&self) -> bool {
-        !self.sessions.waiters.queues.is_empty()
-    }
-
-    /// As [`Engine::mark_for_waiters`], for all keys of a database that was emptied or swapped.
-    pub(crate) fn mark_all_for_waiters(&mut self, database: usize, is_swapped: bool) {
-        let queues = self.sessions.waiters.queues.get(&database);
-        let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
-        for key in keys {
-            let kind = if is_swapped { self.kind_of(database, &key) } else { None };
-            self.sessions.waiters.mark(database, &key, kind);
-        }
-    }
-
-    /// Marks the keys again that were marked while a waiter was stopped by `CLIENT PAUSE`.
-    pub(crate) fn mark_held_for_waiters(&mut self) {
-        for (database, key) in std::mem::take(&mut self.sessions.waiters.held) {
-            let kind = self.kind_of(database, &key);
-            self.mark_for_waiters(database, &key, kind);
-        }
-    }
-
-    /// The type of the value of a key, expired or not.
-    pub(crate) fn kind_of(&self, database: usize, key: &[u8]) -> Option<Kind> {
-        let slot = self.writer.keyspace().find(database, key)?;
-        Some(self.writer.keyspace().database(database).record(slot).value().kind())
-    }
-
     /// Whether keys are marked, so that [`Engine::next_waiter`] may name a client.
     #[inline]
     pub fn has_waiters_to_serve(&self) -> bool {
-        !self.sessions.waiters.marked.is_empty()
+        self.sessions.has_waiters_to_serve()
     }
 
     /// Names the client that is served next, until no key is marked. The caller answers with
@@ -372,7 +434,7 @@ impl Engine {
             }
         }
         self.end_unit(time);
-        self.broadcast_changes();
+        self.sessions.broadcast_changes();
         None
     }
 
@@ -397,32 +459,27 @@ impl Engine {
     fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
         self.sessions.pause.is_some()
             && self
+                .sessions
                 .blocked_command(client)
                 .is_some_and(|(at, key_wait)| self.is_delayed(client, at, &key_wait.words(), time))
-    }
-
-    /// The position of a blocked client's command in the table, and its wait for keys.
-    fn blocked_command(&self, client: ClientId) -> Option<(usize, Arc<KeyWait>)> {
-        let blocked = self.sessions.get(client)?.blocked.as_ref()?;
-        blocked.command.zip(blocked.key_wait.clone())
     }
 
     fn next_ready_waiter(&mut self, served: &ServedKey, time: Time) -> Option<(u64, ClientId)> {
         let ServedKey { database, key, from, .. } = served;
         self.find_alive(*database, key, time);
         self.observe_effects(None);
-        let kind = self.kind_of(*database, key);
+        let kind = self.writer.keyspace().kind_of(*database, key);
         self.sessions.waiters.queues.get(database)?.get(key)?.first_ready(*from, kind)
     }
 
     /// Runs the command of the client that [`Engine::next_waiter`] has named again. A client that
     /// has to wait on keeps its position in all queues, and its deadline.
     pub fn serve_waiter(&mut self, client: ClientId, time: Time) {
-        let Some((at, key_wait)) = self.blocked_command(client) else { return };
+        let Some((at, key_wait)) = self.sessions.blocked_command(client) else { return };
         // Messages that the command causes for its own client are sent after the reply.
-        let before = self.exchange_pending(client, BytesMut::new());
+        let before = self.sessions.exchange_pending(client, BytesMut::new());
         let reply = self.run_again(client, at, key_wait.database, &key_wait.words(), time);
-        let messages = self.exchange_pending(client, before);
+        let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
         }
@@ -430,11 +487,6 @@ impl Engine {
             state.pending.extend_from_slice(&messages);
         }
         self.end_unit(time);
-    }
-
-    fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
-        let state = self.sessions.get_mut(client);
-        state.map(|state| std::mem::replace(&mut state.pending, bytes)).unwrap_or_default()
     }
 
     // --- waits end ---
@@ -450,17 +502,11 @@ impl Engine {
         self.finish(client, reply)
     }
 
+    /// Ends a client's wait with a reply; false if the client was not blocked.
     fn finish(&mut self, client: ClientId, reply: &Reply) -> bool {
-        if !self.stop_waiting(client) {
-            return false;
-        }
-        if self.sessions.get(client).is_some_and(|state| !state.is_muted()) {
-            self.sessions.push(client, reply);
-        } else if let Some(state) = self.sessions.get_mut(client) {
-            state.loses_reply = false;
-        }
-        self.sessions.resume(client);
-        true
+        let is_finished = self.sessions.finish(client, reply);
+        self.update_consumers();
+        is_finished
     }
 
     /// Ends a client's wait with the reply for a timeout.
@@ -478,21 +524,6 @@ impl Engine {
             blocked.timer = None;
             self.end_wait(client);
         }
-    }
-
-    /// Ends a client's wait without a reply.
-    pub(crate) fn stop_waiting(&mut self, client: ClientId) -> bool {
-        let Some(state) = self.sessions.get_mut(client) else { return false };
-        let Some(blocked) = state.blocked.take() else { return false };
-        if let Some(timer) = blocked.timer {
-            self.sessions.timers.cancel(timer);
-        }
-        if let Some(key_wait) = blocked.key_wait {
-            self.sessions.clients.release(client, key_wait.bytes());
-            self.sessions.waiters.leave(&key_wait);
-            self.update_consumers();
-        }
-        true
     }
 }
 

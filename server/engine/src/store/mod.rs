@@ -38,7 +38,7 @@ use garbage::Garbage;
 use lookup_cache::LookupCache;
 pub use records::{DUE_TOGETHER, Due};
 use records::{NewValue, Record, Records, Removed};
-use value::Value;
+use value::{Kind, Value};
 
 /// Empty wheels that are kept, because a lock that comes and goes would otherwise allocate a wheel
 /// each time.
@@ -126,6 +126,12 @@ impl Keyspace {
     /// Finds a key, expired or not.
     pub fn find(&self, number: usize, key: &[u8]) -> Option<Slot> {
         self.databases[number].records.find(key, self.seed.hash(key))
+    }
+
+    /// The type of the value of a key, expired or not.
+    pub fn kind_of(&self, database: usize, key: &[u8]) -> Option<Kind> {
+        let slot = self.find(database, key)?;
+        Some(self.database(database).record(slot).value().kind())
     }
 
     /// The slot of a key, if it is cached and its deadline has not been reached. If `IS_USE`,

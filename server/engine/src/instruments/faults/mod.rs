@@ -206,11 +206,11 @@ impl Engine {
     }
 
     fn hold(&mut self, rule: u64, client: ClientId, until: Option<Millis>) -> Flow {
-        self.block_by_rule(client, RuleBlock::Held(rule), Reply::NOTHING, until);
+        self.sessions.block_by_rule(client, RuleBlock::Held(rule), Reply::NOTHING, until);
         if let Some(state) = self.sessions.get_mut(client) {
             state.has_been_held = true;
         }
-        for waiter in self.blocked_by(RuleBlock::Awaits(rule)) {
+        for waiter in self.sessions.blocked_by(RuleBlock::Awaits(rule)) {
             self.unblock(waiter, &held_reply(client));
         }
         Flow::Again
@@ -218,10 +218,10 @@ impl Engine {
 
     /// Blocks a client until a rule holds another client; returns the reply if one is held already.
     pub(crate) fn await_held(&mut self, client: ClientId, rule: u64) -> Reply {
-        if let Some(&held) = self.blocked_by(RuleBlock::Held(rule)).first() {
+        if let Some(&held) = self.sessions.blocked_by(RuleBlock::Held(rule)).first() {
             return held_reply(held);
         }
-        self.block_by_rule(client, RuleBlock::Awaits(rule), Reply::Null, None);
+        self.sessions.block_by_rule(client, RuleBlock::Awaits(rule), Reply::Null, None);
         Reply::NOTHING
     }
 
@@ -229,7 +229,7 @@ impl Engine {
     pub fn show_faults(&self, chosen: impl Fn(&Rule) -> bool) -> String {
         let rules = self.faults().into_iter().flat_map(|faults| &faults.rules);
         let shown = rules.filter(|rule| chosen(rule)).map(|rule| {
-            let held = self.blocked_by(RuleBlock::Held(rule.id)).into_iter();
+            let held = self.sessions.blocked_by(RuleBlock::Held(rule.id)).into_iter();
             RuleStatus { rule, held: held.map(|id| id.serial).collect() }
         });
         serde_json::to_string(&shown.collect::<Vec<_>>()).unwrap_or_default()
@@ -244,11 +244,11 @@ impl Engine {
         faults.rules = kept;
         let mut freed = 0;
         for rule in &gone {
-            for held in self.blocked_by(RuleBlock::Held(rule.id)) {
+            for held in self.sessions.blocked_by(RuleBlock::Held(rule.id)) {
                 self.end_wait(held);
                 freed += 1;
             }
-            for waiter in self.blocked_by(RuleBlock::Awaits(rule.id)) {
+            for waiter in self.sessions.blocked_by(RuleBlock::Awaits(rule.id)) {
                 self.unblock(waiter, &Reply::Null);
             }
         }
