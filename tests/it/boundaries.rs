@@ -25,6 +25,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "RandomState",
         ],
     ),
+    ("server/engine/src/store", &["Engine", "Sessions", "sessions"]),
 ];
 
 /// The crates of the project that each crate may depend on, tests apart. The compiler keeps a crate

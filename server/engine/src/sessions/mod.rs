@@ -1,8 +1,9 @@
-//! The state of all connections in the engine: what each client has set, and the tables that are
-//! made of it. The engine does no I/O: it appends output to `pending`, and the caller collects it.
+//! The state of connections: what each client has set, the tables of clients by channel and key,
+//! and their output. The engine does no I/O: it appends output to `pending`, and the caller collects
+//! it.
 //!
-//! Invariant: no effect changes it, and it names no key's value: it is separate from the replicated
-//! [`State`](crate::store::state::State).
+//! It is separate from the replicated [`State`](crate::store::state::State): applying the effects of
+//! another engine does not change it. The engine passes it the effects of its own commands.
 
 pub mod buffers;
 pub mod clients;

@@ -6,10 +6,9 @@
 use super::Keyspace;
 use super::libraries::Libraries;
 
-/// See the module's documentation. Read through [`Writer::state`], and changed only by a [`Writer`].
+/// See the module's documentation. In an engine, only the [`Writer`] changes it.
 ///
 /// [`Writer`]: super::writer::Writer
-/// [`Writer::state`]: super::writer::Writer::state
 pub struct State {
     pub(super) keyspace: Keyspace,
     /// The function libraries; `None` while a function runs.
