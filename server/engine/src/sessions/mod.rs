@@ -1,9 +1,9 @@
 //! The state of connections: what each client has set, the tables of clients by channel and key,
-//! and their output. The engine does no I/O: it appends output to `pending`, and the caller collects
-//! it.
+//! and their output. The engine does no I/O: it appends output to `pending`, and the caller
+//! collects it.
 //!
-//! It is separate from the replicated [`State`](crate::store::state::State): applying the effects of
-//! another engine does not change it. The engine passes it the effects of its own commands.
+//! It is separate from the replicated [`State`](crate::store::state::State): applying the effects
+//! of another engine does not change it. The engine passes it the effects of its own commands.
 
 pub mod buffers;
 pub mod clients;
@@ -152,7 +152,7 @@ pub struct Session {
     pub last_command: &'static str,
     /// The sizes of its connection's buffers.
     pub buffers: Arc<Buffers>,
-    /// Bytes the engine holds for the client outside this struct: see [`Clients::hold`](clients::Clients::hold).
+    /// Bytes the engine holds for the client outside this struct: see [`Clients::hold`].
     held_bytes: usize,
     pub(crate) pending: BytesMut,
     pub(crate) resume: bool,
