@@ -5,7 +5,7 @@ use lockwheel_scripting::{Function, Functions, Library, Policy};
 
 use super::stream_groups::wrong_subcommand;
 use super::{help, help_row, map, number, scripts};
-use crate::argument as arg;
+use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -28,6 +28,14 @@ const CALL: Flags = Flags::NOSCRIPT
     .union(Flags::NO_MANDATORY_KEYS)
     .union(Flags::MOVABLEKEYS);
 
+/// The arguments of a call.
+const CALL_ARGUMENTS: &[Argument] = &[
+    arg::string("function"),
+    arg::integer("numkeys"),
+    arg::key("key").optional().multiple(),
+    arg::string("arg").optional().multiple(),
+];
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -38,12 +46,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: &["RW", "access", "update"], begin: 2, find: FindKeys::Count }],
         complexity: "that of the function",
         doc: "Calls a function.",
-        arguments: &[
-            arg::string("function"),
-            arg::integer("numkeys"),
-            arg::key("key").optional().multiple(),
-            arg::string("arg").optional().multiple(),
-        ],
+        arguments: CALL_ARGUMENTS,
         example: "FUNCTION LOAD \"#!lua name=l\nredis.register_function('f', function(keys, args) \
                   return args[1] end)\"; FCALL f 0 a => \"a\"",
         run: fcall,
@@ -57,12 +60,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec { flags: &["RO", "access"], begin: 2, find: FindKeys::Count }],
         complexity: "that of the function",
         doc: "Calls a function that does not write.",
-        arguments: &[
-            arg::string("function"),
-            arg::integer("numkeys"),
-            arg::key("key").optional().multiple(),
-            arg::string("arg").optional().multiple(),
-        ],
+        arguments: CALL_ARGUMENTS,
         example: "FCALL_RO f 0 => !ERR Function not found",
         run: fcall,
         ..SCRIPTING

@@ -4,7 +4,7 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::{help, help_row};
-use crate::argument as arg;
+use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -41,18 +41,29 @@ const EVAL_RO: Command = Command {
     ..EVAL
 };
 
+/// The arguments of a script given as its text.
+const WITH_TEXT: &[Argument] = &[
+    arg::string("script"),
+    arg::integer("numkeys"),
+    arg::key("key").optional().multiple(),
+    arg::string("arg").optional().multiple(),
+];
+
+/// The arguments of a script given by its digest.
+const WITH_DIGEST: &[Argument] = &[
+    arg::string("sha1"),
+    arg::integer("numkeys"),
+    arg::key("key").optional().multiple(),
+    arg::string("arg").optional().multiple(),
+];
+
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "eval",
         script: Some(ScriptArgument::Text),
         doc: "Runs a Lua script.",
-        arguments: &[
-            arg::string("script"),
-            arg::integer("numkeys"),
-            arg::key("key").optional().multiple(),
-            arg::string("arg").optional().multiple(),
-        ],
+        arguments: WITH_TEXT,
         example: "EVAL \"return {KEYS[1], ARGV[1], 1.9}\" 1 k a => [\"k\", \"a\", 1]",
         run: eval,
         ..EVAL
@@ -61,12 +72,7 @@ pub const COMMANDS: &[Command] = &[
         name: "eval_ro",
         script: Some(ScriptArgument::Text),
         doc: "Runs a Lua script that may not write.",
-        arguments: &[
-            arg::string("script"),
-            arg::integer("numkeys"),
-            arg::key("key").optional().multiple(),
-            arg::string("arg").optional().multiple(),
-        ],
+        arguments: WITH_TEXT,
         example: "SET k v; EVAL_RO \"return redis.call('GET', KEYS[1])\" 1 k => \"v\"",
         run: eval,
         ..EVAL_RO
@@ -75,12 +81,7 @@ pub const COMMANDS: &[Command] = &[
         name: "evalsha",
         script: Some(ScriptArgument::Digest),
         doc: "Runs a cached script, given the SHA-1 of its text.",
-        arguments: &[
-            arg::string("sha1"),
-            arg::integer("numkeys"),
-            arg::key("key").optional().multiple(),
-            arg::string("arg").optional().multiple(),
-        ],
+        arguments: WITH_DIGEST,
         example: "SCRIPT LOAD \"return 7\"; \
                   EVALSHA 5c2adadd20ed5b9d0ef8f92f42ed19a2ceb6d0e1 0 => \
                   !NOSCRIPT No matching script. Please use EVAL.",
@@ -91,12 +92,7 @@ pub const COMMANDS: &[Command] = &[
         name: "evalsha_ro",
         script: Some(ScriptArgument::Digest),
         doc: "Runs a cached script that may not write.",
-        arguments: &[
-            arg::string("sha1"),
-            arg::integer("numkeys"),
-            arg::key("key").optional().multiple(),
-            arg::string("arg").optional().multiple(),
-        ],
+        arguments: WITH_DIGEST,
         example: "EVALSHA_RO 0 0 => !NOSCRIPT No matching script. Please use EVAL.",
         run: evalsha,
         ..EVAL_RO

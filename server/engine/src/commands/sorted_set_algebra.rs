@@ -47,6 +47,24 @@ const AGGREGATE: Argument =
         .token("AGGREGATE")
         .optional();
 
+/// The arguments of `ZINTER` and `ZUNION`.
+const COMBINED: &[Argument] = &[
+    arg::integer("numkeys"),
+    arg::key("key").multiple(),
+    WEIGHTS,
+    AGGREGATE,
+    arg::word("WITHSCORES").optional(),
+];
+
+/// The arguments of `ZINTERSTORE` and `ZUNIONSTORE`.
+const STORED: &[Argument] = &[
+    arg::key("destination"),
+    arg::integer("numkeys"),
+    arg::key("key").spec(1).multiple(),
+    WEIGHTS,
+    AGGREGATE,
+];
+
 /// The rows for several sorted sets.
 pub const COMMANDS: &[Command] = &[
     Command {
@@ -80,13 +98,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zinter",
         complexity: PER_SMALLEST,
         doc: "Returns the members that are in all sets, with combined scores.",
-        arguments: &[
-            arg::integer("numkeys"),
-            arg::key("key").multiple(),
-            WEIGHTS,
-            AGGREGATE,
-            arg::word("WITHSCORES").optional(),
-        ],
+        arguments: COMBINED,
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZINTER 2 y z WITHSCORES => [\"a\", \"4\"]",
         run: |context, argv| show(context, argv, Operation::Inter),
         ..RETURN
@@ -109,13 +121,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zinterstore",
         complexity: PER_SMALLEST,
         doc: "Stores the members that are in all sets, with combined scores.",
-        arguments: &[
-            arg::key("destination"),
-            arg::integer("numkeys"),
-            arg::key("key").spec(1).multiple(),
-            WEIGHTS,
-            AGGREGATE,
-        ],
+        arguments: STORED,
         example: "ZADD y 1 a 2 b; ZADD z 3 a; ZINTERSTORE x 2 y z AGGREGATE MAX => 1",
         run: |context, argv| store(context, argv, Operation::Inter, "zinterstore"),
         ..STORE
@@ -124,13 +130,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zunion",
         complexity: PER_MEMBER,
         doc: "Returns the members of all sets, with combined scores.",
-        arguments: &[
-            arg::integer("numkeys"),
-            arg::key("key").multiple(),
-            WEIGHTS,
-            AGGREGATE,
-            arg::word("WITHSCORES").optional(),
-        ],
+        arguments: COMBINED,
         example: "ZADD y 1 a; ZADD z 2 a; ZUNION 2 y z WEIGHTS 2 1 WITHSCORES => [\"a\", \"4\"]",
         run: |context, argv| show(context, argv, Operation::Union),
         ..RETURN
@@ -139,13 +139,7 @@ pub const COMMANDS: &[Command] = &[
         name: "zunionstore",
         complexity: PER_MEMBER,
         doc: "Stores the members of all sets, with combined scores.",
-        arguments: &[
-            arg::key("destination"),
-            arg::integer("numkeys"),
-            arg::key("key").spec(1).multiple(),
-            WEIGHTS,
-            AGGREGATE,
-        ],
+        arguments: STORED,
         example: "ZADD y 1 a; ZADD z 2 b; ZUNIONSTORE x 2 y z => 2",
         run: |context, argv| store(context, argv, Operation::Union, "zunionstore"),
         ..STORE
