@@ -386,7 +386,8 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
                 "NOGROUP the consumer group this client was blocked on no longer exists",
             ];
             observed.was_waiting()
-                && is_error_with(observed.ours, "NOGROUP No such key '")
+                && (is_error_with(observed.ours, "NOGROUP No such key '")
+                    || is_error(observed.ours, WRONG_TYPE))
                 && words.iter().any(|line| is_error(observed.theirs, line))
         },
     },
@@ -455,8 +456,7 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
                 word.starts_with(' ') || word.contains("0x") || word.contains("' ")
             };
             let any_odd = |words: &[Vec<u8>]| words.iter().any(odd);
-            let refuses =
-                |text: &str| observed.ours.kind != b'-' && is_error_with(observed.theirs, text);
+            let refuses = |text: &str| only_theirs_refuses(observed.ours, observed.theirs, text);
             let is_sorted = starts_with_any(observed.words, &["SORT"]);
             any_odd(observed.words)
                 && (refuses("is not a float") || refuses("is not a valid float"))
@@ -474,6 +474,48 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         is: |observed| same_but(&[b"lag", b"entries-read"], observed.ours, observed.theirs),
     },
     KnownDifference {
+        name: "options behind a reason",
+        line: "| `CLIENT UNBLOCK` with more arguments |",
+        commands: &["CLIENT UNBLOCK"],
+        references: References::Valkey,
+        ends: true,
+        is: |observed| {
+            let refusal = "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'";
+            observed.words.len() > 4
+                && is_error_with(observed.ours, refusal)
+                && !is_error_with(observed.theirs, refusal)
+        },
+    },
+    KnownDifference {
+        name: "places of a list beyond 32 bits",
+        line: "| `LSET` of a place beyond 32 bits |",
+        commands: &["LSET", "EVAL"],
+        references: References::Since(7, 2),
+        ends: true,
+        is: |observed| {
+            let is_beyond = |text: &str| {
+                let numbers = text.split(|it: char| !it.is_ascii_digit() && it != '-');
+                let mut numbers = numbers.filter_map(|text| text.parse::<i64>().ok());
+                numbers.any(|number| i32::try_from(number).is_err())
+            };
+            let words = observed.words.iter().map(|word| String::from_utf8_lossy(word));
+            words.into_iter().any(|word| is_beyond(&word))
+                && is_error_with(observed.ours, "ERR index out of range")
+                && observed.theirs.kind != b'-'
+        },
+    },
+    KnownDifference {
+        name: "keys of streams without a group",
+        line: "| `COMMAND GETKEYS` of `XREAD` and `XREADGROUP` with unknown options |",
+        commands: &["COMMAND GETKEYS XREAD", "COMMAND GETKEYS XREADGROUP"],
+        references: References::Since(8, 0),
+        ends: false,
+        is: |observed| {
+            observed.ours.kind == b'*'
+                && is_error(observed.theirs, "ERR Invalid arguments specified for command")
+        },
+    },
+    KnownDifference {
         name: "types that are none",
         line: "| `SCAN` of a type that is none |",
         commands: &["SCAN"],
@@ -485,7 +527,9 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
                 !types.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
             });
             let finds_nothing = matches!(&*observed.ours.items, [_, page] if page.items.is_empty());
-            is_none && finds_nothing && is_error_with(observed.theirs, "ERR unknown type name")
+            // Valkey reads the type before the options behind it.
+            let is_answered = finds_nothing || is_error(observed.ours, SYNTAX);
+            is_none && is_answered && is_error_with(observed.theirs, "ERR unknown type name")
         },
     },
     KnownDifference {
@@ -1150,11 +1194,24 @@ fn same_but_bytes(observed: &ObservedDifference<'_>) -> bool {
     ours == String::from_utf8_lossy(&observed.theirs.text)
 }
 
+/// Whether the reference, and only the reference, gives an error that contains this text, itself or
+/// within an array.
+fn only_theirs_refuses(ours: &Frame, theirs: &Frame, text: &str) -> bool {
+    ours.kind != b'-' && is_error_with(theirs, text)
+        || ours.items.len() == theirs.items.len()
+            && ours
+                .items
+                .iter()
+                .zip(&theirs.items)
+                .any(|(ours, theirs)| only_theirs_refuses(ours, theirs, text))
+}
+
 /// Words of Redis, and Valkey's in their place.
 const WORDING: &[(&str, &str)] = &[
     ("WATCH inside MULTI is not allowed", "Command not allowed inside a transaction"),
     ("Lua redis lib command arguments must", "Command arguments must"),
     ("Unknown Redis command called", "Unknown command called"),
+    ("args calling Redis command from script", "args calling command from script"),
     ("for this redis lib call", "for this call"),
     ("This Redis command is not allowed", "This command is not allowed"),
     ("No matching script. Please use EVAL.", "No matching script."),
