@@ -202,7 +202,7 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
             };
             starts_with_any(observed.words, &["Z", "BZ"])
                 && observed.before.iter().any(sorted)
-                && same_but_minus(observed.ours, observed.theirs)
+                && same_numbers(observed.ours, observed.theirs)
         },
     },
     KnownDifference {
@@ -392,6 +392,20 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         },
     },
     KnownDifference {
+        name: "waiting for one stream twice",
+        line: "| `XREAD` that waits for one stream from two entries on |",
+        commands: &["XREAD"],
+        references: References::Before(7, 2),
+        ends: true,
+        is: |observed| {
+            let keys = keys_of(observed.words);
+            let is_twice = |(at, key): (usize, &&Vec<u8>)| keys[..at].contains(key);
+            observed.was_waiting()
+                && keys.iter().enumerate().any(is_twice)
+                && is_waiting(observed.theirs)
+        },
+    },
+    KnownDifference {
         name: "entries that are trimmed as they are added",
         line: "| `XADD` with trimming that removes the entry itself |",
         commands: &["XREAD", "XREADGROUP"],
@@ -456,7 +470,7 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
                 word.starts_with(' ') || word.contains("0x") || word.contains("' ")
             };
             let any_odd = |words: &[Vec<u8>]| words.iter().any(odd);
-            let refuses = |text: &str| only_theirs_refuses(observed.ours, observed.theirs, text);
+            let refuses = |text: &str| refuses(observed.theirs, text);
             let is_sorted = starts_with_any(observed.words, &["SORT"]);
             any_odd(observed.words)
                 && (refuses("is not a float") || refuses("is not a valid float"))
@@ -474,13 +488,35 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         is: |observed| same_but(&[b"lag", b"entries-read"], observed.ours, observed.theirs),
     },
     KnownDifference {
+        name: "scores of large sorted sets",
+        line: "| `ZSCAN` of a large sorted set |",
+        commands: &["ZSCAN", "EVAL"],
+        references: References::Since(7, 2),
+        ends: false,
+        is: |observed| same_numbers(observed.ours, observed.theirs),
+    },
+    KnownDifference {
+        name: "counting bits from a place on",
+        line: "| `BITCOUNT` with a start and no end |",
+        commands: &["BITCOUNT"],
+        references: References::Valkey,
+        ends: false,
+        is: |observed| {
+            observed.words.len() == 3
+                && is_error(observed.ours, SYNTAX)
+                && (observed.theirs.kind == b':'
+                    || is_error(observed.theirs, NO_INTEGER)
+                    || is_error(observed.theirs, WRONG_TYPE))
+        },
+    },
+    KnownDifference {
         name: "options behind a reason",
         line: "| `CLIENT UNBLOCK` with more arguments |",
         commands: &["CLIENT UNBLOCK"],
         references: References::Valkey,
         ends: true,
         is: |observed| {
-            let refusal = "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'";
+            let refusal = "ERR unknown subcommand or wrong number of arguments for";
             observed.words.len() > 4
                 && is_error_with(observed.ours, refusal)
                 && !is_error_with(observed.theirs, refusal)
@@ -1194,16 +1230,9 @@ fn same_but_bytes(observed: &ObservedDifference<'_>) -> bool {
     ours == String::from_utf8_lossy(&observed.theirs.text)
 }
 
-/// Whether the reference, and only the reference, gives an error that contains this text, itself or
-/// within an array.
-fn only_theirs_refuses(ours: &Frame, theirs: &Frame, text: &str) -> bool {
-    ours.kind != b'-' && is_error_with(theirs, text)
-        || ours.items.len() == theirs.items.len()
-            && ours
-                .items
-                .iter()
-                .zip(&theirs.items)
-                .any(|(ours, theirs)| only_theirs_refuses(ours, theirs, text))
+/// Whether a reply is an error that contains this text, or contains one.
+fn refuses(reply: &Frame, text: &str) -> bool {
+    is_error_with(reply, text) || reply.items.iter().any(|item| refuses(item, text))
 }
 
 /// Words of Redis, and Valkey's in their place.
@@ -1261,12 +1290,14 @@ fn same_but_digits(
             .all(|(at, (ours, theirs))| same_but_digits(ours, theirs, Some(at), is_number))
 }
 
-/// Whether they differ only in the sign of zeros.
-fn same_but_minus(ours: &Frame, theirs: &Frame) -> bool {
+/// Whether they differ only in how numbers are printed: those of the reference may be negative
+/// zeros, or have 17 digits.
+fn same_numbers(ours: &Frame, theirs: &Frame) -> bool {
+    let number = |frame: &Frame| std::str::from_utf8(&frame.text).ok()?.parse::<f64>().ok();
     ours.kind == theirs.kind
-        && (ours.text == theirs.text || ours.text == b"0" && theirs.text == b"-0")
+        && (ours.text == theirs.text || number(ours).is_some() && number(ours) == number(theirs))
         && ours.items.len() == theirs.items.len()
-        && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_but_minus(one, other))
+        && ours.items.iter().zip(&theirs.items).all(|(one, other)| same_numbers(one, other))
 }
 
 /// The significant digits of a number, without sign, point and exponent.
