@@ -76,6 +76,11 @@ pub trait Host {
     /// `redis.log(level, message)`.
     fn log(&mut self, level: LogLevel, message: &[u8]);
 
+    /// The host's clock in microseconds, for `os.clock`. It is constant while a script runs.
+    fn clock_us(&self) -> u64 {
+        0
+    }
+
     /// Called while Lua runs, at least every few thousand instructions. Returns whether to go on.
     fn interrupt(&mut self) -> Interrupt;
 }

@@ -113,6 +113,34 @@ fn dangerous_functions_do_not_exist() {
 }
 
 #[test]
+fn tostring_numbers_objects_instead_of_showing_addresses() {
+    check(&[
+        ("return tostring({})", "'table: 0x7f0000000040'"),
+        (
+            "local t, f = {}, function() end return {tostring(f), tostring(t), tostring(f)}",
+            "['function: 0x7f0000000040' 'table: 0x7f0000000080' 'function: 0x7f0000000040']",
+        ),
+        ("return tostring(coroutine.create(function() end))", "'thread: 0x7f0000000040'"),
+        ("return tostring(setmetatable({}, {__tostring = function() return 'own' end}))", "'own'"),
+        (
+            "return {tostring(nil), tostring(1.5), tostring(true), tostring('x')}",
+            "['nil' '1.5' 'true' 'x']",
+        ),
+        ("return tostring()", "bad argument #1 to 'tostring' (value expected)"),
+        ("for i = 1, 3e5 do tostring({}) end return tostring({})", "'table: 0x7f000124f840'"),
+    ]);
+}
+
+#[test]
+fn os_clock_is_the_same_in_every_run_and_advances_in_a_loop() {
+    check(&[
+        ("return tostring(os.clock())", "'0'"),
+        ("local begin = os.clock() while os.clock() < begin + 0.01 do end return 1", ":1"),
+        ("return tostring(os.clock())", "'0'"),
+    ]);
+}
+
+#[test]
 fn values_of_script_are_gone_in_next() {
     check(&[
         ("local r = math.random() math.randomseed(7) return tostring(r)", "'0.17082803611217'"),

@@ -5,13 +5,14 @@
 //! function that writes to a table or reads it raw checks whether it is frozen.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
+use std::io::Write;
 
 use mlua::ffi::{self, lua_CFunction, lua_State};
 
 use super::bounds::check_end;
 use super::freeze::{refuse_frozen, thaw};
-use super::values::{push_bytes, raise};
+use super::values::{push_bytes, raise, set_field};
 use super::{End, bridge};
 use crate::lua_number::Random;
 
@@ -107,6 +108,90 @@ pub(super) unsafe extern "C-unwind" fn next(lua: *mut lua_State) -> c_int {
         original(lua, &bridge(lua).lua_functions.next)
     }
 }
+
+/// `tostring`. Lua would show the address of a table, function, thread or userdata. This shows a
+/// number in the same form: the order in which the script has asked for the objects.
+pub(super) unsafe extern "C-unwind" fn tostring(lua: *mut lua_State) -> c_int {
+    // SAFETY: may raise, owns nothing.
+    unsafe {
+        ffi::luaL_checkany(lua, 1);
+        let is_object = matches!(
+            ffi::lua_type(lua, 1),
+            ffi::LUA_TTABLE
+                | ffi::LUA_TFUNCTION
+                | ffi::LUA_TTHREAD
+                | ffi::LUA_TUSERDATA
+                | ffi::LUA_TLIGHTUSERDATA
+        );
+        if !is_object {
+            return original(lua, &bridge(lua).lua_functions.tostring);
+        }
+        ffi::lua_settop(lua, 1);
+        if ffi::luaL_callmeta(lua, 1, c"__tostring".as_ptr()) != 0 {
+            return 1;
+        }
+        let number = number_of_object(lua);
+        let name = CStr::from_ptr(ffi::lua_typename(lua, ffi::lua_type(lua, 1))).to_bytes();
+        let mut text = [0; 32];
+        let mut rest = &mut text[..];
+        // No name of a type is longer than eight bytes.
+        let _ = rest.write_all(name);
+        let _ = write!(rest, ": {:#014x}", FIRST_ADDRESS + OBJECT_BYTES * u64::from(number));
+        let unused = rest.len();
+        push_bytes(lua, &text[..text.len() - unused]);
+    }
+    1
+}
+
+/// What `tostring` shows looks like addresses of objects that follow each other in memory.
+const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
+const OBJECT_BYTES: u64 = 0x40;
+
+/// The number of the object at the bottom of the stack, from 1. May raise.
+unsafe fn number_of_object(lua: *mut lua_State) -> u32 {
+    // SAFETY: may raise, owns nothing.
+    unsafe {
+        let bridge = bridge(lua);
+        if bridge.objects.get() == ffi::LUA_NOREF {
+            ffi::lua_createtable(lua, 0, 1);
+            // Weak keys: the objects can be collected.
+            ffi::lua_createtable(lua, 0, 1);
+            push_bytes(lua, b"k");
+            set_field(lua, -2, "__mode");
+            ffi::lua_setmetatable(lua, -2);
+            bridge.objects.set(ffi::luaL_ref(lua, ffi::LUA_REGISTRYINDEX));
+            bridge.object_count.set(0);
+        }
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, bridge.objects.get());
+        ffi::lua_pushvalue(lua, 1);
+        ffi::lua_rawget_(lua, -2);
+        if ffi::lua_type(lua, -1) == ffi::LUA_TNUMBER {
+            return ffi::lua_tonumber(lua, -1) as u32;
+        }
+        let number = bridge.object_count.get() + 1;
+        bridge.object_count.set(number);
+        ffi::lua_pushvalue(lua, 1);
+        ffi::lua_pushnumber(lua, f64::from(number));
+        ffi::lua_rawset(lua, -4);
+        number
+    }
+}
+
+/// `os.clock`: the engine's clock in seconds, which is constant while a script runs, and the time
+/// that the script itself is taken to need, so that a loop that waits for the clock ends.
+pub(super) unsafe extern "C-unwind" fn os_clock(lua: *mut lua_State) -> c_int {
+    // SAFETY: may raise, owns nothing.
+    unsafe {
+        let bridge = bridge(lua);
+        let begin_us = bridge.with_host(|host| host.clock_us()).unwrap_or(0);
+        let clock_us = begin_us.saturating_add(u64::from(bridge.polls.get()) * POLL_US);
+        ffi::lua_pushnumber(lua, clock_us as f64 / 1e6);
+    }
+    1
+}
+
+/// The time that Lua is taken to need from one poll of the host to the next.
+const POLL_US: u64 = 100;
 
 /// Its upvalue is `next`.
 pub(super) unsafe extern "C-unwind" fn pairs(lua: *mut lua_State) -> c_int {

@@ -30,11 +30,13 @@ const REPLACED: &[(&str, &str, lua_CFunction)] = &[
     ("", "rawget", base_library::rawget),
     ("", "rawset", base_library::rawset),
     ("", "setmetatable", base_library::setmetatable),
+    ("", "tostring", base_library::tostring),
     ("", "unpack", base_library::unpack),
     ("", "xpcall", base_library::xpcall),
     ("coroutine", "resume", base_library::coroutine_resume),
     ("math", "random", base_library::math_random),
     ("math", "randomseed", base_library::math_randomseed),
+    ("os", "clock", base_library::os_clock),
     ("redis", "acl_check_cmd", redis::redis_acl_check_cmd),
     ("redis", "breakpoint", redis::redis_breakpoint),
     ("redis", "call", redis_call::redis_call),
@@ -344,6 +346,7 @@ unsafe fn keep_lua_functions(lua: *mut lua_State, lua_functions: &LuaFunctions) 
             ("", "rawget", &lua_functions.rawget),
             ("", "rawset", &lua_functions.rawset),
             ("", "setmetatable", &lua_functions.setmetatable),
+            ("", "tostring", &lua_functions.tostring),
             ("coroutine", "resume", &lua_functions.resume),
         ] {
             push_original(lua, library, name);

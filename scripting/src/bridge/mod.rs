@@ -443,6 +443,11 @@ struct BridgeState {
     registered: UnsafeCell<Option<Vec<Registered>>>,
     seed: Random,
     random: Cell<Random>,
+    /// How often the host was polled since the run began.
+    polls: Cell<u32>,
+    /// The table of the objects that the run has shown with `tostring`, and their number.
+    objects: Cell<c_int>,
+    object_count: Cell<u32>,
     /// The running script's settings of `cjson`.
     cjson: Cell<cjson::Settings>,
     /// The commands that scripts have called last, and the table of their names.
@@ -496,6 +501,7 @@ struct LuaFunctions {
     rawget: Cell<Option<lua_CFunction>>,
     rawset: Cell<Option<lua_CFunction>>,
     setmetatable: Cell<Option<lua_CFunction>>,
+    tostring: Cell<Option<lua_CFunction>>,
     resume: Cell<Option<lua_CFunction>>,
 }
 
@@ -533,6 +539,9 @@ impl BridgeState {
             registered: UnsafeCell::new(None),
             seed,
             random: Cell::new(seed),
+            polls: Cell::new(0),
+            objects: Cell::new(ffi::LUA_NOREF),
+            object_count: Cell::new(0),
             cjson: Cell::new(cjson::Settings::default()),
             commands: [const { Cell::new(CachedCommand::NONE) }; CACHED_COMMANDS],
             names: Cell::new(ffi::LUA_NOREF),
@@ -593,6 +602,7 @@ impl BridgeState {
     #[cold]
     fn poll(&self) -> bool {
         self.work.set(0);
+        self.polls.set(self.polls.get().saturating_add(1));
         if self.end.get() == End::None
             && self.with_host(|host| host.interrupt()) == Some(Interrupt::Kill)
         {

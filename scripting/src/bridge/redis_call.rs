@@ -219,10 +219,18 @@ impl CachedCommand {
         CachedCommand { name: ptr::null(), arguments: 0, command: CommandId(u32::MAX) };
 }
 
-/// The number of commands that are cached at once. The address of the name gives the slot.
+/// The number of commands that are cached at once.
 pub(super) const CACHED_COMMANDS: usize = 32;
-/// The smallest distance between the addresses of two strings.
-const STRING_BYTES_MIN: usize = 32;
+
+/// The slot of a command in the cache. It does not depend on addresses: the cache keeps names from
+/// being collected, and the memory of Lua must be the same in each run with the same inputs.
+#[inline(always)]
+fn cache_slot(name: &[u8], arguments: usize) -> usize {
+    let [first, .., last] = name else { return 0 };
+    // These factors give the commands of lock scripts different slots.
+    (usize::from(*first) + 2 * usize::from(*last) + 5 * name.len() + 2 * arguments)
+        % CACHED_COMMANDS
+}
 
 /// Makes the table of the names of cached commands. May raise.
 pub(super) unsafe fn make_names(lua: *mut lua_State, bridge: &BridgeState) {
@@ -247,7 +255,7 @@ unsafe fn cached_command(
     argv: &[&[u8]],
 ) -> Option<CommandId> {
     let (name, arguments) = (argv.first()?, argv.len());
-    let place = name.as_ptr().addr() / STRING_BYTES_MIN % CACHED_COMMANDS;
+    let place = cache_slot(name, arguments);
     let known = bridge.commands[place].get();
     if known.name == name.as_ptr() && known.arguments == arguments {
         return Some(known.command);

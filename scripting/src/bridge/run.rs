@@ -132,6 +132,12 @@ impl Machine {
             bridge.random.set(bridge.seed);
         }
         bridge.cjson.set(cjson::Settings::default());
+        bridge.polls.set(0);
+        let objects = bridge.objects.replace(ffi::LUA_NOREF);
+        if objects != ffi::LUA_NOREF {
+            // SAFETY: raises nothing: it changes fields that exist.
+            unsafe { ffi::luaL_unref(lua, ffi::LUA_REGISTRYINDEX, objects) }
+        }
         // SAFETY: `push_base` left handler and runner; `frame` outlives the call; three slots are
         // free on a stack that holds two; a protected call lets no error out.
         let status = unsafe {

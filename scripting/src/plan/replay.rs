@@ -188,6 +188,10 @@ impl Host for Replay<'_> {
         self.host.log(level, message);
     }
 
+    fn clock_us(&self) -> u64 {
+        self.host.clock_us()
+    }
+
     fn interrupt(&mut self) -> Interrupt {
         if self.mismatch.is_some() {
             return Interrupt::Kill;

@@ -233,6 +233,11 @@ impl Host for ScriptHost<'_, '_> {
         self.context.engine.log.push((level, String::from_utf8_lossy(message).into_owned()));
     }
 
+    fn clock_us(&self) -> u64 {
+        let passed_ms = self.context.time.now.0.saturating_sub(self.context.engine.started_at.0);
+        u64::try_from(passed_ms).unwrap_or(0).saturating_mul(1000)
+    }
+
     fn interrupt(&mut self) -> Interrupt {
         if let Some(mut script_monitor) = self.context.engine.script_monitor.take() {
             script_monitor.poll(self.context.engine);
