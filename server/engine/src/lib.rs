@@ -68,6 +68,7 @@ use replies::Replies;
 use script::{Running, ScriptMonitor};
 pub use sessions::deliveries::Delivery;
 use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions, Timer};
+use store::access_frequency::AccessCounter;
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
 use store::state::State;
@@ -291,7 +292,18 @@ impl Engine {
         };
         engine.update_consumers();
         engine.update_conditions();
+        engine.update_access_counter();
         engine
+    }
+
+    /// Starts or stops counting the uses of keys, as the settings say.
+    pub(crate) fn update_access_counter(&mut self) {
+        let Settings { maxmemory_policy, lfu_log_factor, lfu_decay_minutes, .. } = self.settings;
+        let counter = maxmemory_policy.is_lfu().then(|| {
+            let random = Random::new(self.random.bits());
+            AccessCounter::new(lfu_log_factor, lfu_decay_minutes, random)
+        });
+        self.writer.set_access_counter(counter);
     }
 
     // --- clients ---

@@ -94,8 +94,14 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let slot = context.add(key, value.into());
     context.set_deadline_at(slot, deadline);
     let now = context.time.now;
-    let idle = Millis(options.idle_ms);
-    context.engine.writer.set_idle(context.database, slot, idle, now);
+    let (writer, idle) = (&mut context.engine.writer, Millis(options.idle_ms));
+    match (writer.keyspace().access_counter(), options.frequency) {
+        (None, _) => writer.set_idle(context.database, slot, idle, now),
+        (Some(_), Some(frequency)) => {
+            writer.set_frequency(context.database, slot, frequency, now);
+        }
+        (Some(_), None) => {}
+    }
     context.changed(Events::GENERIC, "restore", key);
     Ok(Reply::OK)
 }
@@ -106,6 +112,7 @@ struct Options {
     replace: bool,
     absolute: bool,
     idle_ms: i64,
+    frequency: Option<u8>,
 }
 
 impl Options {
@@ -127,7 +134,6 @@ impl Options {
                         return Err(Error::line("ERR Invalid IDLETIME value, must be >= 0"));
                     }
                 } else if is(word, "freq") && idle.is_none() {
-                    // The frequency is validated but not stored.
                     frequency = Some(integer(value)?);
                     if !(Some(0)..=Some(255)).contains(&frequency) {
                         return Err(Error::line("ERR Invalid FREQ value, must be >= 0 and <= 255"));
@@ -137,6 +143,7 @@ impl Options {
                 }
             }
         }
+        options.frequency = frequency.and_then(|frequency| u8::try_from(frequency).ok());
         options.idle_ms = idle.unwrap_or(0).saturating_mul(1000);
         Ok(options)
     }

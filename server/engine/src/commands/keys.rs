@@ -283,10 +283,10 @@ const OBJECT: &[Command] = &[
     Command {
         name: "freq",
         since: "4.0.0",
-        doc: "Returns how often a key is used; that is not counted here.",
+        doc: "Returns the logarithmic access frequency of a key, under an LFU policy.",
         arguments: &[arg::key("key")],
         example: "OBJECT FREQ k => nil",
-        run: |context, argv| object(context, argv[2], |_, _| Err(NOT_COUNTED)),
+        run: object_freq,
         ..OF_A_KEY
     },
     help_row(OF_A_KEY, "6.2.0", "OBJECT HELP; OBJECT ENCODING k => nil", |_, _| {
@@ -297,7 +297,7 @@ const OBJECT: &[Command] = &[
         doc: "Returns the number of seconds since a key was last used.",
         arguments: &[arg::key("key")],
         example: "SET k v; +2500ms; OBJECT IDLETIME k => 2",
-        run: |context, argv| object(context, argv[2], |r, now| Ok(idle_seconds(r, now).into())),
+        run: object_idletime,
         ..OF_A_KEY
     },
     Command {
@@ -324,6 +324,10 @@ const OBJECT_HELP: &[&str] = &[
 const NOT_COUNTED: Error = Error::line(
     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
      when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+);
+const IDLE_NOT_TRACKED: Error = Error::line(
+    "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+     switching between policies at runtime LRU and LFU data will take some time to adjust.",
 );
 const SAME_OBJECT: Error = Error::line("ERR source and destination objects are the same");
 
@@ -380,8 +384,21 @@ fn object(
     }
 }
 
-fn idle_seconds(record: Record<'_>, now: Millis) -> i64 {
-    record.idle(now).0 / 1000
+/// `OBJECT FREQ`: replies with the access frequency of a key.
+fn object_freq(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let Some(slot) = context.find(argv[2]) else { return Ok(Reply::Null) };
+    let usage = context.record(slot).usage();
+    let counter = context.engine.writer.keyspace().access_counter().ok_or(NOT_COUNTED)?;
+    Ok(Reply::Integer(i64::from(counter.frequency(usage, context.time.now))))
+}
+
+/// `OBJECT IDLETIME`: replies with the seconds since the last use of a key.
+fn object_idletime(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let is_counted = context.engine.writer.keyspace().access_counter().is_some();
+    object(context, argv[2], |record, now| match is_counted {
+        true => Err(IDLE_NOT_TRACKED),
+        false => Ok(Reply::Integer(record.idle(now).0 / 1000)),
+    })
 }
 
 /// Redis shares one object for each value below 10000 and reports the greatest count for it.
@@ -702,6 +719,17 @@ mod tests {
             "SET k v; OBJECT FREQ k => !ERR An LFU maxmemory policy is not selected, access \
              frequency not tracked. Please note that when switching between policies at runtime \
              LRU and LFU data will take some time to adjust.",
+        );
+    }
+
+    #[test]
+    fn access_frequency_decays_and_is_moved_but_not_copied() {
+        check(
+            "CONFIG SET maxmemory-policy volatile-lfu lfu-log-factor 0 lfu-decay-time 1; SET k v; \
+             GET k; GET k; OBJECT FREQ k => 7; RENAME k l; OBJECT FREQ l => 8; COPY l m; \
+             OBJECT FREQ m => 5; OBJECT FREQ l => 9; +120000ms; OBJECT FREQ l => 7; GET l; \
+             OBJECT FREQ l => 8; +36000000ms; OBJECT FREQ l => 0; \
+             CONFIG SET lfu-decay-time 0; OBJECT FREQ l => 8",
         );
     }
 

@@ -109,6 +109,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn apply(engine: &mut Engine) {
     engine.set_events(engine.settings.notify_keyspace_events);
     engine.update_conditions();
+    engine.update_access_counter();
     if engine.settings.requirepass.is_none() {
         for id in engine.sessions.clients.in_order() {
             if let Some(client) = engine.sessions.get_mut(id) {

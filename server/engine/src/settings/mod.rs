@@ -74,6 +74,10 @@ pub struct Settings {
     pub maxmemory_clients: MemoryShare,
     /// The eviction policy that clients are shown. Keys are never evicted.
     pub maxmemory_policy: MaxmemoryPolicy,
+    /// How slowly the access counter grows under an LFU policy.
+    pub lfu_log_factor: u32,
+    /// Minutes after which the access counter is decremented; 0 for never.
+    pub lfu_decay_minutes: u32,
     /// Fields up to which a hash is reported as a listpack.
     pub hash_max_listpack_entries: u64,
     /// Bytes of a field or value up to which a hash is reported as a listpack.
@@ -151,6 +155,8 @@ impl Default for Settings {
             maxmemory_bytes: 0,
             maxmemory_clients: MemoryShare::NONE,
             maxmemory_policy: MaxmemoryPolicy::Noeviction,
+            lfu_log_factor: 10,
+            lfu_decay_minutes: 1,
             hash_max_listpack_entries: 512,
             hash_max_listpack_value_bytes: 64,
             list_max_listpack_size: -2,

@@ -301,7 +301,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Maximum bytes of memory; writes beyond it are refused. 0 means no limit."),
     used("maxmemory-policy", Choice(MaxmemoryPolicy::NAMES), "noeviction", Live,
         field!(maxmemory_policy),
-        "Eviction policy that clients are shown. Keys are never evicted."),
+        "Eviction policy that clients are shown. Keys are never evicted. Under an LFU policy \
+         OBJECT FREQ is counted, otherwise OBJECT IDLETIME."),
     accepted("maxmemory-samples", Int(1, INT_MAX), "5", Live,
         "Number of keys compared for an eviction."),
     accepted("maxmemory-eviction-tenacity", Int(0, 100), "10", Live,
@@ -346,10 +347,10 @@ pub static DIRECTIVES: &[Directive] = &[
         "Maximum number of fields processed in one step of the scan."),
     accepted("active-defrag-ignore-bytes", Memory(1, SIZE_MAX), "104857600", Live,
         "Bytes of wasted memory below which defragmentation does not start."),
-    accepted("lfu-log-factor", INT, "10", Live,
-        "Growth of the access counter for LFU eviction: a greater factor counts more slowly."),
-    accepted("lfu-decay-time", INT, "1", Live,
-        "Minutes after which the access counter for LFU eviction is decremented."),
+    used("lfu-log-factor", INT, "10", Live, field!(lfu_log_factor),
+        "Growth of the counter that OBJECT FREQ shows: a greater factor counts more slowly."),
+    used("lfu-decay-time", INT, "1", Live, field!(lfu_decay_minutes),
+        "Minutes after which the counter that OBJECT FREQ shows is decremented; 0 for never."),
 
     // Time, scripts and events
     used("hz", INT, "10", Live, Access { get: hz, set: set_hz },

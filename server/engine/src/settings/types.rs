@@ -54,8 +54,8 @@ choice! {
 }
 
 choice! {
-    /// The eviction policy. Keys are never evicted; the policy is only stored for clients that read
-    /// it.
+    /// The eviction policy. Keys are never evicted; the policy decides what is counted of their
+    /// uses.
     MaxmemoryPolicy {
         /// The least recently used keys with a deadline.
         VolatileLru = "volatile-lru",
@@ -74,6 +74,13 @@ choice! {
         /// None: a write that needs memory is refused.
         #[default]
         Noeviction = "noeviction",
+    }
+}
+
+impl MaxmemoryPolicy {
+    /// Whether uses of keys are counted.
+    pub fn is_lfu(self) -> bool {
+        matches!(self, MaxmemoryPolicy::VolatileLfu | MaxmemoryPolicy::AllkeysLfu)
     }
 }
 

@@ -67,7 +67,7 @@ impl State {
             Effect::Set { value } => {
                 let value = NewValue::Value(value.to_value(keyspace.seed)?);
                 match keyspace.find_cached(database, key) {
-                    Some(slot) => drop(keyspace.set_value(database, slot, value)),
+                    Some(slot) => keyspace.set_value(database, slot, value),
                     None => drop(keyspace.add(database, key, value, now)),
                 }
             }

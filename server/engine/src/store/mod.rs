@@ -4,6 +4,7 @@
 //! with a deadline has exactly one timer in the wheel of its database (none while active expiry is
 //! off).
 
+pub mod access_frequency;
 pub mod apply;
 pub mod dict;
 pub mod digest;
@@ -32,6 +33,7 @@ pub mod writer;
 
 use crate::random::Random;
 use crate::time::{Millis, Time};
+use access_frequency::AccessCounter;
 use dict::{HashSeed, Slot};
 use effects::Place;
 use garbage::Garbage;
@@ -67,6 +69,8 @@ pub struct Keyspace {
     overdue: bool,
     /// Whether the wheels remove keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
     active_expiry: bool,
+    /// Counts uses of keys, under an LFU policy.
+    access_counter: Option<Box<AccessCounter>>,
 }
 
 impl Keyspace {
@@ -82,6 +86,7 @@ impl Keyspace {
             now,
             overdue: false,
             active_expiry: true,
+            access_counter: None,
         }
     }
 
@@ -160,8 +165,20 @@ impl Keyspace {
         slot: Slot,
         time: Time,
     ) -> bool {
+        if IS_USE && self.access_counter.is_some() {
+            return self.count_use_if_alive(number, slot, time);
+        }
         let records = &mut self.databases[number].records;
         if IS_USE { records.use_if_alive(slot, time) } else { !records.is_expired(slot, time) }
+    }
+
+    #[cold]
+    fn count_use_if_alive(&mut self, number: usize, slot: Slot, time: Time) -> bool {
+        let is_alive = !self.databases[number].records.is_expired(slot, time);
+        if is_alive {
+            self.set_used_at(number, slot, time.now);
+        }
+        is_alive
     }
 
     /// As `find`, with the cache of recent look-ups.
@@ -196,6 +213,9 @@ impl Keyspace {
         let slot = self.databases[number].records.add(key, hash, given, now);
         self.lookup_cache.invalidate_slots();
         self.lookup_cache.set_slot(number, Some(slot));
+        if self.access_counter.is_some() {
+            self.set_frequency(number, slot, access_frequency::INITIAL, now);
+        }
         slot
     }
 
@@ -213,17 +233,38 @@ impl Keyspace {
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
-    /// As [`Records::set_value`]. Returns the records of the database.
+    /// As [`Records::set_value`].
     #[inline(always)]
-    pub(in crate::store) fn set_value(
+    pub(in crate::store) fn set_value(&mut self, number: usize, slot: Slot, given: NewValue<'_>) {
+        self.databases[number].records.set_value(slot, given, &mut self.garbage);
+    }
+
+    /// Records that the key in `slot` is used now.
+    #[inline]
+    pub(in crate::store) fn set_used_at(&mut self, number: usize, slot: Slot, now: Millis) {
+        let records = &mut self.databases[number].records;
+        match &mut self.access_counter {
+            None => records.set_used_at(slot, now),
+            Some(counter) => counter.count_use(records, slot, now),
+        }
+    }
+
+    /// Sets the access frequency of the key in `slot`.
+    #[cold]
+    pub(in crate::store) fn set_frequency(
         &mut self,
         number: usize,
         slot: Slot,
-        given: NewValue<'_>,
-    ) -> &mut Records {
-        let records = &mut self.databases[number].records;
-        records.set_value(slot, given, &mut self.garbage);
-        records
+        frequency: u8,
+        now: Millis,
+    ) {
+        let usage = access_frequency::usage(frequency, now);
+        self.databases[number].records.set_usage(slot, usage);
+    }
+
+    /// The counter of uses of keys; `None` unless the policy is LFU.
+    pub fn access_counter(&self) -> Option<&AccessCounter> {
+        self.access_counter.as_deref()
     }
 
     /// Moves the key in `slot` with its value and deadline to a place where no key is. Returns its
@@ -235,9 +276,14 @@ impl Keyspace {
         to: Place<'_>,
         now: Millis,
     ) -> Slot {
+        let usage = self.database(number).record(slot).usage();
         let removed = self.remove(number, slot);
         let deadline = removed.deadline();
-        self.put(to, removed.into_value(), deadline, now)
+        let slot = self.put(to, removed.into_value(), deadline, now);
+        if self.access_counter.is_some() {
+            self.databases[to.database].records.set_usage(slot, usage);
+        }
+        slot
     }
 
     /// Copies the value and the deadline of the key in `slot` to a place where no key is. Returns

@@ -316,11 +316,17 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The last 40 bits of the time of last use; under an LFU policy see [`AccessCounter`].
+    ///
+    /// [`AccessCounter`]: super::access_frequency::AccessCounter
+    pub fn usage(self) -> u64 {
+        let Header { used_at_low, used_at_high, .. } = *self.header;
+        u64::from(used_at_high) << u32::BITS | u64::from(used_at_low)
+    }
+
     /// The time since the key was last used.
     pub fn idle(self, now: Millis) -> Millis {
-        let Header { used_at_low, used_at_high, .. } = *self.header;
-        let used_at = u64::from(used_at_high) << u32::BITS | u64::from(used_at_low);
-        let idle = now.0.cast_unsigned().wrapping_sub(used_at) & MOMENT_MASK;
+        let idle = now.0.cast_unsigned().wrapping_sub(self.usage()) & MOMENT_MASK;
         // The clock can go back if the client controls the server's time.
         Millis(if idle > IDLE_MAX.0.cast_unsigned() { 0 } else { idle.cast_signed() })
     }
@@ -350,9 +356,12 @@ impl Header {
     }
 
     fn set_used_at(&mut self, now: Millis) {
-        let moment = now.0.cast_unsigned();
-        self.used_at_low = moment as u32;
-        self.used_at_high = (moment >> u32::BITS) as u8;
+        self.set_usage(now.0.cast_unsigned());
+    }
+
+    fn set_usage(&mut self, usage: u64) {
+        self.used_at_low = usage as u32;
+        self.used_at_high = (usage >> u32::BITS) as u8;
     }
 }
 
@@ -478,6 +487,16 @@ impl Records {
     #[inline]
     pub fn set_used_at(&mut self, slot: Slot, now: Millis) {
         self.headers.get_mut(slot).set_used_at(now);
+    }
+
+    /// See [`Record::usage`].
+    pub(super) fn usage(&self, slot: Slot) -> u64 {
+        self.get(slot).usage()
+    }
+
+    /// See [`Record::usage`].
+    pub(super) fn set_usage(&mut self, slot: Slot, usage: u64) {
+        self.headers.get_mut(slot).set_usage(usage);
     }
 
     /// Sets the idle time of a key.

@@ -26,13 +26,14 @@
 
 use std::collections::TryReserveError;
 
+use super::access_frequency::AccessCounter;
 use super::apply::ApplyError;
 use super::dict::Slot;
 use super::edit::{Edit, HashEdit, Recorder};
 use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
 use super::libraries::Libraries;
-use super::records::{NewValue, Records};
+use super::records::NewValue;
 use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
@@ -196,7 +197,10 @@ impl Writer {
     /// Gives the key in `slot` another value. Its deadline stays.
     #[inline(always)]
     pub fn set_value(&mut self, database: usize, slot: Slot, value: NewValue<'_>) {
-        self.replace(database, slot, value);
+        if self.is_recording {
+            self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
+        }
+        self.state.keyspace.set_value(database, slot, value);
     }
 
     /// As [`Writer::set_value`], and records that the key is used now.
@@ -208,15 +212,8 @@ impl Writer {
         value: NewValue<'_>,
         now: Millis,
     ) {
-        self.replace(database, slot, value).set_used_at(slot, now);
-    }
-
-    #[inline(always)]
-    fn replace(&mut self, database: usize, slot: Slot, value: NewValue<'_>) -> &mut Records {
-        if self.is_recording {
-            self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
-        }
-        self.state.keyspace.set_value(database, slot, value)
+        self.set_value(database, slot, value);
+        self.state.keyspace.set_used_at(database, slot, now);
     }
 
     /// Removes the key in `slot`.
@@ -426,6 +423,16 @@ impl Writer {
     /// Prefetches the records of keys.
     pub fn look_ahead(&mut self, database: usize, keys: &[&[u8]]) {
         self.state.keyspace.look_ahead(database, keys);
+    }
+
+    /// Sets the counter of uses of keys; `None` unless the policy is LFU.
+    pub fn set_access_counter(&mut self, counter: Option<AccessCounter>) {
+        self.state.keyspace.access_counter = counter.map(Box::new);
+    }
+
+    /// Sets the access frequency of the key in `slot`.
+    pub fn set_frequency(&mut self, database: usize, slot: Slot, frequency: u8, now: Millis) {
+        self.state.keyspace.set_frequency(database, slot, frequency, now);
     }
 
     /// Sets the idle time of the key in `slot`.
