@@ -10,6 +10,7 @@ mod compat;
 mod compat_command;
 mod compat_faults;
 mod daemon;
+mod determinism;
 mod differential;
 mod documentation;
 mod embedding;

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use bytes::{Buf, BytesMut};
@@ -13,6 +14,8 @@ use lockwheel_engine::time::Time;
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Limits, Parser, Reply, encode};
 use socket2::SockRef;
+
+use crate::replay::Input;
 
 /// An event of the acceptor or of a reading thread.
 pub(super) enum SocketEvent {
@@ -42,6 +45,15 @@ pub(super) struct Connections {
     pub(super) check_sockets: bool,
     sender: Sender<SocketEvent>,
     sessions: BTreeMap<ClientId, Session>,
+    /// The inputs of the engine, if they are recorded.
+    pub(super) recording: Option<Recording>,
+}
+
+/// The inputs of the engine so far, shared with the test.
+pub(super) struct Recording {
+    pub(super) inputs: Arc<Mutex<Vec<Input>>>,
+    /// Polls of the running script; `None` between two requests.
+    pub(super) polls: Option<u32>,
 }
 
 struct Session {
@@ -57,7 +69,36 @@ impl Connections {
     pub(super) fn new() -> (Connections, Sender<SocketEvent>) {
         let (sender, events) = channel();
         let sessions = BTreeMap::new();
-        (Connections { events, check_sockets: true, sender: sender.clone(), sessions }, sender)
+        let connections = Connections {
+            events,
+            check_sockets: true,
+            sender: sender.clone(),
+            sessions,
+            recording: None,
+        };
+        (connections, sender)
+    }
+
+    /// Records an input of the engine, at the present poll of the running script.
+    pub(super) fn record(&self, input: impl FnOnce() -> Input) {
+        let Some(recording) = &self.recording else { return };
+        let input = match recording.polls {
+            Some(polls) => Input::Poll(polls, Box::new(input())),
+            None => input(),
+        };
+        recording.inputs.lock().unwrap_or_else(PoisonError::into_inner).push(input);
+    }
+
+    /// Records the time of the inputs that follow.
+    pub(super) fn record_time(&self, [lease_us, wall_us]: [i64; 2]) {
+        self.record(|| Input::Time { lease_us, wall_us });
+    }
+
+    /// Sets the number of polls of the running script.
+    pub(super) fn set_polls(&mut self, polls: Option<u32>) {
+        if let Some(recording) = &mut self.recording {
+            recording.polls = polls;
+        }
     }
 
     /// Handles new connections and requests; returns a client that has closed its connection.
@@ -93,10 +134,11 @@ impl Connections {
             local: true,
         };
         let client = engine.connect(origin, time);
+        self.record(|| Input::Connect(client.serial));
         let (outbox, mail) = channel::<Vec<u8>>();
         let copies = stream.try_clone().and_then(|one| Ok((one, stream.try_clone()?)));
         let Ok((mut reader, mut writer)) = copies else {
-            engine.disconnect(client);
+            self.disconnect(engine, client);
             return;
         };
         let sender = self.sender.clone();
@@ -155,11 +197,17 @@ impl Connections {
         match flow {
             Flow::Again => session.pending.push_front(Received::Command(argv.to_vec())),
             Flow::Close | Flow::Shutdown => {
-                engine.disconnect(client);
+                self.disconnect(engine, client);
                 self.sessions.remove(&client);
             }
             _ => {}
         }
+    }
+
+    /// Removes a client from the engine.
+    pub(super) fn disconnect(&self, engine: &mut Engine, client: ClientId) {
+        engine.disconnect(client);
+        self.record(|| Input::Disconnect(client.serial));
     }
 
     /// Lets the client's next request run.
@@ -201,7 +249,11 @@ impl Connections {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let peeked =
             SockRef::from(&session.stream).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
-        matches!(peeked, Ok(0))
+        let has_hung_up = matches!(peeked, Ok(0));
+        if has_hung_up {
+            self.record(|| Input::PeerClosed(client.serial));
+        }
+        has_hung_up
     }
 }
 

@@ -16,7 +16,10 @@ use lockwheel_scripting::Interpreter;
 
 use super::Fault;
 use super::connections::{Connections, Received, SocketEvent, encoded};
+use crate::replay::Input;
 
+/// The seed of the engine.
+pub const SEED: [u64; 4] = [1, 2, 3, 4];
 /// Timers fired in one turn.
 const TICK_BUDGET: u32 = 1000;
 
@@ -104,13 +107,16 @@ impl Answer {
 impl FaultyEngine {
     pub(super) fn new(connections: Connections, fault: Option<&'static Fault>) -> FaultyEngine {
         let clock = Clock::start();
-        let mut engine =
-            Engine::new(Settings::default(), Process::default(), clock.now(), [1, 2, 3, 4]);
+        let micros = clock.micros();
+        connections.record_time(micros);
+        let time = Time::from_micros(micros[0], micros[1]);
+        let mut engine = Engine::new(Settings::default(), Process::default(), time, SEED);
         let connections = Arc::new(Mutex::new(connections));
         engine.set_script_monitor(Box::new(SlowScriptWatch {
             connections: Arc::clone(&connections),
             clock,
             busy: None,
+            polls: 0,
         }));
         FaultyEngine {
             engine,
@@ -128,6 +134,13 @@ impl FaultyEngine {
         }
     }
 
+    /// The time of an input, which is recorded.
+    fn input_time(&self) -> Time {
+        let micros = self.clock.micros();
+        locked(&self.connections).record_time(micros);
+        Time::from_micros(micros[0], micros[1])
+    }
+
     pub(super) fn run_loop(mut self) {
         while !self.ended {
             self.serve_for(Duration::from_secs(1));
@@ -139,9 +152,10 @@ impl FaultyEngine {
     pub fn serve_for(&mut self, span: Duration) {
         let end = Instant::now() + span;
         loop {
-            let now = self.clock.now();
-            self.engine.tick(now, TICK_BUDGET);
-            locked(&self.connections).serve_waiters(&mut self.engine, now);
+            let time = self.input_time();
+            locked(&self.connections).record(|| Input::Tick(TICK_BUDGET));
+            self.engine.tick(time, TICK_BUDGET);
+            locked(&self.connections).serve_waiters(&mut self.engine, time);
             self.deliver();
             self.send_postponed();
             self.run_requests();
@@ -161,12 +175,12 @@ impl FaultyEngine {
 
     fn take(&mut self, event: SocketEvent) {
         self.ended |= matches!(event, SocketEvent::Stop);
-        let time = self.clock.now();
+        let time = self.input_time();
         let left = locked(&self.connections).handle(&mut self.engine, time, event);
         let Some(client) = left else { return };
         match self.fault.and_then(|fault| fault.on_disconnect) {
             Some(on_disconnect) => on_disconnect(self, client),
-            None => self.engine.disconnect(client),
+            None => locked(&self.connections).disconnect(&mut self.engine, client),
         }
         self.waits.retain(|wait| wait.client != client);
         locked(&self.connections).close(client, Close::Now);
@@ -218,9 +232,12 @@ impl FaultyEngine {
         if request.is_any(&["post", "host:"]) {
             return Answer { bytes, flow: Flow::Close };
         }
-        let now = self.clock.now();
-        let flow = self.engine.run(now, request.client, &argv, &mut bytes);
-        locked(&self.connections).serve_waiters(&mut self.engine, now);
+        let time = self.input_time();
+        locked(&self.connections)
+            .record(|| Input::Request(request.client.serial, request.argv.clone()));
+        let flow = self.engine.run(time, request.client, &argv, &mut bytes);
+        locked(&self.connections).set_polls(None);
+        locked(&self.connections).serve_waiters(&mut self.engine, time);
         self.engine.take_messages(request.client, &mut bytes);
         self.deliver();
         Answer { bytes, flow }
@@ -341,7 +358,7 @@ impl FaultyEngine {
                 }
                 if let Some(how) = delivery.close {
                     connections.close(client, how);
-                    self.engine.disconnect(client);
+                    connections.disconnect(&mut self.engine, client);
                 }
             }
         }
@@ -381,23 +398,33 @@ struct SlowScriptWatch {
     clock: Clock,
     /// The running script, and the time at which it was first seen.
     busy: Option<(u64, Millis)>,
+    /// Its polls so far.
+    polls: u32,
 }
 
 impl ScriptMonitor for SlowScriptWatch {
     fn poll(&mut self, engine: &mut Engine) {
         let Some(script) = engine.running_script() else { return };
-        let now = self.clock.now();
+        let micros = self.clock.micros();
+        let now = Time::from_micros(micros[0], micros[1]);
         let begin = match self.busy {
             Some((known, begin)) if known == script => begin,
-            _ => self.busy.insert((script, now.now)).1,
+            _ => {
+                self.polls = 0;
+                self.busy.insert((script, now.now)).1
+            }
         };
+        self.polls += 1;
         let threshold =
             i64::try_from(engine.settings().busy_reply_threshold_ms).unwrap_or(i64::MAX);
         if threshold == 0 || now.now.0 - begin.0 < threshold {
             return;
         }
-        engine.set_busy();
         let mut connections = locked(&self.connections);
+        connections.set_polls(Some(self.polls));
+        connections.record_time(micros);
+        connections.record(|| Input::Busy);
+        engine.set_busy();
         while let Ok(event) = connections.events.try_recv() {
             if matches!(event, SocketEvent::Stop) {
                 engine.kill_script();
@@ -412,6 +439,7 @@ impl ScriptMonitor for SlowScriptWatch {
             let (mut bytes, mut flow, mut request) = (BytesMut::new(), Flow::Close, Vec::new());
             if let Received::Command(argv) = pending {
                 let words: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
+                connections.record(|| Input::Request(client.serial, argv.clone()));
                 flow = engine.run(now, client, &words, &mut bytes);
                 request = argv;
             }
@@ -433,9 +461,15 @@ impl Clock {
         Clock { begin: Instant::now(), begin_us: wall_us() }
     }
 
-    fn now(&self) -> Time {
+    /// The lease clock and the wall clock in microseconds.
+    fn micros(&self) -> [i64; 2] {
         let passed_us = i64::try_from(self.begin.elapsed().as_micros()).unwrap_or(i64::MAX);
-        Time::from_micros(self.begin_us.saturating_add(passed_us), wall_us())
+        [self.begin_us.saturating_add(passed_us), wall_us()]
+    }
+
+    fn now(&self) -> Time {
+        let [lease_us, wall_us] = self.micros();
+        Time::from_micros(lease_us, wall_us)
     }
 
     fn until(&self, moment: Millis) -> Duration {

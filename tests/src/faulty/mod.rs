@@ -34,8 +34,8 @@ mod transactions;
 
 use lockwheel_engine::sessions::ClientId;
 
-pub use faulty_engine::{Answer, FaultyEngine, Request};
-pub use server::FaultyServer;
+pub use faulty_engine::{Answer, FaultyEngine, Request, SEED};
+pub use server::{FaultyServer, Inputs};
 
 /// A fault of a server.
 #[derive(Debug)]

@@ -3,14 +3,19 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use super::Fault;
-use super::connections::{Connections, SocketEvent};
+use super::connections::{Connections, Recording, SocketEvent};
 use super::faulty_engine::FaultyEngine;
+use crate::replay::Input;
 
 /// Scripts that run call by call are nested as deep as the number of clients.
 const STACK_BYTES: usize = 64 << 20;
+
+/// Recorded inputs.
+pub type Inputs = Arc<Mutex<Vec<Input>>>;
 
 /// A server with or without a fault. Stops when it is dropped.
 #[derive(Debug)]
@@ -23,9 +28,25 @@ pub struct FaultyServer {
 impl FaultyServer {
     /// Starts a server on a free port.
     pub fn start(fault: Option<&'static Fault>) -> io::Result<FaultyServer> {
+        FaultyServer::start_with(fault, None)
+    }
+
+    /// Starts a server without a fault, which records all inputs of its engine; the first one is
+    /// the time at which the engine was created, with the default settings and [`SEED`].
+    pub fn recorded() -> io::Result<(FaultyServer, Inputs)> {
+        let inputs = Inputs::default();
+        let recording = Recording { inputs: Arc::clone(&inputs), polls: None };
+        Ok((FaultyServer::start_with(None, Some(recording))?, inputs))
+    }
+
+    fn start_with(
+        fault: Option<&'static Fault>,
+        recording: Option<Recording>,
+    ) -> io::Result<FaultyServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let (connections, sender) = Connections::new();
+        let (mut connections, sender) = Connections::new();
+        connections.recording = recording;
         let acceptor = {
             let sender = sender.clone();
             thread::spawn(move || {

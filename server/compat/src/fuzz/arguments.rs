@@ -196,7 +196,11 @@ pub struct Commands(Vec<Vec<String>>);
 impl Commands {
     /// Reads the command table of a server.
     pub fn of(wire: &mut Wire) -> io::Result<Commands> {
-        let table = wire.call(&["COMMAND"])?;
+        Ok(Commands::in_table(&wire.call(&["COMMAND"])?))
+    }
+
+    /// Reads a reply to `COMMAND`.
+    pub fn in_table(table: &Frame) -> Commands {
         let name = |row: &Frame| row.items.first().map(|name| name.text.clone());
         let mut names = Vec::new();
         for row in &table.items {
@@ -208,7 +212,7 @@ impl Commands {
         let mut names: Vec<String> = names.iter().map(upper).collect();
         names.sort();
         let words = |name: String| name.split('|').map(str::to_owned).collect::<Vec<_>>();
-        Ok(Commands(names.into_iter().map(words).filter(|words| !is_excluded(words)).collect()))
+        Commands(names.into_iter().map(words).filter(|words| !is_excluded(words)).collect())
     }
 
     /// The number of commands.

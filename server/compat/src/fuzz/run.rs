@@ -542,8 +542,8 @@ fn load_scripts(control: &mut Wire) -> io::Result<()> {
     Ok(())
 }
 
-/// The bytes to send for a word of an episode.
-fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
+/// The bytes to send for a word of an episode. `ids` are the values of `CLIENT ID`.
+pub fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
     let text = String::from_utf8_lossy(word);
     if let Some(name) = text.strip_prefix("$id-") {
         let id = name.chars().next().and_then(|name| ids.get(&name));
