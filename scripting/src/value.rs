@@ -1,6 +1,8 @@
 //! A Lua value outside Lua. The bridge reads values from the stack and pushes them onto it; all
 //! code above the bridge uses this type.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 /// A copy of a Lua value.
@@ -14,7 +16,7 @@ pub(crate) enum Value {
     Number(f64),
     /// A string, binary safe.
     Bytes(Bytes),
-    /// A table's pairs, in the order of `next`.
+    /// A table's pairs, in the order of `next`, or sorted if that depends on addresses.
     Table(Vec<(Value, Value)>),
     /// The light userdata of address zero: `cjson.null`.
     Null,
@@ -41,6 +43,44 @@ impl Value {
         Value::Table(numbered.map(|(i, item)| (Value::Number((i + 1) as f64), item)).collect())
     }
 
+    /// Whether its place in a table depends on its address.
+    pub(crate) fn is_placed_by_address(&self) -> bool {
+        matches!(self, Value::Table(_) | Value::TooDeep | Value::Other(_))
+    }
+
+    /// Sorts the pairs of a table.
+    pub(crate) fn sort(pairs: &mut [(Value, Value)]) {
+        pairs.sort_by(order_of_pairs);
+    }
+
+    /// A total order in which equal values are copies of each other.
+    fn order(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Boolean(a), Value::Boolean(b)) => a.cmp(b),
+            (Value::Number(a), Value::Number(b)) => a.total_cmp(b),
+            (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+            (Value::Other(a), Value::Other(b)) => a.cmp(b),
+            (Value::Table(a), Value::Table(b)) => {
+                let mut orders = a.iter().zip(b).map(|(a, b)| order_of_pairs(a, b));
+                orders.find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+            }
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Nil => 0,
+            Value::Boolean(_) => 1,
+            Value::Number(_) => 2,
+            Value::Bytes(_) => 3,
+            Value::Table(_) => 4,
+            Value::Null => 5,
+            Value::TooDeep => 6,
+            Value::Other(_) => 7,
+        }
+    }
+
     /// The name of its type, as returned by `type()`.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
@@ -53,4 +93,8 @@ impl Value {
             Value::Other(name) => name,
         }
     }
+}
+
+fn order_of_pairs(a: &(Value, Value), b: &(Value, Value)) -> Ordering {
+    a.0.order(&b.0).then_with(|| a.1.order(&b.1))
 }

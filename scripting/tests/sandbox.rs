@@ -132,6 +132,16 @@ fn tostring_numbers_objects_instead_of_showing_addresses() {
 }
 
 #[test]
+fn table_is_returned_in_an_order_that_does_not_depend_on_addresses() {
+    check(&[(
+        "redis.setresp(3) local set = {} \
+         for _, name in ipairs({'d', 'a', 'e', 'c', 'b'}) do set[{ok = name}] = true end \
+         set.text = true set[7] = true return {set = set}",
+        "~[:7 'text' +a +b +c +d +e]",
+    )]);
+}
+
+#[test]
 fn os_clock_is_the_same_in_every_run_and_advances_in_a_loop() {
     check(&[
         ("return tostring(os.clock())", "'0'"),

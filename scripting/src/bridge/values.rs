@@ -103,15 +103,20 @@ pub(super) unsafe fn read(
             ffi::LUA_TTABLE => {
                 let table = if index < 0 { ffi::lua_gettop(lua) + 1 + index } else { index };
                 let mut entries = Vec::new();
+                let mut is_by_address = false;
                 ffi::lua_pushnil(lua);
                 while ffi::lua_next(lua, table) != 0 {
                     let key = read(lua, bridge, -2, nesting - 1);
+                    is_by_address |= key.is_placed_by_address();
                     entries.push((key, read(lua, bridge, -1, nesting - 1)));
                     ffi::lua_settop(lua, -2);
                     if bridge.end.get() != End::None {
                         ffi::lua_settop(lua, -2);
                         break;
                     }
+                }
+                if is_by_address {
+                    Value::sort(&mut entries);
                 }
                 Value::Table(entries)
             }
