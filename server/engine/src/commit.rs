@@ -23,6 +23,7 @@ impl Engine {
     /// else off. Must be called whenever a consumer comes or goes.
     pub(crate) fn update_consumers(&mut self) {
         let records = self.sessions.use_effects()
+            || self.kept_effects.is_some()
             || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
         self.writer.set_recording(records);
         self.has_consumers =
@@ -134,6 +135,11 @@ impl Engine {
         debug_assert!(!self.writer.has_unobserved(), "effects that no command has caused");
         let effects: Effects = self.writer.take_committed();
         self.keep_write(&effects, time);
+        if let Some(kept) = &mut self.kept_effects
+            && !effects.is_empty()
+        {
+            kept.push(effects.bytes().to_vec());
+        }
         if let Some(mut shadow) = self.instruments.as_mut().and_then(|it| it.shadow.take()) {
             shadow.follow(&effects, self, time);
             if let Some(instruments) = &mut self.instruments {
@@ -145,6 +151,18 @@ impl Engine {
 }
 
 impl Engine {
+    /// From now on keeps the effects of each unit for [`Engine::take_effects`].
+    pub fn keep_effects(&mut self) {
+        self.kept_effects.get_or_insert_default();
+        self.update_consumers();
+    }
+
+    /// Takes the effects of the units since the last call, in the byte form that [`Engine::apply`]
+    /// reads.
+    pub fn take_effects(&mut self) -> Vec<Vec<u8>> {
+        self.kept_effects.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Applies effects in byte form to the state, as they were recorded by another engine.
     ///
     /// # Errors

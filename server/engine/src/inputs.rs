@@ -17,7 +17,8 @@
 //! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
 //! - **An order to the clock** has been carried out: [`Engine::clock_order`],
 //!   [`Engine::count_as_active`].
-//! - **Effects** of another engine are applied: [`Engine::apply`].
+//! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
+//!   this one with [`Engine::keep_effects`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
 //! - **Buffers of connections**: [`Engine::count_traffic`], [`Engine::check_output_at`],
 //!   [`Engine::evict_clients`].
@@ -30,6 +31,7 @@
 //! - **Next work**: [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
 //!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
+//! - **Effects** of the units: [`Engine::take_effects`].
 //! - **Log**: [`Engine::take_log`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
 //!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],

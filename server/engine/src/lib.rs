@@ -233,6 +233,8 @@ pub struct Engine {
     conditions: Conditions,
     due: Vec<Due>,
     event_channel: Vec<u8>,
+    /// The effects of each unit, if the caller takes them.
+    kept_effects: Option<Vec<Vec<u8>>>,
 }
 
 impl Engine {
@@ -289,6 +291,7 @@ impl Engine {
             // from being returned to the system.
             due: Vec::with_capacity(store::DUE_TOGETHER),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
+            kept_effects: None,
         };
         engine.update_consumers();
         engine.update_conditions();
