@@ -10,6 +10,7 @@ pub mod differential;
 pub mod faulty;
 pub mod process;
 pub mod random_inputs;
+pub mod recorded_suite;
 pub mod redis_server;
 pub mod replay;
 pub mod scripts;

@@ -45,8 +45,10 @@ use lockwheel_engine::{Engine, Flow};
 
 /// A script that is still running after so many polls is killed: no recording has as many.
 const POLLS_MAX: u32 = 20_000;
-/// The digests of the whole state are compared after so many inputs, and at the end.
-const INPUTS_PER_DIGEST: u64 = 64;
+/// The digests of the whole state are compared after each input that has changed it, while there
+/// are at most so many keys; else after so many inputs, and at the end.
+const KEYS_MAX: usize = 64;
+const INPUTS_PER_DIGEST: u64 = 1024;
 
 /// One input of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +138,9 @@ pub struct Output {
     pub log: Vec<String>,
     /// When the engine has something to do next.
     pub next_deadline: Option<Millis>,
-    /// The digest of the state, now and then.
+    /// The effects of each unit.
+    pub effects: Vec<Vec<u8>>,
+    /// The digest of the state, if it was computed.
     pub digest: Option<Digest>,
 }
 
@@ -157,6 +161,9 @@ impl fmt::Display for Output {
             writeln!(f, "  to {client}, resumed: {resume}, closed: {close:?}: {bytes}")?;
         }
         writeln!(f, "  evicted {:?}, log {:?}", self.evicted, self.log)?;
+        for unit in &self.effects {
+            writeln!(f, "  effects {}", unit.escape_ascii())?;
+        }
         write!(f, "  next deadline {:?}, state {:?}", self.next_deadline, self.digest)
     }
 }
@@ -190,6 +197,7 @@ impl ReplayedEngine {
             output: Output::default(),
         }));
         engine.set_script_monitor(Box::new(Monitor(Arc::clone(&state))));
+        engine.keep_effects();
         ReplayedEngine { engine, state }
     }
 
@@ -220,7 +228,14 @@ impl ReplayedEngine {
         }
         output.log = self.engine.take_log().into_iter().map(|(_, line)| line).collect();
         output.next_deadline = self.engine.next_deadline();
+        output.effects = self.engine.take_effects();
         output
+    }
+
+    /// The number of keys in all databases.
+    fn key_count(&self) -> usize {
+        let databases = self.engine.settings().databases as usize;
+        (0..databases).map(|database| self.engine.key_count(database)).sum()
     }
 
     fn collect(&mut self, output: &mut Output) {
@@ -324,10 +339,12 @@ impl Twins {
     /// Applies an input to both engines and returns their output; the error shows a difference.
     pub fn feed(&mut self, input: &Input, nested: &[(u32, Input)]) -> Result<Output, String> {
         self.inputs += 1;
-        let with_digest = self.inputs.is_multiple_of(INPUTS_PER_DIGEST);
+        let is_due = self.inputs.is_multiple_of(INPUTS_PER_DIGEST);
         let [one, other] = self.engines.each_mut().map(|engine| {
             let mut output = engine.feed(input, nested);
-            output.digest = with_digest.then(|| engine.engine.digest());
+            if is_due || !output.effects.is_empty() && engine.key_count() <= KEYS_MAX {
+                output.digest = Some(engine.engine.digest());
+            }
             output
         });
         if one != other {
@@ -337,13 +354,13 @@ impl Twins {
         Ok(one)
     }
 
-    /// Replays recorded lines; the error shows the first difference. Returns the number of inputs.
-    pub fn replay<'a>(&mut self, lines: impl Iterator<Item = &'a str>) -> Result<u64, String> {
-        let mut inputs = lines.map(Input::parse).peekable();
-        while let Some(input) = inputs.next().transpose()? {
+    /// Replays recorded inputs; the error shows the first difference. Returns their number.
+    pub fn replay(&mut self, inputs: impl IntoIterator<Item = Input>) -> Result<u64, String> {
+        let mut inputs = inputs.into_iter().peekable();
+        while let Some(input) = inputs.next() {
             let mut nested = Vec::new();
-            while let Some(Ok(Input::Poll(count, input))) =
-                inputs.next_if(|next| matches!(next, Ok(Input::Poll(..))))
+            while let Some(Input::Poll(count, input)) =
+                inputs.next_if(|next| matches!(next, Input::Poll(..)))
             {
                 nested.push((count, *input));
             }
@@ -421,6 +438,7 @@ mod tests {
             "request 1 EVAL \"return redis.call('exists', KEYS[1])\" 1 k",
             "disconnect 1",
         ];
-        assert_eq!(twins.replay(lines.into_iter()), Ok(6));
+        let inputs = lines.map(|line| Input::parse(line).expect("an input"));
+        assert_eq!(twins.replay(inputs), Ok(6));
     }
 }

@@ -1,14 +1,17 @@
-//! Sends random commands to two engines with the same seed, and compares everything they give out.
+//! Sends the same inputs to two engines with the same seed, and compares everything they give out:
+//! random commands, or what the compatibility suite sends.
 
 #![allow(clippy::print_stdout)] // The result of the program.
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use lockwheel_compat::wrapping::Wrapping;
 use lockwheel_engine::settings::Settings;
 use lockwheel_tests::random_inputs;
+use lockwheel_tests::recorded_suite::{self, Part};
 
-/// Compares two engines that receive the same random inputs
+/// Compares two engines that receive the same inputs
 #[derive(Parser)]
 struct Arguments {
     /// The seed of the first run
@@ -23,6 +26,9 @@ struct Arguments {
     /// A directive and its value, such as verify-effects=yes
     #[arg(long)]
     set: Vec<String>,
+    /// Replay the compatibility suite instead, also in transactions and scripts
+    #[arg(long)]
+    suite: bool,
 }
 
 fn main() -> ExitCode {
@@ -34,6 +40,18 @@ fn main() -> ExitCode {
             println!("{setting}: {problem}");
             return ExitCode::FAILURE;
         }
+    }
+    if arguments.suite {
+        for wrapping in [Wrapping::None].into_iter().chain(Wrapping::INSIDE) {
+            match recorded_suite::compare(Part::Everything, wrapping) {
+                Ok(inputs) => println!("{wrapping:?}: {inputs} inputs, no difference"),
+                Err(difference) => {
+                    println!("{difference}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+        return ExitCode::SUCCESS;
     }
     for seed in arguments.seed..arguments.seed + arguments.runs {
         match random_inputs::compare(&settings, seed, arguments.commands) {
