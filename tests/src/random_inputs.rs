@@ -21,6 +21,10 @@ use crate::replay::{Input, Output, Twins};
 const BEGIN_US: i64 = 1_700_000_000_000_000;
 /// Timers that are processed in one tick.
 const TICK_BUDGET: u32 = 1_000;
+/// One request in so many is followed by each event other than a request.
+const EVENT_ONE_IN: u64 = 250;
+/// Polls of a slow script until an input arrives.
+const POLLS_MAX: u64 = 5;
 /// The longest time between two requests.
 const PAUSE_US_MAX: i64 = 2_000;
 /// One episode in this many has random arguments, most of them invalid.
@@ -38,6 +42,8 @@ const INSPECTION: &[&str] = &[
     "SCAN 0 COUNT 1000",
     "RANDOMKEY",
     "DBSIZE",
+    "TIME",
+    "EVAL return{tostring({}),tostring(pcall),os.clock()..'',math.random()..''} 0",
 ];
 
 /// Sends random commands to two engines with this seed and these settings, and compares their
@@ -113,6 +119,7 @@ impl Player {
                 None => self.random.between(0, PAUSE_US_MAX),
             };
             self.advance(pause_us)?;
+            self.events()?;
         }
         for line in INSPECTION.iter().chain(&["FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH"]) {
             let words: Vec<_> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
@@ -144,6 +151,47 @@ impl Player {
         self.feed(&Input::Request(client, argv.to_vec()))
     }
 
+    /// Now and then moves all deadlines, closes a connection, or runs a script until another client
+    /// ends it.
+    fn events(&mut self) -> Result<(), String> {
+        if self.random.once_in(EVENT_ONE_IN) {
+            let span_ms = self.random.between(0, PAUSE_US_MAX);
+            self.feed(&Input::Postpone(span_ms))?;
+        }
+        if self.random.once_in(EVENT_ONE_IN) {
+            let clients: Vec<u64> = self.clients.values().copied().collect();
+            let client = *self.random.pick(&clients);
+            self.feed(&Input::PeerClosed(client))?;
+            self.feed(&Input::Disconnect(client))?;
+            self.remove(client);
+        }
+        if self.random.once_in(EVENT_ONE_IN) {
+            self.slow_script()?;
+        }
+        Ok(())
+    }
+
+    fn slow_script(&mut self) -> Result<(), String> {
+        for name in ['x', 'y'] {
+            self.request(name, &[b"PING".to_vec()])?;
+        }
+        let (Some(&runs), Some(&kills)) = (self.clients.get(&'x'), self.clients.get(&'y')) else {
+            return Ok(());
+        };
+        let mut poll = 0;
+        let nested = ["GET k", "SCRIPT KILL"].map(|line| {
+            poll += 1 + self.random.below(POLLS_MAX) as u32;
+            let words = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            (poll, Input::Request(kills, words))
+        });
+        let nested: Vec<_> = [(1, Input::Busy)].into_iter().chain(nested).collect();
+        let script = "while true do redis.call('exists', os.clock()) end";
+        let words = ["EVAL", script, "0"].map(|word| word.as_bytes().to_vec());
+        self.commands += 1;
+        self.feed_with(&Input::Request(runs, words.to_vec()), &nested)?;
+        Ok(())
+    }
+
     /// The reply to a request.
     fn frame(&mut self, argv: &[&[u8]]) -> Result<Frame, String> {
         let argv: Vec<_> = argv.iter().map(|word| word.to_vec()).collect();
@@ -163,7 +211,12 @@ impl Player {
 
     /// Applies an input, and the requests that run again because of it.
     fn feed(&mut self, input: &Input) -> Result<Output, String> {
-        let output = self.twins.feed(input, &[])?;
+        self.feed_with(input, &[])
+    }
+
+    /// As `feed`, with the inputs to come while a script runs.
+    fn feed_with(&mut self, input: &Input, nested: &[(u32, Input)]) -> Result<Output, String> {
+        let output = self.twins.feed(input, nested)?;
         if let (Input::Request(client, argv), Some(flow)) = (input, output.flow()) {
             match flow {
                 Flow::Wait => drop(self.waiting.insert(*client, None)),
