@@ -240,7 +240,7 @@ impl Keyspace {
     }
 
     /// Records that the key in `slot` is used now.
-    #[inline]
+    #[inline(always)]
     pub(in crate::store) fn set_used_at(&mut self, number: usize, slot: Slot, now: Millis) {
         let records = &mut self.databases[number].records;
         match &mut self.access_counter {
