@@ -7,6 +7,9 @@ use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_tests::target::{Release, Target};
 use lockwheel_tests::{PROTOCOLS, say, words};
 
+/// The commands that 7.0 does not call deprecated.
+const DEPRECATED_LATER: &[&str] = &["setnx", "setex", "psetex", "quit"];
+
 /// The commands with other arguments since 7.2, apart from `display_text`.
 const CHANGED_IN_72: &[&str] = &["zrank", "zrevrank"];
 
@@ -28,24 +31,24 @@ fn lockwheel(version: CompatVersion) -> Target {
     Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
 }
 
-/// The arguments of all commands and subcommands.
-fn arguments(target: &Target, protocol: u8) -> BTreeMap<String, Option<Frame>> {
+/// One field of all commands and subcommands.
+fn fields(target: &Target, protocol: u8, name: &str) -> BTreeMap<String, Option<Frame>> {
     let reply = target.connect(protocol).call(&words("COMMAND DOCS"));
     let (docs, _) = Frame::first(&reply).expect("a reply").expect("a whole reply");
     let mut all = BTreeMap::new();
-    collect(&docs, &mut all);
+    collect(&docs, name, &mut all);
     all
 }
 
-fn collect(docs: &Frame, all: &mut BTreeMap<String, Option<Frame>>) {
+fn collect(docs: &Frame, name: &str, all: &mut BTreeMap<String, Option<Frame>>) {
     for pair in docs.items.chunks(2) {
         let field = |name: &str| {
             let fields = pair[1].items.chunks(2);
             fields.into_iter().find(|it| it[0].text == name.as_bytes()).map(|it| it[1].clone())
         };
-        all.insert(String::from_utf8_lossy(&pair[0].text).into_owned(), field("arguments"));
+        all.insert(String::from_utf8_lossy(&pair[0].text).into_owned(), field(name));
         if let Some(subcommands) = field("subcommands") {
-            collect(&subcommands, all);
+            collect(&subcommands, name, all);
         }
     }
 }
@@ -64,9 +67,9 @@ fn arguments_are_those_of_redis() {
     let Some(oracle) = redis_70() else { return };
     let (same, later) = (lockwheel(CompatVersion::Redis70), lockwheel(CompatVersion::Redis72));
     for protocol in PROTOCOLS {
-        let theirs = arguments(&oracle, protocol);
-        let ours = arguments(&same, protocol);
-        let ours_later = arguments(&later, protocol);
+        let theirs = fields(&oracle, protocol, "arguments");
+        let ours = fields(&same, protocol, "arguments");
+        let ours_later = fields(&later, protocol, "arguments");
         let mut shared = 0;
         for (name, arguments) in &theirs {
             let Some(own) = ours.get(name) else { continue };
@@ -78,5 +81,23 @@ fn arguments_are_those_of_redis() {
             assert_eq!(own_later != *arguments, is_changed, "{name} in RESP{protocol}");
         }
         assert!(shared > 280, "{shared} commands");
+    }
+}
+
+#[test]
+fn deprecated_commands_are_those_of_redis() {
+    let Some(oracle) = redis_70() else { return };
+    let same = lockwheel(CompatVersion::Redis70);
+    for protocol in PROTOCOLS {
+        for name in ["deprecated_since", "doc_flags"] {
+            let ours = fields(&same, protocol, name);
+            for (command, theirs) in fields(&oracle, protocol, name) {
+                let Some(own) = ours.get(&command) else { continue };
+                if !DEPRECATED_LATER.contains(&&*command) {
+                    let shown = |it: &Option<Frame>| it.as_ref().map(Frame::notation);
+                    assert_eq!(shown(own), shown(&theirs), "{name} of {command}");
+                }
+            }
+        }
     }
 }

@@ -101,6 +101,8 @@ bitflags! {
         const RUNS_QUEUE = 1 << 24;
         /// Allowed for RESP2 clients with subscriptions. Not shown.
         const FOR_SUBSCRIBERS = 1 << 25;
+        /// Not for applications, as `COMMAND DOCS` says. Not shown.
+        const INTERNAL = 1 << 26;
     }
 }
 
@@ -112,7 +114,8 @@ impl Flags {
         .union(Flags::FOR_TESTS)
         .union(Flags::NOT_QUEUED)
         .union(Flags::RUNS_QUEUE)
-        .union(Flags::FOR_SUBSCRIBERS);
+        .union(Flags::FOR_SUBSCRIBERS)
+        .union(Flags::INTERNAL);
 }
 
 bitflags! {
@@ -379,6 +382,8 @@ pub struct Command {
     pub since: &'static str,
     /// The server of that version.
     pub maker: Vendor,
+    /// The version since which it is deprecated, and what replaces it.
+    pub deprecated: Option<(&'static str, &'static str)>,
     /// Its complexity.
     pub complexity: &'static str,
     /// Its description, in one sentence.
@@ -411,6 +416,7 @@ impl Command {
         group: Group::Generic,
         since: "1.0.0",
         maker: Vendor::Both,
+        deprecated: None,
         complexity: "O(1)",
         doc: "",
         arguments: &[],

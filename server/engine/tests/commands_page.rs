@@ -104,6 +104,9 @@ fn entry(name: &str, command: &Command) -> String {
         command.complexity,
         command.since
     );
+    if let Some((since, replacement)) = command.deprecated {
+        let _ = write!(entry, " Deprecated since {since}, in favour of {replacement}.");
+    }
     let mut later = Vec::new();
     add_later(command.arguments, &mut later);
     if !later.is_empty() {

@@ -353,6 +353,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "slaves",
         arity: Arity::Exactly(3),
+        deprecated: Some(("5.0.0", "`CLUSTER REPLICAS`")),
         doc: "Describes the replicas of a node.",
         arguments: &[arg::string("node-id")],
         example: "CLUSTER SLAVES x => !ERR Unknown node x",
@@ -362,6 +363,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "slots",
         arity: Arity::Exactly(2),
+        deprecated: Some(("7.0.0", "`CLUSTER SHARDS`")),
         doc: "Returns the ranges of slots with their nodes.",
         tips: UNSTEADY,
         example: "CLUSTER SLOTS => [[0, 16383, [\"127.0.0.1\", 6379, ...]]]",

@@ -95,6 +95,7 @@ pub const COMMANDS: &[Command] = &[
         name: "quit",
         arity: Arity::AtLeast(1),
         flags: LEAVES,
+        deprecated: Some(("7.2.0", "closing the connection")),
         doc: "Closes the connection.",
         example: "QUIT => OK",
         run: quit,

@@ -153,6 +153,7 @@ pub const COMMANDS: &[Command] = &[
         flags: FAST_WRITE,
         keys: SET_KEY,
         complexity: "O(N) in the number of fields named",
+        deprecated: Some(("4.0.0", "`HSET` with several fields")),
         doc: "Sets fields to values: the old name of HSET with several fields.",
         arguments: &[
             arg::key("key"),

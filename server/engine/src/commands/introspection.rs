@@ -1,5 +1,7 @@
 //! `COMMAND`: describes the table of commands as Redis does. All of it comes from the rows.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
@@ -290,8 +292,21 @@ fn document(table: &CommandTable, version: CompatVersion, entry: &Entry) -> Repl
         text("group", command.group.name()),
         text("complexity", command.complexity),
     ];
-    if command.flags.contains(Flags::PROTECTED) {
-        pairs.push((Reply::bulk("doc_flags"), Reply::Set(vec![Reply::status("syscmd")])));
+    let flags = [
+        (command.deprecated.is_some(), "deprecated"),
+        (command.flags.contains(Flags::INTERNAL), "syscmd"),
+    ];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set);
+    let flags: Vec<Reply> = flags.map(|(_, name)| Reply::status(name)).collect();
+    if !flags.is_empty() {
+        pairs.push((Reply::bulk("doc_flags"), Reply::Set(flags)));
+    }
+    if let Some((since, replacement)) = command.deprecated {
+        pairs.extend([text("deprecated_since", since), text("replaced_by", replacement)]);
+    }
+    let history = history(version, command.arguments);
+    if !history.is_empty() {
+        pairs.push((Reply::bulk("history"), Reply::Set(history)));
     }
     if !command.arguments.is_empty() {
         pairs.push((Reply::bulk("arguments"), arguments(version, command.arguments)));
@@ -301,6 +316,41 @@ fn document(table: &CommandTable, version: CompatVersion, entry: &Entry) -> Repl
         pairs.push((Reply::bulk("subcommands"), documents(table, version, subcommands)));
     }
     Reply::Map(pairs)
+}
+
+/// The versions that have added arguments, with a sentence each.
+fn history(version: CompatVersion, arguments: &[Argument]) -> Vec<Reply> {
+    let mut added = Vec::new();
+    collect_added(version, arguments, &mut added);
+    let number = |since: &str| -> Vec<u32> {
+        since.split('.').map(|part| part.parse().unwrap_or_default()).collect()
+    };
+    let mut history: BTreeMap<Vec<u32>, (&str, Vec<String>)> = BTreeMap::new();
+    for (since, name) in added {
+        let (_, names) = history.entry(number(since)).or_insert_with(|| (since, Vec::new()));
+        names.push(format!("`{name}`"));
+    }
+    let entry = |(since, names): (&str, Vec<String>)| {
+        let sentence = format!("Added {}.", names.join(", "));
+        Reply::Array(vec![Reply::bulk(since), Reply::bulk(sentence)])
+    };
+    history.into_values().map(entry).collect()
+}
+
+fn collect_added(
+    version: CompatVersion,
+    arguments: &[Argument],
+    added: &mut Vec<(&'static str, String)>,
+) {
+    for argument in arguments.iter().filter(|argument| argument.exists_in(version)) {
+        match argument.since {
+            Some(since) => {
+                let name = argument.token.map_or_else(|| argument.name(), str::to_owned);
+                added.push((since, name));
+            }
+            None => collect_added(version, argument.arguments, added),
+        }
+    }
 }
 
 /// The arguments that a version has.

@@ -67,6 +67,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "replconf",
         flags: Flags::ADMIN
+            .union(Flags::INTERNAL)
             .union(Flags::NOSCRIPT)
             .union(Flags::LOADING)
             .union(Flags::STALE)
@@ -104,6 +105,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "slaveof",
+        deprecated: Some(("5.0.0", "`REPLICAOF`")),
         doc: "Would make the server a replica of another; it never is one.",
         arguments: &[arg::one_of(
             "args",

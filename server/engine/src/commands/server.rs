@@ -19,7 +19,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "debug",
         arity: Arity::AtLeast(2),
-        flags: ADMIN_ANYTIME.union(Flags::PROTECTED),
+        flags: ADMIN_ANYTIME.union(Flags::PROTECTED).union(Flags::INTERNAL),
         complexity: "that of the subcommand",
         doc: "A container for commands for tests.",
         example: "DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...",

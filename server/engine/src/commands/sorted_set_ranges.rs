@@ -78,6 +78,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrangebylex",
         since: "2.8.9",
+        deprecated: Some(("6.2.0", "`ZRANGE` with `BYLEX`")),
         doc: "Returns the members in a range of their bytes, if all scores are equal.",
         arguments: &[arg::key("key"), arg::string("min"), arg::string("max"), LIMIT],
         example: "ZADD z 0 a 0 b; ZRANGEBYLEX z (a + => [\"b\"]",
@@ -87,6 +88,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrangebyscore",
         since: "1.0.5",
+        deprecated: Some(("6.2.0", "`ZRANGE` with `BYSCORE`")),
         doc: "Returns the members in a range of scores.",
         arguments: &[
             arg::key("key"),
@@ -147,6 +149,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "zrevrange",
+        deprecated: Some(("6.2.0", "`ZRANGE` with `REV`")),
         doc: "Returns the members from one rank to another, in reverse order.",
         arguments: &[
             arg::key("key"),
@@ -161,6 +164,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrevrangebylex",
         since: "2.8.9",
+        deprecated: Some(("6.2.0", "`ZRANGE` with `REV` and `BYLEX`")),
         doc: "Returns the members in a range of their bytes in reverse order, if all scores are \
               equal.",
         arguments: &[arg::key("key"), arg::string("max"), arg::string("min"), LIMIT],
@@ -171,6 +175,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "zrevrangebyscore",
         since: "2.2.0",
+        deprecated: Some(("6.2.0", "`ZRANGE` with `REV` and `BYSCORE`")),
         doc: "Returns the members in a range of scores, in reverse order.",
         arguments: &[
             arg::key("key"),
