@@ -333,7 +333,7 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
     },
     KnownDifference {
         name: "idle times of shared integers",
-        line: "| `OBJECT IDLETIME` of a small integer |",
+        line: "| `OBJECT IDLETIME`, `FREQ` of a small integer |",
         commands: &["OBJECT IDLETIME"],
         references: References::Every,
         ends: false,
