@@ -32,7 +32,8 @@ impl FaultyServer {
     }
 
     /// Starts a server without a fault, which records all inputs of its engine; the first one is
-    /// the time at which the engine was created, with the default settings and [`SEED`](super::SEED).
+    /// the time at which the engine was created, with the default settings and
+    /// [`SEED`](super::SEED).
     pub fn recorded() -> io::Result<(FaultyServer, Inputs)> {
         let inputs = Inputs::default();
         let recording = Recording { inputs: Arc::clone(&inputs), polls: None };
