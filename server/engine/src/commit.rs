@@ -49,8 +49,11 @@ impl Engine {
         let (effects, start) = self.writer.take_unobserved();
         let mut touched: Option<(Place<'_>, Option<Kind>)> = None;
         let mut is_flushed = false;
-        for (place, effect) in effects.since(start) {
+        let mut rest = effects.since(start).peekable();
+        while let Some((place, effect)) = rest.next() {
             match effect {
+                // The move touches it, after the key that is moved.
+                Effect::Deleted {} if rest.peek().is_some_and(|next| moves_to(next, place)) => {}
                 Effect::Event { kind: _, name } => self.publish_event(name, place),
                 Effect::Flushed {} => {
                     self.touch_database(place.database, None);
@@ -99,6 +102,7 @@ impl Engine {
         if is_flushed {
             self.sessions.invalidate_all();
         }
+        drop(rest);
         self.writer.put_back(effects);
     }
 
@@ -148,6 +152,11 @@ impl Engine {
         }
         self.writer.reuse(effects);
     }
+}
+
+/// Whether this effect moves a key to `to`.
+fn moves_to((_, effect): &(Place<'_>, Effect<'_>), to: Place<'_>) -> bool {
+    matches!(effect, Effect::Moved { database, key } if (Place { database: *database, key }) == to)
 }
 
 impl Engine {

@@ -251,6 +251,13 @@ impl Context<'_> {
         patched.map_err(|_| Error::OutOfMemory)
     }
 
+    /// As [`Writer::touch`].
+    ///
+    /// [`Writer::touch`]: crate::store::writer::Writer::touch
+    pub fn touch(&mut self, key: &[u8]) {
+        self.engine.writer.touch(self.database, key);
+    }
+
     /// The deadline of the key in a slot that has just been found.
     #[inline]
     pub fn deadline_at(&self, slot: Slot) -> Option<Millis> {

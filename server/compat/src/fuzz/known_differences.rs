@@ -196,12 +196,19 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         references: References::Every,
         ends: true,
         is: |observed| {
-            let sorted = |step: &Step| {
+            let words = arguments::called(observed.words).unwrap_or(observed.words);
+            let reads_scores = starts_with_any(words, &["Z", "BZ"])
+                || starts_with_any(words, &["EVAL"])
+                    && ["'Z", "'BZ"].iter().any(|it| contain(words, it.as_bytes()));
+            // The sorted set may have been moved since.
+            let is_moved =
+                observed.before.iter().any(|step| starts_with_any(&step.words, OF_ANY_TYPE));
+            let was_sorted = |step: &Step| {
                 starts_with_any(&step.words, &["SORT"])
-                    && step.words.get(1).is_some_and(|key| observed.words.contains(key))
+                    && step.words.get(1).is_some_and(|key| is_moved || contain(words, key))
             };
-            starts_with_any(observed.words, &["Z", "BZ"])
-                && observed.before.iter().any(sorted)
+            reads_scores
+                && observed.before.iter().any(was_sorted)
                 && same_numbers(observed.ours, observed.theirs)
         },
     },
@@ -434,6 +441,17 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         is: |observed| same_but_wording(observed.ours, observed.theirs),
     },
     KnownDifference {
+        name: "maps of scripts",
+        line: "| Order of a map that a script returns |",
+        commands: &["EVAL", "EVAL_RO"],
+        references: References::Valkey,
+        ends: false,
+        is: |observed| {
+            contain(observed.words, b"setresp(3)")
+                && with_sorted_maps(observed.ours) == with_sorted_maps(observed.theirs)
+        },
+    },
+    KnownDifference {
         name: "reading from replicas",
         line: "| `READONLY` and `READWRITE` outside a cluster |",
         commands: &["READONLY", "READWRITE"],
@@ -510,11 +528,16 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         references: References::Valkey,
         ends: false,
         is: |observed| {
-            observed.words.len() == 3
+            let counts_from = observed.words.len() == 3
                 && is_error(observed.ours, SYNTAX)
                 && (observed.theirs.kind == b':'
                     || is_error(observed.theirs, NO_INTEGER)
-                    || is_error(observed.theirs, WRONG_TYPE))
+                    || is_error(observed.theirs, WRONG_TYPE));
+            // Valkey reads the unit before the numbers.
+            let reads_unit = observed.words.len() == 5
+                && is_error(observed.ours, NO_INTEGER)
+                && is_error(observed.theirs, SYNTAX);
+            counts_from || reads_unit
         },
     },
     KnownDifference {
@@ -572,8 +595,9 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
             });
             let finds_nothing = matches!(&*observed.ours.items, [_, page] if page.items.is_empty());
             // Valkey reads the type before the options behind it.
-            let last = observed.words.len().checked_sub(2).and_then(|at| observed.words.get(at));
-            let is_last = last.is_some_and(|word| word.eq_ignore_ascii_case(b"TYPE"));
+            let is_option = |word: &Vec<u8>| word.eq_ignore_ascii_case(b"TYPE");
+            let option = observed.words.iter().position(is_option);
+            let is_last = option.is_some_and(|at| at + 2 == observed.words.len());
             let is_answered = finds_nothing || !is_last && is_error(observed.ours, SYNTAX);
             is_none && is_answered && is_error_with(observed.theirs, "ERR unknown type name")
         },
@@ -978,6 +1002,28 @@ fn readers<'a>(observed: &ObservedDifference<'a>) -> impl Iterator<Item = (&'a [
 fn word_after<'a>(words: &'a [Vec<u8>], option: &str) -> Option<&'a Vec<u8>> {
     let at = words.iter().position(|word| word.eq_ignore_ascii_case(option.as_bytes()))?;
     words.get(at + 1)
+}
+
+/// Whether one of these words contains `part`.
+fn contain(words: &[Vec<u8>], part: &[u8]) -> bool {
+    words.iter().any(|word| word.windows(part.len().max(1)).any(|it| it == part))
+}
+
+/// The reply with its maps in the order of their keys. In RESP2 a map is an array of names and
+/// values.
+fn with_sorted_maps(frame: &Frame) -> Frame {
+    let mut sorted = frame.clone();
+    sorted.items = frame.items.iter().map(with_sorted_maps).collect();
+    let is_map = frame.kind == b'%'
+        || frame.kind == b'*'
+            && frame.items.len().is_multiple_of(2)
+            && frame.items.iter().step_by(2).all(|name| name.kind == b'$');
+    if is_map {
+        let mut pairs: Vec<&[Frame]> = sorted.items.chunks(2).collect();
+        pairs.sort_by(|one, other| one[0].text.cmp(&other[0].text));
+        sorted.items = pairs.concat();
+    }
+    sorted
 }
 
 /// The keys on which a command blocks.

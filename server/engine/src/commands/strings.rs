@@ -704,6 +704,10 @@ fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         Some((slot, value)) => {
             string_end(value.len() as u64, more, bytes_max)?;
             let offset = value.len();
+            if more.is_empty() {
+                // Counts as a change, as in Redis.
+                context.touch(key);
+            }
             context.patch(slot, offset, more)?
         }
         None => {

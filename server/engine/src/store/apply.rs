@@ -57,7 +57,7 @@ impl State {
         }
         let Place { database, key } = place;
         match *effect {
-            Effect::Event { .. } => {}
+            Effect::Event { .. } | Effect::Touched {} => {}
             Effect::LibraryLoaded { .. }
             | Effect::LibraryDeleted { .. }
             | Effect::LibrariesFlushed {} => {

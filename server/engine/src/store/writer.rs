@@ -322,6 +322,13 @@ impl Writer {
         Ok(length)
     }
 
+    /// Records that the key counts as changed, although its value has not.
+    pub fn touch(&mut self, database: usize, key: &[u8]) {
+        if self.is_recording {
+            self.record(database, key, &Effect::Touched {});
+        }
+    }
+
     // --- databases ---
 
     /// Removes all keys of a database; returns their number.

@@ -109,6 +109,9 @@ effects! {
         /// The key of the other place.
         key: &'a [u8],
     },
+    /// The key counts as changed, to `WATCH` and the like, although its value has not. Changes no
+    /// state.
+    7 Touched {},
 
     // --- strings ---
     /// Bytes are overwritten. The string is extended by zeros to the offset, and by the bytes.
@@ -367,7 +370,7 @@ effects! {
 impl<'a> Effect<'a> {
     /// Whether the effect changes the state.
     pub fn changes_state(&self) -> bool {
-        !matches!(self, Effect::Event { .. })
+        !matches!(self, Effect::Event { .. } | Effect::Touched {})
     }
 
     /// Whether the effect changes what `WATCH` and client tracking observe of the key at its place:
@@ -381,6 +384,7 @@ impl<'a> Effect<'a> {
             | Effect::Expired { .. }
             | Effect::Deadline { .. }
             | Effect::Moved { .. }
+            | Effect::Touched {}
             | Effect::FieldSet { .. }
             | Effect::FieldRemoved { .. }
             | Effect::Pushed { .. }
