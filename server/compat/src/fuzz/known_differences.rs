@@ -213,6 +213,22 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         },
     },
     KnownDifference {
+        name: "expired keys without a type",
+        line: "| `SCAN` with `TYPE none` |",
+        commands: &["SCAN"],
+        references: References::Before(7, 2),
+        ends: false,
+        is: |observed| {
+            let is_none = word_after(observed.words, "TYPE")
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"none"));
+            let page = |frame: &'_ Frame| match &*frame.items {
+                [_, page] => Some(page.items.is_empty()),
+                _ => None,
+            };
+            is_none && page(observed.ours) == Some(true) && page(observed.theirs) == Some(false)
+        },
+    },
+    KnownDifference {
         name: "ranks with scores",
         line: "| `ZRANK` and `ZREVRANK` with `WITHSCORE` |",
         commands: &["ZRANK", "ZREVRANK", "COMMAND GETKEYS ZRANK", "COMMAND GETKEYS ZREVRANK"],
