@@ -85,7 +85,7 @@ impl Engine {
                 }
                 effect if effect.modifies_key() => {
                     let kind = match effect {
-                        Effect::Deadline { .. } => {
+                        Effect::Deadline { .. } | Effect::Touched {} => {
                             self.writer.keyspace().kind_of(place.database, place.key)
                         }
                         effect => effect.kind_after(),
