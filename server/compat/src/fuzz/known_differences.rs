@@ -221,11 +221,9 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         is: |observed| {
             let is_none = word_after(observed.words, "TYPE")
                 .is_some_and(|word| word.eq_ignore_ascii_case(b"none"));
-            let page = |frame: &'_ Frame| match &*frame.items {
-                [_, page] => Some(page.items.is_empty()),
-                _ => None,
-            };
-            is_none && page(observed.ours) == Some(true) && page(observed.theirs) == Some(false)
+            is_none
+                && page_of(observed.ours).is_some_and(<[Frame]>::is_empty)
+                && page_of(observed.theirs).is_some_and(|page| !page.is_empty())
         },
     },
     KnownDifference {
@@ -609,7 +607,7 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
             let is_none = word_after(observed.words, "TYPE").is_some_and(|word| {
                 !types.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
             });
-            let finds_nothing = matches!(&*observed.ours.items, [_, page] if page.items.is_empty());
+            let finds_nothing = page_of(observed.ours).is_some_and(<[Frame]>::is_empty);
             // Valkey reads the type before the options behind it.
             let is_option = |word: &Vec<u8>| word.eq_ignore_ascii_case(b"TYPE");
             let option = observed.words.iter().position(is_option);
@@ -950,10 +948,9 @@ fn was_sent(
 /// stored any type there.
 fn key_was_in(observed: &ObservedDifference<'_>, names: &[&str]) -> bool {
     let Some(key) = observed.words.last() else { return false };
-    let holds_key = |word: &Vec<u8>| word.windows(key.len().max(1)).any(|part| part == &**key);
     observed.before.iter().any(|step| {
         (starts_with_any(&step.words, names) || starts_with_any(&step.words, OF_ANY_TYPE))
-            && step.words[1..].iter().any(holds_key)
+            && contain(&step.words[1..], key)
     })
 }
 
@@ -1023,6 +1020,14 @@ fn word_after<'a>(words: &'a [Vec<u8>], option: &str) -> Option<&'a Vec<u8>> {
 /// Whether one of these words contains `part`.
 fn contain(words: &[Vec<u8>], part: &[u8]) -> bool {
     words.iter().any(|word| word.windows(part.len().max(1)).any(|it| it == part))
+}
+
+/// The elements in a reply of `SCAN`.
+fn page_of(reply: &Frame) -> Option<&[Frame]> {
+    match &*reply.items {
+        [_, page] => Some(&page.items),
+        _ => None,
+    }
 }
 
 /// The reply with its maps in the order of their keys. In RESP2 a map is an array of names and
