@@ -1,0 +1,123 @@
+//! A directory of the system.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, DiskFile, DiskLock};
+use crate::names::LOCK;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// The directory itself, to flush its entries.
+    handle: File,
+}
+
+impl Directory {
+    /// Opens the directory, and creates it if there is none. The directory above must exist.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        match fs::create_dir(path) {
+            Ok(()) => sync_parent(path)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Directory { path: path.to_owned(), handle: File::open(path)? })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+impl Disk for Directory {
+    fn lock(&self) -> io::Result<Box<dyn DiskLock>> {
+        let path = self.path.join(LOCK);
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        // A name that is not UTF-8 is none of the log's.
+        let name = |entry: io::Result<fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().into_string().ok()).transpose()
+        };
+        fs::read_dir(&self.path)?.filter_map(name).collect()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file =
+            OpenOptions::new().read(true).append(true).create_new(true).open(self.path.join(name))?;
+        Ok(Box::new(SystemFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).append(true).open(self.path.join(name))?;
+        Ok(Box::new(SystemFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let status = nix::sys::statvfs::fstatvfs(&self.handle)?;
+        let (blocks, block_bytes) = (status.blocks_available(), status.fragment_size());
+        #[allow(clippy::useless_conversion, reason = "the types depend on the system")]
+        Ok(u64::from(blocks).saturating_mul(u64::from(block_bytes)))
+    }
+}
+
+/// The system ends the lock when the file is closed.
+impl DiskLock for File {}
+
+/// A file of the system, opened to append.
+#[derive(Debug)]
+struct SystemFile(File);
+
+impl DiskFile for SystemFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read_at(buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

@@ -1,0 +1,342 @@
+//! Writes a log: appends batches to segments, and replaces old segments by snapshots.
+//!
+//! Nothing here is repeated after an error: a second flush may succeed although the data of the
+//! first one is lost. The caller must end the process.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::Position;
+use crate::disk::{Disk, DiskFile, DiskLock};
+use crate::frame::{self, Beginning, HEADER_BYTES, Header, Kind, VERSION};
+use crate::limits;
+use crate::names::Name;
+use crate::recovery::{self, Effects, Recovered, RecoveryError, recover};
+
+/// The clocks at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// The lease clock, in milliseconds.
+    pub lease_ms: i64,
+    /// The time since the machine was started, in milliseconds.
+    pub boot_ms: i64,
+}
+
+/// The effects of units that follow each other.
+#[derive(Debug)]
+pub struct Batch {
+    /// A frame whose header is not written yet.
+    frame: Vec<u8>,
+    first: Position,
+    last: Position,
+    clocks: Clocks,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { frame: vec![0; HEADER_BYTES], first: 0, last: 0, clocks: Clocks::default() }
+    }
+}
+
+impl Batch {
+    /// Adds units from `first` to `last`, which follow those in the batch. `clocks` is the time
+    /// after them.
+    pub fn push(&mut self, first: Position, last: Position, effects: &[u8], clocks: Clocks) {
+        debug_assert!(self.is_empty() || first == self.last + 1, "units are missing");
+        if self.is_empty() {
+            self.first = first;
+        }
+        (self.last, self.clocks) = (last, clocks);
+        self.frame.extend_from_slice(effects);
+    }
+
+    /// Whether there are no units.
+    pub fn is_empty(&self) -> bool {
+        self.first == 0
+    }
+
+    /// The last unit.
+    pub fn last(&self) -> Position {
+        self.last
+    }
+
+    /// The bytes of the effects.
+    pub fn bytes(&self) -> usize {
+        self.frame.len() - HEADER_BYTES
+    }
+
+    /// Removes all units.
+    pub fn clear(&mut self) {
+        self.frame.truncate(HEADER_BYTES);
+        self.first = 0;
+    }
+}
+
+/// A log that is open for writing.
+#[derive(Debug)]
+pub struct Files {
+    disk: Arc<dyn Disk>,
+    /// Keeps the directory for this process.
+    _lock: Box<dyn DiskLock>,
+    beginning: Beginning,
+    segment: Box<dyn DiskFile>,
+    segment_bytes: u64,
+    /// The files that a snapshot makes obsolete, in order, the current segment included.
+    names: Vec<Name>,
+    /// The checksum of the last frame.
+    checksum: u32,
+    written: Position,
+    flushed: Position,
+    clocks: Clocks,
+}
+
+impl Files {
+    /// Takes the directory, reads the log, and begins a new segment. `apply` is called as by
+    /// [`recover`]; from what was recovered, `clocks` determines the time from which the server
+    /// goes on, and `boot_id` names the run of the machine.
+    ///
+    /// # Errors
+    /// As [`RecoveryError`] lists them. Nothing is changed if the log cannot be read.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        boot_id: [u8; 16],
+        apply: impl FnMut(Effects<'_>) -> Result<(), String>,
+        clocks: impl FnOnce(&Recovered) -> Clocks,
+    ) -> Result<(Files, Recovered), RecoveryError> {
+        let lock = disk.lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => RecoveryError::InUse,
+            _ => RecoveryError::io(&"lock")(error),
+        })?;
+        let recovered = recover(&*disk, apply)?;
+        let clocks = clocks(&recovered);
+        let beginning = Beginning { version: VERSION, epoch: recovered.epoch + 1, boot_id };
+        tidy(&*disk, &recovered)?;
+        let mut names: Vec<Name> = recovered.snapshot.map(Name::Snapshot).into_iter().collect();
+        names.extend(&recovered.segments);
+        let first = Name::Segment(recovered.last + 1);
+        let (segment, segment_bytes, checksum) =
+            begin_segment(&*disk, &beginning, recovered.last, clocks, recovered.checksum)
+                .map_err(RecoveryError::io(&first))?;
+        names.push(first);
+        let files = Files {
+            disk,
+            _lock: lock,
+            beginning,
+            segment,
+            segment_bytes,
+            names,
+            checksum,
+            written: recovered.last,
+            flushed: recovered.last,
+            clocks,
+        };
+        Ok((files, recovered))
+    }
+
+    /// The number of this start.
+    pub fn epoch(&self) -> u64 {
+        self.beginning.epoch
+    }
+
+    /// The last unit that was written.
+    pub fn written(&self) -> Position {
+        self.written
+    }
+
+    /// The last unit that was flushed.
+    pub fn flushed(&self) -> Position {
+        self.flushed
+    }
+
+    /// Writes a batch, which must not be empty, and clears it. It is durable after the next
+    /// [`Files::sync`].
+    pub fn write(&mut self, batch: &mut Batch) -> io::Result<()> {
+        assert_eq!(batch.first, self.written + 1, "units are missing");
+        if self.segment_bytes > limits::SEGMENT_BYTES {
+            self.end_segment()?;
+        }
+        let header = Header {
+            kind: Kind::Units,
+            first: batch.first,
+            last: batch.last,
+            flushed: self.flushed,
+            lease_ms: batch.clocks.lease_ms,
+            boot_ms: batch.clocks.boot_ms,
+        };
+        let checksum = frame::seal(&mut batch.frame, &header, self.checksum);
+        self.segment.append(&batch.frame)?;
+        self.segment_bytes += batch.frame.len() as u64;
+        (self.checksum, self.written, self.clocks) = (checksum, batch.last, batch.clocks);
+        batch.clear();
+        Ok(())
+    }
+
+    /// Makes everything that was written durable.
+    pub fn sync(&mut self) -> io::Result<()> {
+        if self.flushed < self.written {
+            self.segment.sync()?;
+            self.flushed = self.written;
+        }
+        Ok(())
+    }
+
+    /// Ends the segment and begins the next one. A snapshot at this position makes all segments
+    /// before obsolete.
+    pub fn end_segment(&mut self) -> io::Result<()> {
+        // Before the next file exists: damage in a segment that is not the last one is an error.
+        self.sync()?;
+        let next = Name::Segment(self.written + 1);
+        if self.names.last() == Some(&next) {
+            return Ok(());
+        }
+        let (segment, bytes, checksum) =
+            begin_segment(&*self.disk, &self.beginning, self.written, self.clocks, self.checksum)?;
+        (self.segment, self.segment_bytes, self.checksum) = (segment, bytes, checksum);
+        self.names.push(next);
+        Ok(())
+    }
+
+    /// Begins a snapshot at the last position written: ends the segment, and returns the file to
+    /// write, from any thread.
+    pub fn begin_snapshot(&mut self) -> io::Result<Snapshot> {
+        self.end_segment()?;
+        Snapshot::create(Arc::clone(&self.disk), &self.beginning, self.written, self.clocks)
+    }
+
+    /// Removes the files that a complete snapshot replaces.
+    pub fn remove_before(&mut self, snapshot: Position) -> io::Result<()> {
+        // It may replace one of the same position.
+        self.names.retain(|name| *name != Name::Snapshot(snapshot));
+        let is_obsolete = |name: &Name| match name {
+            Name::Segment(first) => *first <= snapshot,
+            Name::Snapshot(position) | Name::PartialSnapshot(position) => *position < snapshot,
+        };
+        let (obsolete, kept) = self.names.iter().partition(|name| is_obsolete(name));
+        let obsolete: Vec<Name> = obsolete;
+        self.names = kept;
+        self.names.insert(0, Name::Snapshot(snapshot));
+        obsolete.iter().try_for_each(|name| self.disk.remove(&name.to_string()))
+    }
+}
+
+/// Cuts off what was not complete, flushes what was read, and removes files without use.
+fn tidy(disk: &dyn Disk, recovered: &Recovered) -> Result<(), RecoveryError> {
+    if let Some(last) = recovered.segments.last() {
+        let mut file = recovery::open(disk, *last)?;
+        let cut = recovered.torn.map_or(Ok(()), |torn| file.truncate(torn.offset));
+        // What was read may not be durable yet, and clients are about to see it.
+        cut.and_then(|()| file.sync()).map_err(RecoveryError::io(last))?;
+    }
+    for name in &recovered.obsolete {
+        disk.remove(&name.to_string()).map_err(RecoveryError::io(name))?;
+    }
+    Ok(())
+}
+
+/// Creates a segment for the units after `last`, and flushes it and its name. Returns the file, its
+/// length and the checksum of its first frame.
+fn begin_segment(
+    disk: &dyn Disk,
+    beginning: &Beginning,
+    last: Position,
+    clocks: Clocks,
+    previous: u32,
+) -> io::Result<(Box<dyn DiskFile>, u64, u32)> {
+    let mut file = disk.create(&Name::Segment(last + 1).to_string())?;
+    let frame = first_frame(beginning, last, clocks, previous);
+    file.append(&frame.0)?;
+    file.sync()?;
+    disk.sync()?;
+    Ok((file, frame.0.len() as u64, frame.1))
+}
+
+/// The first frame of a file, with its checksum.
+fn first_frame(
+    beginning: &Beginning,
+    last: Position,
+    clocks: Clocks,
+    previous: u32,
+) -> (Vec<u8>, u32) {
+    let mut bytes = vec![0; HEADER_BYTES];
+    beginning.encode(&mut bytes);
+    let checksum = frame::seal(&mut bytes, &header(Kind::Beginning, last, clocks), previous);
+    (bytes, checksum)
+}
+
+/// The header of a frame that contains no units.
+fn header(kind: Kind, last: Position, clocks: Clocks) -> Header {
+    let Clocks { lease_ms, boot_ms } = clocks;
+    Header { kind, first: last + 1, last, flushed: last, lease_ms, boot_ms }
+}
+
+/// A snapshot that is being written. Dropped before [`Snapshot::finish`], it is incomplete, and the
+/// next start removes it.
+#[derive(Debug)]
+pub struct Snapshot {
+    disk: Arc<dyn Disk>,
+    file: Box<dyn DiskFile>,
+    position: Position,
+    clocks: Clocks,
+    checksum: u32,
+    frame: Vec<u8>,
+    bytes: u64,
+}
+
+impl Snapshot {
+    fn create(
+        disk: Arc<dyn Disk>,
+        beginning: &Beginning,
+        position: Position,
+        clocks: Clocks,
+    ) -> io::Result<Snapshot> {
+        let name = Name::PartialSnapshot(position).to_string();
+        // Of an attempt that was given up.
+        match disk.remove(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = disk.create(&name)?;
+        let (frame, checksum) = first_frame(beginning, position, clocks, 0);
+        file.append(&frame)?;
+        let bytes = frame.len() as u64;
+        Ok(Snapshot { disk, file, position, clocks, checksum, frame: Vec::new(), bytes })
+    }
+
+    /// The position whose state it contains.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Its length so far, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends effects that, applied to an empty state, give the state.
+    pub fn write(&mut self, effects: &[u8]) -> io::Result<()> {
+        self.append(Kind::Part, effects)
+    }
+
+    fn append(&mut self, kind: Kind, effects: &[u8]) -> io::Result<()> {
+        self.frame.clear();
+        self.frame.resize(HEADER_BYTES, 0);
+        self.frame.extend_from_slice(effects);
+        let header = header(kind, self.position, self.clocks);
+        self.checksum = frame::seal(&mut self.frame, &header, self.checksum);
+        self.file.append(&self.frame)?;
+        self.bytes += self.frame.len() as u64;
+        Ok(())
+    }
+
+    /// Completes the snapshot and makes it durable. Then [`Files::remove_before`] may be called.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.append(Kind::End, &[])?;
+        self.file.sync()?;
+        let name = |name: Name| name.to_string();
+        self.disk.rename(
+            &name(Name::PartialSnapshot(self.position)),
+            &name(Name::Snapshot(self.position)),
+        )?;
+        self.disk.sync()
+    }
+}

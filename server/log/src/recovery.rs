@@ -1,0 +1,335 @@
+//! Reads a log at the start of a server: the newest snapshot, and the segments after it.
+
+use std::fmt;
+use std::io;
+
+use crate::Position;
+use crate::disk::{Disk, DiskFile};
+use crate::frame::{Beginning, Frame, Kind, VERSION};
+use crate::names::Name;
+use crate::reader::{Next, Reader};
+
+/// Effects that a log contains, in the order in which they must be applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Effects<'a> {
+    /// The last unit that they belong to.
+    pub last: Position,
+    /// They are a part of a snapshot.
+    pub is_snapshot: bool,
+    /// The lease clock after them, in milliseconds.
+    pub lease_ms: i64,
+    /// In byte form, as the engine has given them out.
+    pub bytes: &'a [u8],
+}
+
+/// The clocks when the last unit was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastTime {
+    /// The lease clock, in milliseconds.
+    pub lease_ms: i64,
+    /// The time since the machine was started, in milliseconds.
+    pub boot_ms: i64,
+    /// The run of the machine.
+    pub boot_id: [u8; 16],
+}
+
+/// Bytes at the end of the last segment that are no complete frame: they were being written when
+/// the process ended, and nothing that depends on them was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// The segment.
+    pub segment: Name,
+    /// Where they begin.
+    pub offset: u64,
+    /// Their number.
+    pub bytes: u64,
+}
+
+/// What was read of a log.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// The last unit.
+    pub last: Position,
+    /// The position of the snapshot.
+    pub snapshot: Option<Position>,
+    /// The segments that belong to the log, in order. Each has a unit at least.
+    pub segments: Vec<Name>,
+    /// Files that are no longer needed.
+    pub obsolete: Vec<Name>,
+    /// The greatest epoch in it.
+    pub epoch: u64,
+    /// The clocks of the last frame.
+    pub time: Option<LastTime>,
+    /// What must be cut off the last segment.
+    pub torn: Option<TornTail>,
+    /// The checksum of the last frame.
+    pub(crate) checksum: u32,
+}
+
+/// Why a log cannot be used.
+#[derive(Debug)]
+pub enum RecoveryError {
+    /// The system returned an error.
+    Io {
+        /// The file, or the directory.
+        file: String,
+        /// The error.
+        error: io::Error,
+    },
+    /// Another process uses the directory.
+    InUse,
+    /// A file is damaged where it was complete once.
+    Damaged {
+        /// The file.
+        file: Name,
+        /// The place of the damage.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Units are missing: files were removed.
+    Missing {
+        /// The unit that should follow.
+        expected: Position,
+        /// The file that begins later.
+        file: Name,
+    },
+    /// A file has a format that this version does not know.
+    Version {
+        /// The file.
+        file: Name,
+        /// The version of its format.
+        version: u32,
+    },
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoveryError::Io { file, error } => write!(f, "{file}: {error}"),
+            RecoveryError::InUse => f.write_str("another process uses the directory"),
+            RecoveryError::Damaged { file, offset, reason } => {
+                write!(f, "{file} is damaged at byte {offset}: {reason}")
+            }
+            RecoveryError::Missing { expected, file } => {
+                write!(f, "unit {expected} is missing; {file} begins after it")
+            }
+            RecoveryError::Version { file, version } => write!(
+                f,
+                "{file} has version {version} of the format; this program reads version {VERSION}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RecoveryError {}
+
+impl RecoveryError {
+    /// An error of the system with this file, or with the directory.
+    pub(crate) fn io(file: &impl ToString) -> impl FnOnce(io::Error) -> RecoveryError {
+        let file = file.to_string();
+        |error| RecoveryError::Io { file, error }
+    }
+}
+
+/// Reads the log and calls `apply` with everything that must be applied to an empty state. Changes
+/// nothing on the disk.
+///
+/// # Errors
+/// As [`RecoveryError`] lists them. An error of `apply` is one of [`RecoveryError::Damaged`].
+pub fn recover(
+    disk: &dyn Disk,
+    mut apply: impl FnMut(Effects<'_>) -> Result<(), String>,
+) -> Result<Recovered, RecoveryError> {
+    let names = disk.names().map_err(RecoveryError::io(&"directory"))?;
+    let mut names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
+    names.sort_unstable();
+    let mut recovery =
+        Recovery { disk, apply: &mut apply, result: Recovered::default(), is_chained: false };
+    recovery.read_all(&names)?;
+    Ok(recovery.result)
+}
+
+struct Recovery<'a> {
+    disk: &'a dyn Disk,
+    apply: &'a mut dyn FnMut(Effects<'_>) -> Result<(), String>,
+    result: Recovered,
+    /// `result.checksum` is that of the frame before the next one.
+    is_chained: bool,
+}
+
+impl Recovery<'_> {
+    fn read_all(&mut self, names: &[Name]) -> Result<(), RecoveryError> {
+        let snapshot = names.iter().rev().find_map(|name| match name {
+            Name::Snapshot(position) => Some(*position),
+            _ => None,
+        });
+        if let Some(position) = snapshot {
+            self.read_snapshot(position)?;
+        }
+        let segments: Vec<(Name, Position)> = names
+            .iter()
+            .filter_map(|name| match name {
+                Name::Segment(first) => Some((*name, *first)),
+                _ => None,
+            })
+            .collect();
+        // A segment is needed if it has a unit after the snapshot: if the next one begins later.
+        let needed = segments.partition_point(|(_, first)| *first <= self.result.last + 1);
+        let needed = &segments[needed.saturating_sub(1)..];
+        for (at, (name, first)) in needed.iter().enumerate() {
+            if *first > self.result.last + 1 {
+                let expected = self.result.last + 1;
+                return Err(RecoveryError::Missing { expected, file: *name });
+            }
+            self.read_segment(*name, at + 1 == needed.len())?;
+        }
+        let is_kept = |name: &Name| match name {
+            Name::Snapshot(position) => Some(*position) == snapshot,
+            Name::PartialSnapshot(_) => false,
+            Name::Segment(_) => self.result.segments.contains(name),
+        };
+        self.result.obsolete = names.iter().copied().filter(|name| !is_kept(name)).collect();
+        Ok(())
+    }
+
+    fn read_snapshot(&mut self, position: Position) -> Result<(), RecoveryError> {
+        let name = Name::Snapshot(position);
+        let mut reader = self.open(name)?;
+        let mut is_complete = false;
+        self.is_chained = true;
+        loop {
+            let offset = reader.offset();
+            let damaged =
+                |reason: &str| RecoveryError::Damaged { file: name, offset, reason: reason.into() };
+            let frame = match reader.read().map_err(RecoveryError::io(&name))? {
+                Next::Frame(frame) => frame,
+                Next::End if is_complete => break,
+                Next::End => return Err(damaged("its end is missing")),
+                Next::Damaged => return Err(damaged("no frame")),
+            };
+            if is_complete || frame.header.last != position {
+                return Err(damaged("a frame of another file"));
+            }
+            self.check_chain(name, offset, &frame)?;
+            match frame.header.kind {
+                Kind::Beginning if offset == 0 => self.begin(name, &frame)?,
+                Kind::Part if offset > 0 => self.pass_on(name, offset, &frame)?,
+                Kind::End if offset > 0 => is_complete = true,
+                _ => return Err(damaged("a frame of another kind of file")),
+            }
+        }
+        (self.result.snapshot, self.result.last) = (Some(position), position);
+        // The checksums of the segments are not continued in a snapshot.
+        self.is_chained = false;
+        Ok(())
+    }
+
+    fn read_segment(&mut self, name: Name, is_last: bool) -> Result<(), RecoveryError> {
+        let mut reader = self.open(name)?;
+        let checksum_before = self.result.checksum;
+        let mut has_units = false;
+        loop {
+            let offset = reader.offset();
+            let damaged =
+                |reason: &str| RecoveryError::Damaged { file: name, offset, reason: reason.into() };
+            let frame = match reader.read().map_err(RecoveryError::io(&name))? {
+                Next::Frame(frame) => frame,
+                Next::End if offset > 0 => break,
+                Next::End | Next::Damaged => {
+                    let last = self.result.last;
+                    let was_flushed = |frame: &Frame<'_>| frame.header.flushed > last;
+                    if !is_last
+                        || reader.later_frames(was_flushed).map_err(RecoveryError::io(&name))?
+                    {
+                        return Err(damaged("no frame, in a part that was flushed"));
+                    }
+                    let bytes = reader.length() - offset;
+                    self.result.torn = Some(TornTail { segment: name, offset, bytes });
+                    break;
+                }
+            };
+            self.check_chain(name, offset, &frame)?;
+            let header = frame.header;
+            has_units |= header.kind == Kind::Units;
+            match header.kind {
+                Kind::Beginning if offset == 0 => self.begin(name, &frame)?,
+                Kind::Units if offset > 0 && header.last <= self.result.last => {}
+                Kind::Units if offset > 0 && header.first == self.result.last + 1 => {
+                    self.pass_on(name, offset, &frame)?;
+                    self.result.last = header.last;
+                }
+                Kind::Units if offset > 0 => return Err(damaged("units are missing")),
+                _ => return Err(damaged("a frame of another kind of file")),
+            }
+        }
+        if has_units {
+            self.result.segments.push(name);
+        } else {
+            // It is removed, and the next segment continues the one before.
+            (self.result.checksum, self.result.torn) = (checksum_before, None);
+        }
+        Ok(())
+    }
+
+    fn open(&self, name: Name) -> Result<Reader, RecoveryError> {
+        let file = self.disk.open(&name.to_string()).map_err(RecoveryError::io(&name))?;
+        Reader::new(file).map_err(RecoveryError::io(&name))
+    }
+
+    /// Checks that the frame follows the one before.
+    fn check_chain(
+        &mut self,
+        file: Name,
+        offset: u64,
+        frame: &Frame<'_>,
+    ) -> Result<(), RecoveryError> {
+        if self.is_chained && frame.previous != self.result.checksum {
+            let reason = "the frame before it is missing".to_owned();
+            return Err(RecoveryError::Damaged { file, offset, reason });
+        }
+        (self.is_chained, self.result.checksum) = (true, frame.checksum);
+        Ok(())
+    }
+
+    /// Reads the first frame of a file.
+    fn begin(&mut self, file: Name, frame: &Frame<'_>) -> Result<(), RecoveryError> {
+        let Some(beginning) = Beginning::decode(frame.contents) else {
+            let reason = "the first frame has no version".to_owned();
+            return Err(RecoveryError::Damaged { file, offset: 0, reason });
+        };
+        if beginning.version != VERSION {
+            return Err(RecoveryError::Version { file, version: beginning.version });
+        }
+        self.result.epoch = self.result.epoch.max(beginning.epoch);
+        let header = frame.header;
+        let boot_id = beginning.boot_id;
+        self.result.time =
+            Some(LastTime { lease_ms: header.lease_ms, boot_ms: header.boot_ms, boot_id });
+        Ok(())
+    }
+
+    fn pass_on(
+        &mut self,
+        file: Name,
+        offset: u64,
+        frame: &Frame<'_>,
+    ) -> Result<(), RecoveryError> {
+        let header = frame.header;
+        if let Some(time) = &mut self.result.time {
+            (time.lease_ms, time.boot_ms) = (header.lease_ms, header.boot_ms);
+        }
+        let effects = Effects {
+            last: header.last,
+            is_snapshot: header.kind == Kind::Part,
+            lease_ms: header.lease_ms,
+            bytes: frame.contents,
+        };
+        (self.apply)(effects).map_err(|reason| RecoveryError::Damaged { file, offset, reason })
+    }
+}
+
+/// Opens a file of the log to append to it.
+pub(crate) fn open(disk: &dyn Disk, name: Name) -> Result<Box<dyn DiskFile>, RecoveryError> {
+    disk.open(&name.to_string()).map_err(RecoveryError::io(&name))
+}

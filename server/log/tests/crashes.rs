@@ -1,0 +1,128 @@
+//! Logs on a simulated disk that crashes: what was flushed is read again, in order, and nothing
+//! else is ever read.
+
+use std::sync::Arc;
+
+use lockwheel_log::Position;
+use lockwheel_log::files::{Batch, Clocks, Files};
+use lockwheel_log::recovery::{Recovered, RecoveryError, recover};
+use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+
+/// A small generator of random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// The effects of a unit: its number, and some more bytes.
+fn unit(position: Position) -> Vec<u8> {
+    let mut bytes = position.to_le_bytes().to_vec();
+    bytes.resize(8 + (position * 7 % 1500) as usize, position as u8);
+    bytes
+}
+
+/// The state that a log gives: the units in their order.
+#[derive(Default)]
+struct Model(Vec<u8>);
+
+impl Model {
+    fn until(position: Position) -> Vec<u8> {
+        (1..=position).flat_map(unit).collect()
+    }
+}
+
+fn open(disk: &SimulatedDisk) -> Result<(Files, Recovered, Vec<u8>), RecoveryError> {
+    let mut model = Model::default();
+    let apply = |effects: lockwheel_log::recovery::Effects<'_>| {
+        model.0.extend_from_slice(effects.bytes);
+        Ok(())
+    };
+    let (files, recovered) =
+        Files::open(Arc::new(disk.clone()), [1; 16], apply, |_| Clocks::default())?;
+    Ok((files, recovered, model.0))
+}
+
+fn push(batch: &mut Batch, position: Position) {
+    let clocks = Clocks { lease_ms: position as i64, boot_ms: 2 * position as i64 };
+    batch.push(position, position, &unit(position), clocks);
+}
+
+/// Writes at random until the disk fails. Returns the last unit that was flushed.
+fn write_until_crash(
+    files: &mut Files,
+    mut flushed: Position,
+    random: &mut Random,
+) -> (Position, Position) {
+    let mut batch = Batch::default();
+    let mut snapshot = None;
+    loop {
+        let result = match random.below(20) {
+            0 => files.end_segment(),
+            1 if files.written() > 0 => files.begin_snapshot().and_then(|mut begun| {
+                let state = Model::until(begun.position());
+                state.chunks(700).try_for_each(|part| begun.write(part))?;
+                snapshot = Some(begun);
+                Ok(())
+            }),
+            2 => match snapshot.take() {
+                Some(begun) => {
+                    let position = begun.position();
+                    begun.finish().and_then(|()| files.remove_before(position))
+                }
+                None => Ok(()),
+            },
+            3..10 => files.sync(),
+            _ => {
+                for _ in 0..=random.below(3) {
+                    let next = if batch.is_empty() { files.written() } else { batch.last() } + 1;
+                    push(&mut batch, next);
+                }
+                files.write(&mut batch)
+            }
+        };
+        flushed = flushed.max(files.flushed());
+        if result.is_err() {
+            return (flushed, files.written());
+        }
+    }
+}
+
+#[test]
+fn flushed_units_survive_every_crash() {
+    for seed in 1..=2000 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let disk = SimulatedDisk::new();
+        let (mut flushed, mut readable) = (0, 0);
+        for _ in 0..6 {
+            let crash = disk.operations() + 1 + random.below(80);
+            disk.add_fault(crash, DiskFault::Crash);
+            let mut written = readable;
+            match open(&disk) {
+                Ok((mut files, recovered, state)) => {
+                    assert!(recovered.last >= flushed, "seed {seed}: units are missing");
+                    assert!(state == Model::until(recovered.last), "seed {seed}: other units");
+                    (flushed, written) = write_until_crash(&mut files, recovered.last, &mut random);
+                }
+                Err(error) => assert!(disk.has_crashed(), "seed {seed}: {error}"),
+            }
+            assert!(disk.has_crashed(), "seed {seed}: an error without a crash");
+            if random.below(4) == 0 {
+                disk.end_process();
+            } else {
+                disk.crash(&mut |bound| random.below(bound));
+            }
+            let recovered = recover(&disk, |_| Ok(())).unwrap_or_else(|error| {
+                panic!("seed {seed}: after a crash the log is not readable: {error}")
+            });
+            assert!(recovered.last >= flushed, "seed {seed}: units are missing");
+            assert!(recovered.last <= written, "seed {seed}: units that were never written");
+            readable = recovered.last;
+        }
+    }
+}
