@@ -226,7 +226,7 @@ impl ReplayedEngine {
             output.evicted = evicted.iter().map(|(client, _)| client.serial).collect();
             self.collect(&mut output);
         }
-        output.log = self.engine.take_log().into_iter().map(|(_, line)| line).collect();
+        output.log = self.engine.take_script_messages().into_iter().map(|(_, line)| line).collect();
         output.next_deadline = self.engine.next_deadline();
         output.effects = self.engine.take_effects();
         output

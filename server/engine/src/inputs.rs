@@ -32,7 +32,7 @@
 //!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
 //! - **Effects** of the units: [`Engine::take_effects`].
-//! - **Log**: [`Engine::take_log`].
+//! - **Messages of scripts** for the log file: [`Engine::take_script_messages`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
 //!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],
 //!   [`Engine::command_stats`], [`Engine::script_tiers`], [`Engine::changes`],
@@ -131,8 +131,8 @@ impl Engine {
 impl Engine {
     /// Takes the log messages of scripts.
     #[inline]
-    pub fn take_log(&mut self) -> Vec<(LogLevel, String)> {
-        std::mem::take(&mut self.log)
+    pub fn take_script_messages(&mut self) -> Vec<(LogLevel, String)> {
+        std::mem::take(&mut self.script_messages)
     }
 
     /// The settings, which `CONFIG` shows and changes.

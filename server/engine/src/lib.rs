@@ -216,7 +216,7 @@ pub struct Engine {
     /// Serves other clients while a script runs for a long time.
     pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
     /// Log messages of scripts; the caller takes them.
-    pub(crate) log: Vec<(LogLevel, String)>,
+    pub(crate) script_messages: Vec<(LogLevel, String)>,
     /// The rate of the caller's lease clock; for clients that query it.
     pub(crate) clock_rate: Rate,
     /// The instruments of a server for tests.
@@ -281,7 +281,7 @@ impl Engine {
             lua_bytes,
             script_bytes_before: lua_bytes,
             script_monitor: None,
-            log: Vec::new(),
+            script_messages: Vec::new(),
             clock_rate: Rate::REAL,
             flow: None,
             expiry_backlog_at: None,

@@ -224,7 +224,8 @@ fn library_can_log_while_it_is_loaded() {
         "FUNCTION LOAD \"#!lua name=l\\x0aredis.log(redis.LOG_WARNING, 'loaded') \
          redis.register_function('f', function() end)\" => \"l\"",
     );
-    let texts: Vec<&str> = stage.engine.log.iter().map(|(_, text)| text.as_str()).collect();
+    let texts: Vec<&str> =
+        stage.engine.script_messages.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(texts, ["loaded"]);
 }
 
@@ -240,7 +241,8 @@ fn command_refused_by_a_gate_is_counted_as_rejected() {
 fn script_can_log() {
     let mut stage = Stage::new(Settings::default());
     stage.check("EVAL \"redis.log(redis.LOG_WARNING, 'message')\" 0 => nil");
-    let texts: Vec<&str> = stage.engine.log.iter().map(|(_, text)| text.as_str()).collect();
+    let texts: Vec<&str> =
+        stage.engine.script_messages.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(texts, ["message"]);
 }
 

@@ -140,7 +140,7 @@ impl Engine {
         let mut loader = LibraryLoader::default();
         let result = change(&mut self.writer, &mut libraries, &mut loader);
         self.writer.return_libraries(libraries);
-        self.log.append(&mut loader.log);
+        self.script_messages.append(&mut loader.log);
         Ok(result)
     }
 
@@ -230,7 +230,10 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
-        self.context.engine.log.push((level, String::from_utf8_lossy(message).into_owned()));
+        self.context
+            .engine
+            .script_messages
+            .push((level, String::from_utf8_lossy(message).into_owned()));
     }
 
     fn clock_us(&self) -> u64 {
@@ -277,7 +280,9 @@ mod tests {
                  INFO lockwheel => ...scripts_disagreed:1...; \
                  INFO errorstats => ...errorstat_ERR:count=2...",
             );
-            let [(_, line)] = &stage.engine.log[..] else { panic!("{:?}", stage.engine.log) };
+            let [(_, line)] = &stage.engine.script_messages[..] else {
+                panic!("{:?}", stage.engine.script_messages)
+            };
             assert!(line.contains("disagree") && line.contains(sha.as_str()), "{line}");
             stage.check(&format!(
                 "DEL mark; EVALSHA {} 0 => !ERR Unknown...; EXISTS mark => 0",

@@ -58,8 +58,11 @@ impl Disk for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file =
-            OpenOptions::new().read(true).append(true).create_new(true).open(self.path.join(name))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create_new(true)
+            .open(self.path.join(name))?;
         Ok(Box::new(SystemFile(file)))
     }
 

@@ -19,7 +19,6 @@ pub mod reader;
 pub mod recovery;
 pub mod simulated_disk;
 
-
 pub use directory::Directory;
 pub use disk::{Disk, DiskFile};
 

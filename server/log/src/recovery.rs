@@ -309,12 +309,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn pass_on(
-        &mut self,
-        file: Name,
-        offset: u64,
-        frame: &Frame<'_>,
-    ) -> Result<(), RecoveryError> {
+    fn pass_on(&mut self, file: Name, offset: u64, frame: &Frame<'_>) -> Result<(), RecoveryError> {
         let header = frame.header;
         if let Some(time) = &mut self.result.time {
             (time.lease_ms, time.boot_ms) = (header.lease_ms, header.boot_ms);

@@ -343,8 +343,7 @@ impl DiskFile for SimulatedFile {
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (mut state, fault) = self.disk.begin(Some(self.run))?;
-        let is_full =
-            fault == Some(DiskFault::IsFull) || state.free_bytes() < bytes.len() as u64;
+        let is_full = fault == Some(DiskFault::IsFull) || state.free_bytes() < bytes.len() as u64;
         let file = &mut state.files[self.at];
         if fault == Some(DiskFault::Fails) {
             return Err(io::Error::other("input/output error"));

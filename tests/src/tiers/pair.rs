@@ -129,7 +129,7 @@ impl Side {
         }
         seen.is_endless = contains(&seen.replies, b"Script killed by user");
         seen.messages = self.messages();
-        seen.log = self.engine.take_log();
+        seen.log = self.engine.take_script_messages();
         for ((entry, after), before) in self.engine.command_stats().zip(&before) {
             let counts = [
                 after.calls - before.calls,

@@ -314,7 +314,7 @@ impl Host {
             }
             self.deliver_all(engine, |_| {});
         }
-        for (level, message) in engine.take_log() {
+        for (level, message) in engine.take_script_messages() {
             log_script(level, &message);
         }
     }
