@@ -405,6 +405,13 @@ pub struct Command {
 }
 
 impl Command {
+    /// Whether the reply may depend on more keys than the command looks up.
+    pub(crate) fn reads_all_keys(&self) -> bool {
+        let is_of_session =
+            matches!(self.group, Group::Connection | Group::Pubsub | Group::Transactions);
+        self.keys.is_empty() && !is_of_session
+    }
+
     /// The defaults of all fields: `Command { name: ..., ..Command::BASE }`.
     pub const BASE: Command = Command {
         name: "",

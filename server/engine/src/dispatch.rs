@@ -171,6 +171,7 @@ impl Context<'_> {
         let Context { client, time, .. } = *self;
         let engine = &mut *self.engine;
         engine.observe_effects(Some((client, caller)));
+        engine.depend_on_result(entry.command, result);
         let (command, name) = (entry.command, entry.full_name.as_str());
         let done = CompletedCommand { client, caller, command, name, database, time };
         engine.observe_command(done, argv, result);

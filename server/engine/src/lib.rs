@@ -47,6 +47,7 @@ mod table_tests;
 pub(crate) mod testing;
 pub mod time;
 pub mod timers;
+pub mod unit_log;
 pub mod wheel;
 
 use std::collections::BTreeMap;
@@ -75,6 +76,7 @@ use store::state::State;
 use store::writer::Writer;
 use store::{Due, Keyspace};
 use time::{ClockOrder, Millis, Rate, Time};
+use unit_log::UnitLog;
 
 /// The next step for the caller of [`Engine::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +237,10 @@ pub struct Engine {
     event_channel: Vec<u8>,
     /// The effects of each unit, if the caller takes them.
     kept_effects: Option<Vec<Vec<u8>>>,
+    /// The units for a log, if there is one.
+    unit_log: Option<Box<UnitLog>>,
+    /// Whether the log has units that are not released.
+    has_unreleased: bool,
 }
 
 impl Engine {
@@ -292,6 +298,8 @@ impl Engine {
             due: Vec::with_capacity(store::DUE_TOGETHER),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             kept_effects: None,
+            unit_log: None,
+            has_unreleased: false,
         };
         engine.update_consumers();
         engine.update_conditions();
@@ -651,6 +659,9 @@ impl Engine {
         key: &[u8],
         time: Time,
     ) -> Option<Slot> {
+        if self.has_unreleased {
+            self.depend_on_key(database, key);
+        }
         match self.writer.find_in_cache::<IS_USE>(database, key, time) {
             Some(found) => found,
             None => self.search_alive::<IS_USE>(database, key, time),

@@ -21,7 +21,7 @@ pub struct HashSeed(pub u64, pub u64);
 
 impl HashSeed {
     /// The hash of a key.
-    pub(super) fn hash(self, key: &[u8]) -> u64 {
+    pub(crate) fn hash(self, key: &[u8]) -> u64 {
         SipHasher13::new_with_keys(self.0, self.1).hash(key)
     }
 }

@@ -1,0 +1,236 @@
+//! Units on their way to a log, and the units that the engine's output depends on.
+//!
+//! A unit with effects gets the next [`Position`]. Until the log has released it, no output that
+//! could reveal it may be sent: the caller asks for the position that the output since the last
+//! question depends on ([`Engine::take_dependency`]), and sends it when that is released. Output
+//! that was derived from released state only depends on nothing, so a refused attempt to take a
+//! lock need not wait for the flush of another client's write.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use lockwheel_resp::Reply;
+
+use crate::Engine;
+use crate::command::{Command, Flags};
+use crate::error::Error;
+use crate::store::dict::HashSeed;
+use crate::store::effects::{Effect, Effects, Place};
+
+/// The number of a unit with effects, counted from 1. 0 depends on nothing.
+pub type Position = u64;
+
+/// Units that follow each other, with their effects.
+#[derive(Clone, Copy, Debug)]
+pub struct Units<'a> {
+    /// The first one.
+    pub first: Position,
+    /// The last one.
+    pub last: Position,
+    /// Their effects in byte form, as [`Engine::apply`] reads them.
+    pub effects: &'a [u8],
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct UnitLog {
+    seed: HashSeed,
+    /// The effects of the units that the caller has not taken yet.
+    effects: Vec<u8>,
+    /// The last unit that the caller has taken.
+    taken: Position,
+    last: Position,
+    released: Position,
+    /// Keys that units after `released` have changed, also those that are deleted.
+    changed: HashTable<ChangedKey>,
+    /// The hashes of these keys, by the position of the change.
+    changes: VecDeque<(Position, u64)>,
+    /// The last unit that has changed more than single keys: all output depends on it.
+    changed_all: Position,
+    dependency: Position,
+}
+
+#[derive(Debug)]
+struct ChangedKey {
+    hash: u64,
+    database: usize,
+    key: Box<[u8]>,
+    /// The last unit that has changed it.
+    position: Position,
+}
+
+/// A larger buffer of effects is freed when they are taken.
+const KEPT_BYTES: usize = 1 << 20;
+
+impl UnitLog {
+    /// The next unit comes after `position`; everything until then is released.
+    fn new(seed: HashSeed, position: Position) -> UnitLog {
+        UnitLog {
+            seed,
+            effects: Vec::new(),
+            taken: position,
+            last: position,
+            released: position,
+            changed: HashTable::new(),
+            changes: VecDeque::new(),
+            changed_all: 0,
+            dependency: 0,
+        }
+    }
+
+    /// Adds a unit. The output of the command that has caused it depends on it.
+    pub(crate) fn add(&mut self, effects: &Effects) {
+        self.last += 1;
+        self.dependency = self.last;
+        self.effects.extend_from_slice(effects.bytes());
+        for (place, effect) in effects.iter() {
+            match effect {
+                Effect::Event { .. } => {}
+                Effect::Flushed {}
+                | Effect::Swapped { .. }
+                | Effect::Postponed { .. }
+                | Effect::LibraryLoaded { .. }
+                | Effect::LibraryDeleted { .. }
+                | Effect::LibrariesFlushed {} => self.changed_all = self.last,
+                Effect::Moved { database, key } | Effect::Copied { database, key } => {
+                    self.change(place);
+                    self.change(Place { database, key });
+                }
+                _ => self.change(place),
+            }
+        }
+    }
+
+    fn change(&mut self, place: Place<'_>) {
+        let (hash, position) = (self.seed.hash(place.key), self.last);
+        let is_key = |known: &ChangedKey| known.is(place);
+        match self.changed.entry(hash, is_key, |known| known.hash) {
+            Entry::Occupied(mut known) if known.get().position != position => {
+                known.get_mut().position = position;
+            }
+            Entry::Occupied(_) => return,
+            Entry::Vacant(vacant) => {
+                let Place { database, key } = place;
+                vacant.insert(ChangedKey { hash, database, key: key.into(), position });
+            }
+        }
+        self.changes.push_back((position, hash));
+    }
+
+    /// The output depends on the last change of this key, if it is not released.
+    fn look_up(&mut self, place: Place<'_>) {
+        let hash = self.seed.hash(place.key);
+        if let Some(changed) = self.changed.find(hash, |known| known.is(place)) {
+            self.dependency = self.dependency.max(changed.position);
+        }
+    }
+
+    /// Whether there are units that are not released.
+    fn has_unreleased(&self) -> bool {
+        self.released < self.last
+    }
+
+    fn release(&mut self, position: Position) {
+        self.released = self.released.max(position.min(self.last));
+        while let Some((position, hash)) =
+            self.changes.front().copied().filter(|(position, _)| *position <= self.released)
+        {
+            self.changes.pop_front();
+            // A key that has been changed again has a later position.
+            let is_change = |known: &ChangedKey| known.position == position;
+            if let Ok(released) = self.changed.find_entry(hash, is_change) {
+                released.remove();
+            }
+        }
+    }
+}
+
+impl ChangedKey {
+    fn is(&self, place: Place<'_>) -> bool {
+        self.database == place.database && *self.key == *place.key
+    }
+}
+
+impl Engine {
+    /// From now on, numbers the units with effects, from the one after `position`, and keeps their
+    /// effects for [`Engine::take_units`].
+    pub fn start_log(&mut self, position: Position) {
+        let seed = self.writer.keyspace().seed;
+        self.unit_log = Some(Box::new(UnitLog::new(seed, position)));
+        self.update_consumers();
+    }
+
+    /// Passes the units since the last call to `take`, if there are any.
+    #[inline]
+    pub fn take_units(&mut self, take: impl FnOnce(Units<'_>)) {
+        let Some(log) = &mut self.unit_log else { return };
+        if log.taken == log.last {
+            return;
+        }
+        let (first, last) = (log.taken + 1, log.last);
+        take(Units { first, last, effects: &log.effects });
+        log.taken = last;
+        if log.effects.capacity() > KEPT_BYTES {
+            log.effects = Vec::new();
+        }
+        log.effects.clear();
+    }
+
+    /// The log has released all units up to `position`.
+    pub fn release_units(&mut self, position: Position) {
+        if let Some(log) = &mut self.unit_log {
+            log.release(position);
+            self.has_unreleased = log.has_unreleased();
+        }
+    }
+
+    /// The position that the output since the last call depends on: it may be sent when the log has
+    /// released that. While a script runs, its own output is included, and still is afterwards.
+    #[inline]
+    pub fn take_dependency(&mut self) -> Position {
+        if self.has_unreleased { self.dependency() } else { 0 }
+    }
+
+    #[cold]
+    fn dependency(&mut self) -> Position {
+        let keeps = self.script.is_some();
+        let Some(log) = &mut self.unit_log else { return 0 };
+        let dependency = log.dependency.max(log.changed_all);
+        if !keeps {
+            log.dependency = 0;
+        }
+        if dependency > log.released { dependency } else { 0 }
+    }
+
+    /// Adds a unit to the log.
+    pub(crate) fn log_unit(&mut self, effects: &Effects) {
+        if let Some(log) = &mut self.unit_log
+            && effects.iter().any(|(_, effect)| effect.changes_state())
+        {
+            log.add(effects);
+            self.has_unreleased = true;
+        }
+    }
+
+    /// The output depends on the last change of this key.
+    #[cold]
+    pub(crate) fn depend_on_key(&mut self, database: usize, key: &[u8]) {
+        if let Some(log) = &mut self.unit_log {
+            log.look_up(Place { database, key });
+        }
+    }
+
+    /// The output depends on the last unit if the reply is not derived from keys that were looked
+    /// up. That an `EXEC` is aborted shows that some watched key was changed.
+    pub(crate) fn depend_on_result(&mut self, command: &Command, result: &Result<Reply, Error>) {
+        let is_aborted =
+            || command.flags.contains(Flags::RUNS_QUEUE) && !matches!(result, Ok(Reply::Array(_)));
+        if let Some(log) = &mut self.unit_log
+            && log.has_unreleased()
+            && (command.reads_all_keys() || is_aborted())
+        {
+            log.dependency = log.last;
+        }
+    }
+}
