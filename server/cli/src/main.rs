@@ -106,6 +106,10 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
     if let Err(error) = std::env::set_current_dir(&process.dir) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
     }
+    if let Ok(dir) = std::env::current_dir() {
+        // As `CONFIG GET` shows it.
+        let _ = settings.apply("dir", &dir.to_string_lossy());
+    }
     settings.maxclients = raise_file_limit(settings.maxclients);
     let (product, version) = settings.compat_version.introduction();
     info!(

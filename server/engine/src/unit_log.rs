@@ -234,3 +234,112 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Stage;
+
+    /// Runs steps of client `a` on an engine with a log, each with the position that its output
+    /// depends on.
+    struct LogStage(Stage);
+
+    impl LogStage {
+        fn new(conversation: &str) -> LogStage {
+            let mut stage = Stage::new(Default::default());
+            stage.engine.start_log(0);
+            stage.check(conversation);
+            stage.engine.take_dependency();
+            LogStage(stage)
+        }
+
+        fn check(&mut self, steps: &[(&str, u64)]) {
+            for (step, position) in steps {
+                self.0.check(step);
+                assert_eq!(self.0.engine.take_dependency(), *position, "`{step}`");
+            }
+        }
+
+        fn release(&mut self, position: u64) {
+            self.0.engine.release_units(position);
+        }
+    }
+
+    #[test]
+    fn output_depends_on_own_changes_and_on_keys_that_were_looked_up() {
+        let mut stage = LogStage::new("SET a 1; SET b 2; SELECT 1; SET a 3; SELECT 0");
+        stage.check(&[
+            ("GET a => \"1\"", 1),
+            ("GET b => \"2\"", 2),
+            ("MGET c b a => ...", 2),
+            ("GET c => nil", 0),
+            ("SET c 1 NX => OK", 4),
+            ("SET c 2 NX => nil", 4),
+            ("PING => PONG", 0),
+            ("EVAL \"return redis.call('get', KEYS[1])\" 1 b => \"2\"", 2),
+            ("EVAL \"return 1\" 1 b => 1", 0),
+        ]);
+        stage.release(2);
+        stage.check(&[("GET a", 0), ("SET a 2 NX => nil", 0), ("GET c", 4), ("GET b", 0)]);
+        stage.check(&[("SELECT 1", 0), ("GET a => \"3\"", 3)]);
+        stage.release(4);
+        stage.check(&[("GET a", 0), ("SELECT 0", 0), ("GET c", 0)]);
+    }
+
+    #[test]
+    fn output_depends_on_keys_that_are_gone() {
+        let mut stage = LogStage::new("SET a 1 PX 5; SET b 1; SET c 1");
+        stage.release(3);
+        stage.check(&[("DEL b => 1", 4), ("EXISTS b => 0", 4), ("RENAME c d => OK", 5)]);
+        stage.check(&[("GET c => nil", 5), ("GET d => \"1\"", 5), ("GET a => \"1\"", 0)]);
+        stage.check(&[("+5ms", 6), ("GET a => nil", 6)]);
+    }
+
+    #[test]
+    fn output_that_names_no_keys_depends_on_the_last_unit() {
+        let commands = ["DBSIZE", "KEYS *", "SCAN 0", "RANDOMKEY", "INFO keyspace"];
+        for command in commands {
+            let mut stage = LogStage::new("SET a 1; SET b 1");
+            stage.release(1);
+            stage.check(&[(command, 2)]);
+            stage.release(2);
+            stage.check(&[(command, 0)]);
+        }
+    }
+
+    #[test]
+    fn aborted_transaction_depends_on_the_last_unit() {
+        let mut stage = LogStage::new("SET a 1; WATCH a; b> SET a 2; MULTI; GET x");
+        stage.check(&[("EXEC => nil-array", 2)]);
+        let mut stage = LogStage::new("SET a 1; WATCH x; MULTI; GET x");
+        stage.check(&[("EXEC => [nil]", 0)]);
+    }
+
+    #[test]
+    fn all_output_depends_on_changes_of_whole_databases() {
+        for change in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "FUNCTION FLUSH"] {
+            let mut stage = LogStage::new(
+                "SET a 1; FUNCTION LOAD \"#!lua name=l\\x0aredis.\
+                                           register_function('f', function() end)\"",
+            );
+            stage.release(2);
+            stage.check(&[(change, 3), ("GET x", 3), ("GET x", 3)]);
+            stage.release(3);
+            stage.check(&[("GET x", 0)]);
+        }
+    }
+
+    #[test]
+    fn units_are_taken_once_and_give_the_state() {
+        let mut stage = LogStage::new("SET a 1; MULTI; INCR a; INCR a; EXEC; GET a; DEL x");
+        let mut other = Stage::new(Default::default());
+        let mut taken = Vec::new();
+        stage.0.engine.take_units(|units| {
+            taken.push((units.first, units.last));
+            let time = other.time();
+            other.engine.apply(units.effects, time).expect("its effects");
+        });
+        stage.0.engine.take_units(|_| unreachable!("they are taken"));
+        assert_eq!(taken, [(1, 2)]);
+        assert_eq!(stage.0.engine.digest(), other.engine.digest());
+    }
+}

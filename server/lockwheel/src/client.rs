@@ -12,6 +12,7 @@ use crate::net::host::{Failed, Host, Next};
 use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
 use lockwheel_engine::sessions::{ClientId, Origin};
+use lockwheel_engine::unit_log::Position;
 
 /// A client within this process. It has a session of its own, with a selected database, a
 /// transaction, watched keys and subscriptions. It uses RESP3 and needs no password.
@@ -41,6 +42,8 @@ pub struct Client {
 struct CommandOutput {
     reply: Option<Reply>,
     messages: BytesMut,
+    /// The position of the log that both depend on.
+    position: Position,
 }
 
 impl Client {
@@ -77,6 +80,9 @@ impl Client {
         loop {
             let next = self.run(&argv, &mut out)?;
             if matches!(next, Next::Request | Next::End) {
+                while !self.is_released(out.position)? {
+                    self.wait();
+                }
                 return self.reply(out);
             }
             while !self.wait_is_over(next, &mut out)? {
@@ -114,10 +120,14 @@ impl Client {
         let mut out = CommandOutput::default();
         loop {
             let next = self.run(&argv, &mut out)?;
+            let mut guard = DisconnectOnDrop { host: Arc::clone(&self.host), id: Some(self.id) };
             if matches!(next, Next::Request | Next::End) {
+                while !self.is_released(out.position)? {
+                    self.outbox.woken().await;
+                }
+                guard.id = None;
                 return self.reply(out);
             }
-            let mut guard = DisconnectOnDrop { host: Arc::clone(&self.host), id: Some(self.id) };
             while !self.wait_is_over(next, &mut out)? {
                 self.outbox.woken().await;
             }
@@ -176,7 +186,7 @@ impl Client {
     /// # Errors
     /// If the client has been disconnected.
     pub fn try_receive(&mut self) -> Result<Option<Reply>, Error> {
-        let contents = self.outbox.take();
+        let contents = self.take_outbox();
         self.keep_pushes(&contents)?;
         match self.pushes.pop_front() {
             None if self.disconnected => Err(disconnected()),
@@ -195,11 +205,12 @@ impl Client {
         if self.disconnected {
             return Err(disconnected());
         }
-        let ((next, reply), contents) = self.host.with(|engine| {
-            let contents = self.outbox.take();
+        let ((next, reply, position), contents) = self.host.with(|engine| {
+            let contents = self.outbox.take(self.host.gate.released());
             (self.host.call_command(engine, self.id, argv, &mut out.messages), contents)
         })?;
         out.reply = reply;
+        out.position = position;
         self.keep_pushes(&contents)?;
         if contents.close.is_some() {
             return Err(disconnected());
@@ -208,9 +219,30 @@ impl Client {
         Ok(next)
     }
 
+    /// Takes what is released of the outbox. If that is not all, the gate wakes this client.
+    fn take_outbox(&self) -> OutboxContents {
+        let released = self.host.gate.released();
+        let contents = self.outbox.take(released);
+        if contents.is_held {
+            self.host.gate.hold_caller(&self.outbox, released);
+        }
+        contents
+    }
+
+    /// Whether output that depends on `position` is released; if not, the gate wakes this client.
+    fn is_released(&self, position: Position) -> Result<bool, Error> {
+        let released = self.host.gate.released();
+        if position <= released {
+            return Ok(true);
+        }
+        ensure_running(&self.host)?;
+        self.host.gate.hold_caller(&self.outbox, released);
+        Ok(false)
+    }
+
     /// Takes the outbox, and returns whether the wait is over.
     fn wait_is_over(&mut self, next: Next, out: &mut CommandOutput) -> Result<bool, Error> {
-        let contents = self.outbox.take();
+        let contents = self.take_outbox();
         if next == Next::LateReply {
             out.messages.extend_from_slice(&contents.bytes);
         } else {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use lockwheel_engine::time::{Millis, Rate, Time};
+use lockwheel_log::files::Clocks;
 
 /// Reading a clock costs as much as a small command. The wall clock is read at this interval, and
 /// is assumed to run as fast as the lease clock in between.
@@ -75,6 +76,19 @@ impl Clock {
             control: Mutex::new(control),
             changes: AtomicU32::new(0),
         }
+    }
+
+    /// The system's clocks; the lease clock begins at `begin`.
+    pub(crate) fn system_from(begin: Millis) -> Clock {
+        let clock = Clock::system();
+        let begin_us = begin.0.saturating_mul(1000);
+        let wall_read_us = AtomicI64::new(begin_us - WALL_CLOCK_INTERVAL_US);
+        Clock { begin_us, wall_read_us, ..clock }
+    }
+
+    /// The clocks that the log records.
+    pub(crate) fn readings(&self) -> Clocks {
+        Clocks { lease_ms: self.lease_us().div_euclid(1000), boot_ms: boot_ms() }
     }
 
     /// A clock that is stopped at `begin`, or at the current millisecond.
@@ -187,6 +201,26 @@ impl Clock {
         let elapsed_us = i64::try_from(self.begin.elapsed().as_micros()).unwrap_or(i64::MAX);
         self.begin_us.saturating_add(elapsed_us)
     }
+}
+
+/// The time since the machine was started, in milliseconds; 0 where the system does not tell.
+pub(crate) fn boot_ms() -> i64 {
+    #[cfg(target_os = "linux")]
+    let clock = nix::time::ClockId::CLOCK_BOOTTIME;
+    // Here it includes the time that the machine was suspended.
+    #[cfg(not(target_os = "linux"))]
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC;
+    match nix::time::clock_gettime(clock) {
+        Ok(time) => Duration::from(time).as_millis().try_into().unwrap_or(i64::MAX),
+        Err(_) => 0,
+    }
+}
+
+/// Identifies this run of the machine; `None` where the system does not tell.
+pub(crate) fn boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
 }
 
 impl ControlledClock {

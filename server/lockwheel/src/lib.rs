@@ -56,6 +56,8 @@ mod error;
 mod gate_tests;
 mod limits;
 mod listen_settings;
+mod log;
+mod log_settings;
 mod net;
 mod server;
 

@@ -14,6 +14,8 @@ use crate::clock;
 use crate::control::{Clock, Faults, Journal, since_epoch};
 use crate::error::{Error, ErrorKind};
 use crate::listen_settings::ListenSettings;
+use crate::log::RestoredLog;
+use crate::log_settings::LogSettings;
 use crate::net::host::Host;
 use crate::net::listener::Acceptor;
 use crate::net::runtime_files::RuntimeFiles;
@@ -95,9 +97,14 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
         let listen = ListenSettings::of(&settings);
-        let clock = match self.clock {
-            ClockChoice::System => clock::Clock::system(),
-            ClockChoice::Frozen(begin) => clock::Clock::stopped(begin),
+        let log_settings = LogSettings::of(&settings);
+        let restored = log_settings.directory.as_deref().map(RestoredLog::find).transpose()?;
+        let clock = match (self.clock, restored.as_ref().and_then(RestoredLog::lease_clock)) {
+            (ClockChoice::System, None) => clock::Clock::system(),
+            (ClockChoice::System, Some(lease)) => clock::Clock::system_from(lease),
+            (ClockChoice::Frozen(begin), lease) => {
+                clock::Clock::stopped(begin.into_iter().chain(lease).max())
+            }
         };
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
@@ -118,7 +125,11 @@ impl Builder {
         let process = Process { id: std::process::id(), resident_bytes };
         let mut engine = Engine::new(settings, process, clock.now(), seeds(self.seed)?);
         engine.clock_order(ClockOrder::Run(clock.rate()), clock.now());
+        let files = restored.map(|log| log.restore(&mut engine, &clock)).transpose()?;
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);
+        if let Some(files) = files {
+            host.start_log(files, log_settings.policy)?;
+        }
         let monitor = SlowScriptMonitor::new(&host, &acceptor);
         host.with(|engine| engine.set_script_monitor(Box::new(monitor)))?;
         let threads = workers.start(&host, acceptor)?;
@@ -254,6 +265,7 @@ impl Server {
             let _ = thread.join();
         }
         self.host.registry.clear();
+        self.host.end_log();
     }
 }
 

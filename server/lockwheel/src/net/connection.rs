@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio::time::Sleep;
 use tracing::{debug, warn};
 
 use crate::limits;
+use crate::net::commit_gate::CommitGate;
 use crate::net::host::{Failed, Host, Next, output_limit, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::{LimitCheck, Outbox};
@@ -31,6 +32,7 @@ use lockwheel_engine::Engine;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::time::Time;
+use lockwheel_engine::unit_log::Position;
 
 /// A connected client. The connection's own task serves it; while a script runs on that task's
 /// thread, [`crate::net::slow_script`] does.
@@ -40,11 +42,14 @@ pub(crate) struct Connection {
     pub(crate) client: ClientId,
     /// Messages and late replies for the client.
     pub(crate) outbox: Outbox,
+    gate: Arc<CommitGate>,
     stream: Stream,
     transfer: Mutex<Transfer>,
     /// The output that a thread will send at the end of its turn: a [`turn::Pending`], or
     /// [`NOT_PENDING`].
     pending: AtomicU8,
+    /// The gate has the connection: it has output that is not released.
+    is_held: AtomicBool,
 }
 
 /// The input and output of a connection.
@@ -65,6 +70,8 @@ struct Transfer {
     counted: BufferSizes,
     /// The socket takes no more bytes for now: the task waits until it is writable.
     socket_full: bool,
+    /// The next bytes were not released at this position: the gate sends them when they are.
+    held_at: Option<Position>,
     /// Nothing is left but to close the connection.
     must_close: bool,
 }
@@ -81,6 +88,7 @@ impl Connection {
     pub(crate) fn new(
         client: ClientId,
         buffers: Arc<Buffers>,
+        gate: Arc<CommitGate>,
         stream: Stream,
         parser: Parser,
     ) -> Connection {
@@ -94,10 +102,18 @@ impl Connection {
             closing: false,
             counted: BufferSizes::default(),
             socket_full: false,
+            held_at: None,
             must_close: false,
         };
-        let (outbox, pending) = (Outbox::new(buffers), AtomicU8::new(NOT_PENDING));
-        Connection { client, outbox, stream, transfer: Mutex::new(transfer), pending }
+        Connection {
+            client,
+            outbox: Outbox::new(buffers),
+            gate,
+            stream,
+            transfer: Mutex::new(transfer),
+            pending: AtomicU8::new(NOT_PENDING),
+            is_held: AtomicBool::new(false),
+        }
     }
 
     /// Serves the client until it disconnects, is disconnected, or the server ends.
@@ -155,9 +171,7 @@ impl Connection {
                     continue;
                 }
             }
-            if transfer.may_run()
-                || has_written && !transfer.socket_full && !transfer.output.is_empty()
-            {
+            if transfer.may_run() || has_written && transfer.can_write() {
                 // There is more than a task may run or write at once: other connections, and their
                 // new input, come first.
                 let _: Poll<()> = pin!(yield_now()).poll(context);
@@ -205,6 +219,7 @@ impl Connection {
                 turn::enqueue(Arc::clone(self), Pending::Reply);
             } else {
                 self.write(&mut transfer, limits::BATCH_REPLY_BYTES_MAX)?;
+                self.hold_unreleased(&transfer);
             }
             if transfer.is_done() {
                 return Ok(Status::Done);
@@ -289,13 +304,15 @@ impl Connection {
     fn send_last_bytes(&self) -> io::Result<()> {
         let mut transfer = self.transfer.lock();
         transfer.take_outbox(&self.outbox);
+        // Nothing else is left to do, and the log takes no more units.
+        self.gate.wait(transfer.output.dependency());
         transfer.socket_full = false;
         self.write(&mut transfer, usize::MAX)
     }
 
     /// Sends the pending output. The task does the rest: bytes that the socket does not take, and
     /// all other work.
-    pub(crate) fn send_pending(&self) {
+    pub(crate) fn send_pending(self: &Arc<Self>) {
         self.pending.store(NOT_PENDING, Ordering::SeqCst);
         let Some(mut transfer) = self.transfer.try_lock() else {
             // The thread that holds the lock may have looked before the output existed.
@@ -306,9 +323,25 @@ impl Connection {
         if self.write(&mut transfer, limits::BATCH_REPLY_BYTES_MAX).is_err() {
             transfer.must_close = true;
         }
+        self.hold_unreleased(&transfer);
         if transfer.needs_task() || transfer.socket_full && !socket_was_full {
             self.leave_to_its_task();
         }
+    }
+
+    /// Passes the connection to the gate if its next bytes are not released.
+    fn hold_unreleased(self: &Arc<Self>, transfer: &Transfer) {
+        if let Some(released) = transfer.held_at
+            && !self.is_held.swap(true, Ordering::SeqCst)
+        {
+            self.gate.hold(Arc::clone(self), released);
+        }
+    }
+
+    /// Sends output that the gate has released.
+    pub(crate) fn send_released(self: &Arc<Self>) {
+        self.is_held.store(false, Ordering::SeqCst);
+        self.send_pending();
     }
 
     /// Marks the connection: a thread will send its output. Returns whether the caller must
@@ -365,6 +398,7 @@ impl Connection {
             }
         };
         engine.count_traffic(used, 0);
+        let reply_start = transfer.output.len();
         let next = {
             let mut argv: SmallVec<[&[u8]; INLINE_ARGUMENTS]> = SmallVec::new();
             transfer.parser.iter(transfer.input.unread()).for_each(|argument| argv.push(argument));
@@ -387,7 +421,8 @@ impl Connection {
             Next::LateReply | Next::SameRequest => transfer.waiting = true,
             Next::End => transfer.closing = true,
         }
-        host.deliver_output(engine);
+        let dependency = host.deliver_output(engine);
+        transfer.output.depend(reply_start, dependency);
         Status::Open
     }
 
@@ -405,12 +440,23 @@ impl Connection {
             self.stream.begin_last_write();
         }
         let mut total = 0;
-        while !transfer.output.is_empty() && !transfer.socket_full {
+        transfer.held_at = None;
+        while transfer.can_write() {
             if total > most {
                 transfer.socket_full = true;
                 break;
             }
-            match self.stream.write(transfer.output.front()) {
+            let mut released = 0;
+            let read_released = || {
+                released = self.gate.released();
+                released
+            };
+            let front = transfer.output.front(read_released);
+            if front.is_empty() {
+                transfer.held_at = Some(released);
+                break;
+            }
+            match self.stream.write(front) {
                 Ok(written) => {
                     total += written;
                     transfer.has_written(written);
@@ -454,7 +500,7 @@ impl Connection {
             transfer.output.clear();
         }
         while !transfer.output.is_empty() {
-            match self.stream.write_directly(transfer.output.front()) {
+            match self.stream.write_directly(transfer.output.front(|| self.gate.released())) {
                 Ok(written) if written > 0 => transfer.has_written(written),
                 _ => break,
             }
@@ -494,6 +540,11 @@ impl Connection {
 }
 
 impl Transfer {
+    /// Whether bytes can be written now.
+    fn can_write(&self) -> bool {
+        !self.output.is_empty() && !self.socket_full && self.held_at.is_none()
+    }
+
     /// Whether there may be a request to run.
     fn may_run(&self) -> bool {
         !self.waiting && !self.closing && !self.request_is_partial && !self.input.is_empty()

@@ -8,6 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use bytes::BytesMut;
@@ -18,6 +19,8 @@ use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::limits;
+use crate::log::{FileLog, FlushPolicy};
+use crate::net::commit_gate::CommitGate;
 use crate::net::outbox::LimitCheck;
 use crate::net::registry::{Receiver, Registry};
 use crate::net::runtime_files::RuntimeFiles;
@@ -26,13 +29,19 @@ use crate::net::turn::{self, Pending};
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
+use lockwheel_engine::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine, Flow};
+use lockwheel_log::files::Files;
 
 /// See the module's documentation.
 pub(crate) struct Host {
     engine: Mutex<Engine>,
     /// The clock of the server.
     pub(crate) clock: Clock,
+    /// Holds back output until the log has released it.
+    pub(crate) gate: Arc<CommitGate>,
+    /// Where the units of the engine are logged.
+    log: OnceLock<FileLog>,
     /// The connected clients.
     pub(crate) registry: Registry,
     /// Removed when the server ends.
@@ -78,6 +87,8 @@ impl Host {
         Ok(Host {
             engine: Mutex::new(engine),
             clock,
+            gate: Arc::default(),
+            log: OnceLock::new(),
             registry: Registry::default(),
             runtime_files,
             stopped: watch::Sender::new(false),
@@ -125,6 +136,7 @@ impl Host {
         let result = catch_unwind(AssertUnwindSafe(|| {
             let result = action(&mut engine);
             self.deliver_output(&mut engine);
+            self.log_units(&mut engine);
             result
         }));
         let Ok(result) = result else {
@@ -144,6 +156,38 @@ impl Host {
         release(engine);
         turn::engine_released();
         Ok(result)
+    }
+
+    /// From now on the units of the engine are logged to `files`. Must be called before any client
+    /// connects.
+    pub(crate) fn start_log(self: &Arc<Self>, files: Files, policy: FlushPolicy) -> io::Result<()> {
+        let host = Arc::downgrade(self);
+        let fail = move || {
+            if let Some(host) = host.upgrade() {
+                host.gate.fail();
+                host.stop();
+            }
+        };
+        let log = FileLog::start(files, policy, &self.gate, fail)?;
+        // Only the start of a server calls this.
+        let _ = self.log.set(log);
+        Ok(())
+    }
+
+    /// Ends the log: everything in it is flushed. Nothing may use the engine afterwards.
+    pub(crate) fn end_log(&self) {
+        if let Some(log) = self.log.get() {
+            log.end();
+        }
+    }
+
+    /// Passes the units of the engine to the log, and what the log has released to the engine.
+    #[inline]
+    fn log_units(&self, engine: &mut Engine) {
+        if let Some(log) = self.log.get() {
+            engine.take_units(|units| log.append(units, self.clock.readings()));
+            engine.release_units(self.gate.released());
+        }
     }
 
     #[cold]
@@ -231,19 +275,20 @@ impl Host {
     }
 
     /// As [`Host::run_command`], for a client in this process: returns the reply, and appends only
-    /// messages to `messages`.
+    /// messages to `messages`. Both depend on the position that is returned.
     pub(crate) fn call_command(
         &self,
         engine: &mut Engine,
         client: ClientId,
         argv: &[&[u8]],
         messages: &mut BytesMut,
-    ) -> (Next, Option<Reply>) {
+    ) -> (Next, Option<Reply>, Position) {
         let time = self.now();
         let (flow, reply) = engine.call(time, client, argv, messages);
         let next = self.carry_out(engine, time, client, flow, messages);
         // To a connection, SHUTDOWN sends no reply.
-        (next, if flow == Flow::Shutdown { Some(Reply::OK) } else { reply })
+        let dependency = self.deliver_output(engine);
+        (next, if flow == Flow::Shutdown { Some(Reply::OK) } else { reply }, dependency)
     }
 
     /// Serves the clients that a request has made ready, and carries out the request's order to the
@@ -302,25 +347,34 @@ impl Host {
         }
     }
 
-    /// Moves the engine's deliveries to the outboxes and its log lines to the log.
+    /// Moves the engine's deliveries to the outboxes and its log lines to the log. Returns the
+    /// position that all output of the engine since the last call depends on.
     ///
     /// Disconnects clients beyond `maxmemory-clients`: this is called wherever the memory of
     /// clients may have grown.
-    pub(crate) fn deliver_output(&self, engine: &mut Engine) {
-        self.deliver_all(engine, |_| {});
+    pub(crate) fn deliver_output(&self, engine: &mut Engine) -> Position {
+        let dependency = engine.take_dependency();
+        self.deliver_all(engine, dependency, |_| {});
         if engine.has_clients_to_evict() {
             for (client, bytes) in engine.evict_clients() {
                 warn!(client = client.serial, bytes, "closing a client: maxmemory-clients");
             }
-            self.deliver_all(engine, |_| {});
+            self.deliver_all(engine, dependency, |_| {});
         }
         for (level, message) in engine.take_script_messages() {
             log_script(level, &message);
         }
+        dependency
     }
 
-    /// Moves the engine's deliveries to the outboxes; `inspect` is called with each before.
-    fn deliver_all(&self, engine: &mut Engine, mut inspect: impl FnMut(&Delivery)) {
+    /// Moves the engine's deliveries, which depend on `position`, to the outboxes; `inspect` is
+    /// called with each before.
+    fn deliver_all(
+        &self,
+        engine: &mut Engine,
+        position: Position,
+        mut inspect: impl FnMut(&Delivery),
+    ) {
         if !engine.has_deliveries() {
             return;
         }
@@ -328,7 +382,7 @@ impl Host {
         engine.hand_out(|engine, delivery| {
             inspect(delivery);
             let client = delivery.client;
-            checks.extend(self.deliver(engine, delivery).map(|next| (client, next)));
+            checks.extend(self.deliver(engine, delivery, position).map(|next| (client, next)));
         });
         for (client, next) in checks {
             engine.check_output_at(client, next);
@@ -336,13 +390,18 @@ impl Host {
     }
 
     /// Moves one delivery to its outbox. Returns when to check the client's output limit again.
-    fn deliver(&self, engine: &Engine, delivery: &mut Delivery) -> Option<Millis> {
+    fn deliver(
+        &self,
+        engine: &Engine,
+        delivery: &mut Delivery,
+        position: Position,
+    ) -> Option<Millis> {
         let (client, close) = (delivery.client, delivery.close);
         let pending = if delivery.resume { Pending::Reply } else { Pending::Messages };
         let receiver = self.registry.get(client)?;
         let (outbox, limit) = (receiver.outbox(), output_limit(engine, client));
         let now = || self.now().now;
-        let mut check = outbox.put(delivery, limit, now);
+        let mut check = outbox.put(delivery, position, limit, now);
         if let (LimitCheck::Overrun(_), Receiver::Socket(connection)) = (check, &receiver) {
             // Part of the output may only have been held back by a turn.
             connection.send_pending();
@@ -435,7 +494,8 @@ impl Host {
     /// time of the clock. Callers in this process continue on their own threads, after the move.
     fn deliver_and_run_resumed(&self, engine: &mut Engine) {
         let mut resumed = Vec::new();
-        self.deliver_all(engine, |delivery| {
+        let dependency = engine.take_dependency();
+        self.deliver_all(engine, dependency, |delivery| {
             resumed.extend(delivery.resume.then_some(delivery.client));
         });
         for client in resumed {

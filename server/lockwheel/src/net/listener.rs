@@ -228,7 +228,8 @@ impl Acceptor {
         };
         let Some(state) = engine.session(client) else { return Ok(()) };
         let (buffers, parser) = (Arc::clone(&state.buffers), Parser::new(REQUEST_LIMITS));
-        let connection = Arc::new(Connection::new(client, buffers, stream, parser));
+        let connection =
+            Arc::new(Connection::new(client, buffers, Arc::clone(&host.gate), stream, parser));
         // From now on messages are delivered, even before the task runs.
         host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
         self.client_tasks.spawn_on(runtime, connection.run(Arc::clone(host)));

@@ -4,7 +4,9 @@
 //! ([`connection`]). Messages for other clients wait in their [`outbox`]. Output is sent at the end
 //! of the thread's [`turn`].
 
+pub(crate) mod commit_gate;
 pub(crate) mod connection;
+pub(crate) mod dependencies;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;

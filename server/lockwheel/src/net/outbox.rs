@@ -13,12 +13,14 @@ use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::limits;
+use crate::net::dependencies::Dependencies;
 use crate::net::output::Output;
 use lockwheel_engine::Delivery;
 use lockwheel_engine::sessions::Close;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::Millis;
+use lockwheel_engine::unit_log::Position;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     bytes: BytesMut,
+    /// What the bytes depend on.
+    dependencies: Dependencies,
     resume: bool,
     close: Option<Close>,
     /// How many of `bytes` are counted as the client's memory.
@@ -73,6 +77,8 @@ pub(crate) struct OutboxContents {
     pub(crate) resume: bool,
     /// The client must be disconnected.
     pub(crate) close: Option<Close>,
+    /// There is more, which is not released.
+    pub(crate) is_held: bool,
 }
 
 impl Outbox {
@@ -88,15 +94,18 @@ impl Outbox {
         }
     }
 
-    /// Adds a delivery and may swap its buffer for another; wakes no task. Compares the bytes
-    /// that wait for the client with `limit`.
+    /// Adds a delivery, which depends on `position`, and may swap its buffer for another; wakes no
+    /// task. Compares the bytes that wait for the client with `limit`.
     pub(crate) fn put(
         &self,
         delivery: &mut Delivery,
+        position: Position,
         limit: OutputBufferLimit,
         now: impl FnOnce() -> Millis,
     ) -> LimitCheck {
         let mut state = self.state.lock();
+        let start = state.bytes.len();
+        state.dependencies.add(start, position);
         if state.bytes.is_empty() {
             // Nothing is copied, and both buffers keep their capacity.
             std::mem::swap(&mut state.bytes, &mut delivery.bytes);
@@ -116,13 +125,25 @@ impl Outbox {
         let mut state = self.state.lock();
         state.close = Some(Close::Now);
         state.bytes = BytesMut::new();
+        state.dependencies.clear();
         state.count(&self.buffers);
         self.filled.store(true, Ordering::Release);
     }
 
-    /// Takes everything.
-    pub(crate) fn take(&self) -> OutboxContents {
+    /// Takes everything if all of it is released, else the bytes that are. The caller must have
+    /// called [`CommitGate::hold_caller`] before it waits for the rest.
+    ///
+    /// [`CommitGate::hold_caller`]: crate::net::commit_gate::CommitGate::hold_caller
+    pub(crate) fn take(&self, released: Position) -> OutboxContents {
         let Some(mut state) = self.begin_take() else { return OutboxContents::default() };
+        let length = state.bytes.len();
+        let sendable = state.dependencies.sendable(length, || released);
+        if sendable < length {
+            self.filled.store(true, Ordering::Release);
+            let bytes = state.bytes.split_to(sendable);
+            state.dependencies.advance(sendable);
+            return OutboxContents { bytes, is_held: true, ..OutboxContents::default() };
+        }
         let bytes = std::mem::take(&mut state.bytes);
         state.count(&self.buffers);
         state.over_soft_since = None;
@@ -130,6 +151,7 @@ impl Outbox {
             bytes,
             resume: std::mem::take(&mut state.resume),
             close: state.close.take(),
+            is_held: false,
         }
     }
 
@@ -142,7 +164,8 @@ impl Outbox {
         counted: &mut BufferSizes,
     ) -> (bool, Option<Close>) {
         let Some(mut state) = self.begin_take() else { return (false, None) };
-        output.append(&mut state.bytes);
+        let State { bytes, dependencies, .. } = &mut *state;
+        output.append(bytes, dependencies);
         self.unsent_bytes.store(output.len(), Ordering::Relaxed);
         if state.counted_bytes > 0 {
             state.counted_bytes = 0;
@@ -233,11 +256,11 @@ impl Outbox {
         .await;
     }
 
-    /// Blocks this thread until there is something to take or `is_over` returns true. For clients
-    /// in this process.
+    /// As [`Outbox::woken`], but blocks this thread, and ends also if `is_over` returns true. For
+    /// clients in this process.
     pub(crate) fn wait(&self, is_over: impl Fn() -> bool) {
         let mut state = self.state.lock();
-        while state.bytes.is_empty() && !state.resume && state.close.is_none() && !is_over() {
+        while !std::mem::take(&mut state.woken_early) && !is_over() {
             self.woken.wait(&mut state);
         }
     }
@@ -314,7 +337,7 @@ mod tests {
             outbox.set_unsent(unsent);
             let bytes = BytesMut::from(&vec![b'x'; bytes][..]);
             let mut delivery = Delivery { client: *client, bytes, resume: false, close: None };
-            assert_eq!(outbox.put(&mut delivery, LIMIT, || Millis(now_ms)), expected);
+            assert_eq!(outbox.put(&mut delivery, 0, LIMIT, || Millis(now_ms)), expected);
             assert!(delivery.bytes.is_empty());
         }
     }
@@ -323,10 +346,10 @@ mod tests {
     fn taken_bytes_count_until_they_are_sent() {
         let test = TestOutbox::new();
         test.check((0, 40, 0), LimitCheck::Within);
-        assert_eq!(test.0.take().bytes.len(), 40);
+        assert_eq!(test.0.take(0).bytes.len(), 40);
         test.check((40, 61, 0), LimitCheck::Overrun(101));
         test.0.disconnect();
-        let contents = test.0.take();
+        let contents = test.0.take(0);
         assert_eq!((contents.bytes.len(), contents.close), (0, Some(Close::Now)));
     }
 
@@ -351,9 +374,9 @@ mod tests {
         let before = engine.client_memory_bytes();
         let bytes = BytesMut::from(&vec![b'x'; 2 * limits::HELD_BACK_BYTES][..]);
         let mut delivery = Delivery { client, bytes, resume: false, close: None };
-        outbox.put(&mut delivery, OutputBufferLimit::default(), || Millis(0));
+        outbox.put(&mut delivery, 0, OutputBufferLimit::default(), || Millis(0));
         assert_eq!(engine.client_memory_bytes(), before + 2 * limits::HELD_BACK_BYTES);
-        outbox.take();
+        outbox.take(0);
         assert_eq!(engine.client_memory_bytes(), before);
     }
 

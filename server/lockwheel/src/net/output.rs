@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use bytes::{Buf, BytesMut};
 
 use crate::limits;
+use crate::net::dependencies::Dependencies;
 use lockwheel_engine::sessions::buffers::BufferSizes;
+use lockwheel_engine::unit_log::Position;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub(crate) struct Output {
     full_bytes: usize,
     /// The chunk that replies are appended to.
     tail: BytesMut,
+    /// What the bytes depend on.
+    dependencies: Dependencies,
 }
 
 impl Output {
@@ -37,8 +41,20 @@ impl Output {
         self.full.push_back(chunk);
     }
 
-    /// Appends all of `more` and leaves it empty.
-    pub(crate) fn append(&mut self, more: &mut BytesMut) {
+    /// The bytes from `start` on depend on `position`.
+    #[inline]
+    pub(crate) fn depend(&mut self, start: usize, position: Position) {
+        self.dependencies.add(start, position);
+    }
+
+    /// The position that must be released before all bytes can be sent.
+    pub(crate) fn dependency(&self) -> Position {
+        self.dependencies.last()
+    }
+
+    /// Appends all of `more`, with what it depends on, and leaves both empty.
+    pub(crate) fn append(&mut self, more: &mut BytesMut, dependencies: &mut Dependencies) {
+        self.dependencies.append(self.len(), dependencies);
         let tail = self.tail();
         if tail.is_empty() {
             // Nothing is copied, and both buffers keep their capacity.
@@ -67,14 +83,19 @@ impl Output {
         self.tail.is_empty() && self.full.is_empty()
     }
 
-    /// The bytes to send next: empty only if there are none.
-    pub(crate) fn front(&self) -> &[u8] {
-        self.full.front().unwrap_or(&self.tail)
+    /// The bytes to send next: empty only if there are none, or if they are not released.
+    #[inline]
+    pub(crate) fn front(&mut self, released: impl FnOnce() -> Position) -> &[u8] {
+        let length = self.len();
+        let sendable = self.dependencies.sendable(length, released);
+        let front = self.full.front().unwrap_or(&self.tail);
+        &front[..sendable.min(front.len())]
     }
 
     /// Drops the first `count` bytes of [`Output::front`], which have been sent. Frees memory that
     /// an idle connection does not need.
     pub(crate) fn advance(&mut self, count: usize) {
+        self.dependencies.advance(count);
         if let Some(chunk) = self.full.front_mut() {
             self.full_bytes -= count;
             chunk.advance(count);
@@ -92,6 +113,7 @@ impl Output {
     pub(crate) fn clear(&mut self) {
         self.full = VecDeque::new();
         self.full_bytes = 0;
+        self.dependencies.clear();
         self.tail.clear();
         if self.tail.capacity() > lockwheel_engine::limits::IDLE_BUFFER_BYTES {
             self.tail = BytesMut::new();
@@ -117,7 +139,7 @@ mod tests {
                 expected.extend_from_slice(&reply(number));
                 if number % 3 == 0 {
                     let mut more = BytesMut::from(&reply(number)[..]);
-                    output.append(&mut more);
+                    output.append(&mut more, &mut Dependencies::default());
                     assert!(more.is_empty());
                 } else {
                     output.tail().extend_from_slice(&reply(number));
@@ -131,13 +153,14 @@ mod tests {
                 send(&mut output, sent_at_once, &mut sent);
             }
             assert!(sent == expected, "{sent_at_once} at once");
-            assert_eq!((output.len(), output.front().len()), (0, 0));
+            assert_eq!((output.len(), output.front(|| 0).len()), (0, 0));
         }
     }
 
     fn send(output: &mut Output, most: usize, sent: &mut Vec<u8>) {
-        let count = output.front().len().min(most);
-        sent.extend_from_slice(&output.front()[..count]);
+        let front = output.front(|| 0);
+        let count = front.len().min(most);
+        sent.extend_from_slice(&front[..count]);
         output.advance(count);
     }
 

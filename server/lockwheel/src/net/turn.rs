@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::limits;
+use crate::net::commit_gate::CommitGate;
 use crate::net::connection::Connection;
 
 /// The kind of output that waits to be sent to a client.
@@ -58,6 +59,8 @@ struct Turn {
     messages: RefCell<VecDeque<Arc<Connection>>>,
     /// Keeps the loop from sleeping when woken.
     loop_waker: OnceCell<Waker>,
+    /// The gate of the server that the loop belongs to.
+    gate: OnceCell<Arc<CommitGate>>,
 }
 
 thread_local! {
@@ -68,13 +71,18 @@ thread_local! {
             replies: RefCell::new(Vec::new()),
             messages: RefCell::new(VecDeque::new()),
             loop_waker: OnceCell::new(),
+            gate: OnceCell::new(),
         }
     };
 }
 
-/// From now on this thread's event loop ends its turns.
-pub(crate) fn begin_loop() {
-    TURN.with(|turn| turn.has_loop.set(true));
+/// From now on this thread's event loop ends its turns. It sends what `gate` has held back.
+pub(crate) fn begin_loop(gate: &Arc<CommitGate>) {
+    TURN.with(|turn| {
+        turn.has_loop.set(true);
+        // A thread has only one loop.
+        let _ = turn.gate.set(Arc::clone(gate));
+    });
 }
 
 /// A task that does nothing and never ends. Every event loop has one: to wake it before the loop
@@ -82,7 +90,12 @@ pub(crate) fn begin_loop() {
 pub(crate) async fn keep_awake() {
     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
     // Each loop has only one such task.
-    let _ = TURN.with(|turn| turn.loop_waker.set(waker));
+    TURN.with(|turn| {
+        if let Some(gate) = turn.gate.get() {
+            gate.add_loop(waker.clone());
+        }
+        let _ = turn.loop_waker.set(waker);
+    });
     pending::<()>().await;
 }
 
@@ -116,6 +129,9 @@ pub(crate) fn end() {
 pub(crate) fn before_sleep() {
     let _ = TURN.try_with(|turn| {
         let replies = turn.send_replies();
+        if let Some(gate) = turn.gate.get() {
+            gate.send_released();
+        }
         let Some(loop_waker) = turn.loop_waker.get() else {
             // The loop has not begun, or is ending.
             return turn.send_messages(usize::MAX);
