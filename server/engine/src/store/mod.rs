@@ -23,6 +23,7 @@ pub mod sequence;
 pub mod serialised;
 pub mod set;
 pub mod slab;
+pub mod snapshot;
 pub mod sorted_set;
 pub mod state;
 pub mod stream;

@@ -34,6 +34,7 @@ use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
 use super::libraries::Libraries;
 use super::records::NewValue;
+use super::snapshot::{Snapshot, SnapshotProgress};
 use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
@@ -50,6 +51,8 @@ pub struct Writer {
     is_recording: bool,
     events: Events,
     dirty: u64,
+    /// The snapshot that is being given out.
+    snapshot: Option<Box<Snapshot>>,
 }
 
 // --- consumers ---
@@ -58,7 +61,15 @@ impl Writer {
     /// A writer to this state; `events` are the classes of keyspace events that are published.
     pub fn new(state: State, events: Events) -> Writer {
         let effects = Effects::default();
-        Writer { state, effects, observed: 0, is_recording: false, events, dirty: 0 }
+        Writer {
+            state,
+            effects,
+            observed: 0,
+            is_recording: false,
+            events,
+            dirty: 0,
+            snapshot: None,
+        }
     }
 
     /// The databases.
@@ -153,11 +164,27 @@ impl Writer {
         self.effects.push(Place { database, key }, effect);
     }
 
-    /// As `record`, for the key in a slot.
+    /// As `record`, for the key in a slot, which is about to be changed.
     #[cold]
     fn record_at(&mut self, database: usize, slot: Slot, effect: &Effect<'_>) {
+        self.save(database, slot);
         let key = self.state.keyspace.database(database).key(slot);
         self.effects.push(Place { database, key }, effect);
+    }
+
+    /// Passes the key in `slot` to the snapshot before it is changed.
+    #[cold]
+    fn save(&mut self, database: usize, slot: Slot) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.save(&self.state.keyspace, database, slot);
+        }
+    }
+
+    /// The snapshot cannot follow a change of whole databases.
+    fn make_snapshot_void(&mut self) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.make_void();
+        }
     }
 
     /// Records a keyspace event, if events of its class are published.
@@ -189,9 +216,25 @@ impl Writer {
     pub fn add(&mut self, database: usize, key: &[u8], value: NewValue<'_>, now: Millis) -> Slot {
         self.event(Events::NEW, "new", database, key);
         if self.is_recording {
-            self.record(database, key, &Effect::Set { value: Image::New(&value) });
+            return self.add_recorded(database, key, value, now);
         }
         self.state.keyspace.add(database, key, value, now)
+    }
+
+    #[cold]
+    fn add_recorded(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        value: NewValue<'_>,
+        now: Millis,
+    ) -> Slot {
+        self.record(database, key, &Effect::Set { value: Image::New(&value) });
+        let slot = self.state.keyspace.add(database, key, value, now);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.leave_out(database, slot);
+        }
+        slot
     }
 
     /// Gives the key in `slot` another value. Its deadline stays.
@@ -247,7 +290,10 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Moved { database: to_database, key });
         }
-        self.state.keyspace.move_key(database, slot, to, now);
+        let slot = self.state.keyspace.move_key(database, slot, to, now);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.leave_out(to.database, slot);
+        }
     }
 
     /// Copies the value and deadline of the key in `slot` to a place where no key is.
@@ -257,7 +303,10 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Copied { database: to_database, key });
         }
-        self.state.keyspace.copy_key(database, slot, to, now);
+        let slot = self.state.keyspace.copy_key(database, slot, to, now);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.leave_out(to.database, slot);
+        }
     }
 
     /// Sets or removes the deadline of the key in `slot`.
@@ -286,6 +335,9 @@ impl Writer {
         slot: Slot,
         key: &'a [u8],
     ) -> Option<Edit<'a, T>> {
+        if self.is_recording {
+            self.save(database, slot);
+        }
         let value = self.state.keyspace.database_mut(database).records_mut().value_mut(slot)?;
         let effects = self.is_recording.then_some(&mut self.effects);
         Some(Edit::new(value, Recorder::new(effects, Place { database, key })))
@@ -299,6 +351,9 @@ impl Writer {
         slot: Slot,
         key: &'a [u8],
     ) -> Option<HashEdit<'a>> {
+        if self.is_recording {
+            self.save(database, slot);
+        }
         let hash = self.state.keyspace.database_mut(database).records_mut().hash_mut(slot)?;
         let effects = self.is_recording.then_some(&mut self.effects);
         Some(HashEdit::new(hash, Recorder::new(effects, Place { database, key })))
@@ -314,6 +369,9 @@ impl Writer {
         offset: usize,
         bytes: &[u8],
     ) -> Result<usize, TryReserveError> {
+        if self.is_recording {
+            self.save(database, slot);
+        }
         let length =
             self.state.keyspace.database_mut(database).records_mut().patch(slot, offset, bytes)?;
         if self.is_recording {
@@ -335,6 +393,7 @@ impl Writer {
     pub fn flush(&mut self, database: usize) -> usize {
         if self.is_recording {
             self.record(database, &[], &Effect::Flushed {});
+            self.make_snapshot_void();
         }
         let removed = self.state.keyspace.clear(database);
         self.dirty += removed as u64;
@@ -349,6 +408,7 @@ impl Writer {
         }
         if self.is_recording {
             self.record(database, &[], &Effect::Swapped { with });
+            self.make_snapshot_void();
         }
         self.state.keyspace.swap(database, with);
     }
@@ -357,6 +417,7 @@ impl Writer {
     pub fn postpone(&mut self, span: Millis) {
         if self.is_recording {
             self.record(0, &[], &Effect::Postponed { span });
+            self.make_snapshot_void();
         }
         self.state.keyspace.postpone(span);
     }
@@ -380,6 +441,25 @@ impl Writer {
     pub fn return_libraries(&mut self, libraries: Libraries) {
         debug_assert!(self.state.libraries.is_none(), "only libraries that were taken");
         self.state.libraries = Some(libraries);
+    }
+
+    // --- snapshots ---
+
+    /// Begins a snapshot of the state as it is now; one that was not complete is given up. From now
+    /// on effects must be recorded until it is complete.
+    pub fn begin_snapshot(&mut self) {
+        self.snapshot = Some(Box::new(Snapshot::begin(&self.state)));
+    }
+
+    /// Passes the next part of the snapshot, with about `keys` keys, to `take`: effects in byte
+    /// form. All parts in their order, applied to an empty state, give the state at its beginning.
+    pub fn snapshot_part(&mut self, keys: usize, take: impl FnOnce(&[u8])) -> SnapshotProgress {
+        let Some(snapshot) = &mut self.snapshot else { return SnapshotProgress::Void };
+        let progress = snapshot.next_part(&self.state.keyspace, keys, take);
+        if progress != SnapshotProgress::Partial {
+            self.snapshot = None;
+        }
+        progress
     }
 
     // --- effects of another engine ---
