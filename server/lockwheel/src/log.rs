@@ -3,17 +3,19 @@
 //! Units collect in a batch while the thread writes and flushes the batch before. There is no
 //! timer: a batch is as large as the disk is slow.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use lockwheel_engine::Engine;
 use lockwheel_engine::time::Millis;
-use lockwheel_engine::unit_log::Units;
+use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::Directory;
-use lockwheel_log::files::{Batch, Clocks, Files};
+use lockwheel_log::files::{Batch, Clocks, Files, Snapshot};
 use lockwheel_log::recovery::{Effects, LastTime, Recovered, recover};
 use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
@@ -42,18 +44,30 @@ pub(crate) struct FileLog {
 
 #[derive(Debug)]
 struct Shared {
-    collected: Mutex<Collected>,
+    orders: Mutex<Orders>,
     /// There are units to write, or the log ends.
     work: Condvar,
     gate: Arc<CommitGate>,
     policy: FlushPolicy,
 }
 
-/// What the thread has to do.
+/// What the thread has to do, in order.
 #[derive(Debug, Default)]
-struct Collected {
-    batch: Batch,
+struct Orders {
+    waiting: VecDeque<Order>,
+    /// An empty batch, to be used again.
+    spare: Option<Batch>,
     ends: bool,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// Write these units.
+    Write(Batch),
+    /// Begin a snapshot of the state after the units before, and send the file.
+    BeginSnapshot(SyncSender<Snapshot>),
+    /// A snapshot of this position is complete.
+    RemoveBefore(Position),
 }
 
 impl FileLog {
@@ -67,7 +81,7 @@ impl FileLog {
     ) -> io::Result<FileLog> {
         gate.release(files.flushed());
         let shared = Arc::new(Shared {
-            collected: Mutex::default(),
+            orders: Mutex::default(),
             work: Condvar::new(),
             gate: Arc::clone(gate),
             policy,
@@ -87,15 +101,39 @@ impl FileLog {
 
     /// Appends units, which follow those before.
     pub(crate) fn append(&self, units: Units<'_>, clocks: Clocks) {
-        let mut collected = self.shared.collected.lock();
-        collected.batch.push(units.first, units.last, units.effects, clocks);
-        drop(collected);
+        let Units { first, last, effects } = units;
+        let mut orders = self.shared.orders.lock();
+        if let Some(Order::Write(batch)) = orders.waiting.back_mut() {
+            return batch.push(first, last, effects, clocks);
+        }
+        let mut batch = orders.spare.take().unwrap_or_default();
+        batch.push(first, last, effects, clocks);
+        orders.waiting.push_back(Order::Write(batch));
+        drop(orders);
+        self.shared.work.notify_one();
+    }
+
+    /// Begins a snapshot of the state after the units that were appended. The file is sent to the
+    /// receiver that is returned; not if the log ends or fails.
+    pub(crate) fn begin_snapshot(&self) -> Receiver<Snapshot> {
+        let (sender, receiver) = sync_channel(1);
+        self.order(Order::BeginSnapshot(sender));
+        receiver
+    }
+
+    /// A snapshot is complete: files that it replaces are removed.
+    pub(crate) fn remove_before(&self, snapshot: Position) {
+        self.order(Order::RemoveBefore(snapshot));
+    }
+
+    fn order(&self, order: Order) {
+        self.shared.orders.lock().waiting.push_back(order);
         self.shared.work.notify_one();
     }
 
     /// Writes and flushes all units, and ends the thread.
     pub(crate) fn end(&self) {
-        self.shared.collected.lock().ends = true;
+        self.shared.orders.lock().ends = true;
         self.shared.work.notify_one();
         if let Some(thread) = self.thread.lock().take() {
             // A panic of the thread has been reported where it happened.
@@ -106,25 +144,33 @@ impl FileLog {
 
 impl Shared {
     fn write_until_end(&self, files: &mut Files) -> io::Result<()> {
-        let mut batch = Batch::default();
-        loop {
-            {
-                let mut collected = self.collected.lock();
-                while collected.batch.is_empty() && !collected.ends {
-                    self.work.wait(&mut collected);
+        while let Some(order) = self.next_order() {
+            match order {
+                Order::Write(mut batch) => {
+                    files.write(&mut batch)?;
+                    if self.policy == FlushPolicy::Always {
+                        files.sync()?;
+                    }
+                    self.gate.release(files.written());
+                    self.orders.lock().spare = Some(batch);
                 }
-                if collected.batch.is_empty() {
-                    break;
+                Order::BeginSnapshot(sender) => {
+                    // Fails if the snapshot has been given up.
+                    let _ = sender.send(files.begin_snapshot()?);
                 }
-                std::mem::swap(&mut collected.batch, &mut batch);
+                Order::RemoveBefore(snapshot) => files.remove_before(snapshot)?,
             }
-            files.write(&mut batch)?;
-            if self.policy == FlushPolicy::Always {
-                files.sync()?;
-            }
-            self.gate.release(files.written());
         }
         files.sync()
+    }
+
+    /// Waits for the next order; `None` if there is none and the log ends.
+    fn next_order(&self) -> Option<Order> {
+        let mut orders = self.orders.lock();
+        while orders.waiting.is_empty() && !orders.ends {
+            self.work.wait(&mut orders);
+        }
+        orders.waiting.pop_front()
     }
 }
 
