@@ -32,6 +32,7 @@ mod look_ahead;
 pub mod memory;
 mod names;
 pub mod notify;
+pub mod persistence;
 pub mod random;
 pub mod replies;
 #[cfg(test)]
@@ -64,6 +65,7 @@ use dispatch::DispatchResult;
 use gates::{Conditions, GATES, Gates};
 use inputs::Process;
 use instruments::Instruments;
+use persistence::Persistence;
 use random::Random;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
@@ -95,6 +97,8 @@ pub enum Flow {
     Clock(ClockOrder),
     /// Shut the server down.
     Shutdown,
+    /// Write a snapshot beside the requests that follow.
+    Snapshot,
 }
 
 /// Counters that `INFO` shows.
@@ -237,6 +241,8 @@ pub struct Engine {
     event_channel: Vec<u8>,
     /// The effects of each unit, if the caller takes them.
     kept_effects: Option<Vec<Vec<u8>>>,
+    /// Its log and its snapshots.
+    pub(crate) persistence: Persistence,
     /// The units for a log, if there is one.
     unit_log: Option<Box<UnitLog>>,
     /// Whether the log has units that are not released.
@@ -298,6 +304,7 @@ impl Engine {
             due: Vec::with_capacity(store::DUE_TOGETHER),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             kept_effects: None,
+            persistence: Persistence::new(time),
             unit_log: None,
             has_unreleased: false,
         };

@@ -60,6 +60,7 @@ mod log;
 mod log_settings;
 mod net;
 mod server;
+mod snapshots;
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

@@ -100,6 +100,12 @@ pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
 /// thread.
 pub(crate) const REGISTRY_SHARDS: usize = 64;
 
+// Snapshots.
+
+/// Keys that a snapshot takes from the engine at once, some 50 us of work: other clients wait no
+/// longer for it.
+pub(crate) const SNAPSHOT_PART_KEYS: usize = 256;
+
 // Expiry and scripts.
 
 /// How long keys are expired before clients are served: a million may expire at one deadline, and

@@ -215,19 +215,29 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("lazyfreed_objects", garbage.freed_objects);
 }
 
-fn persistence(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
+    let persistence = &engine.persistence;
+    let is_saving = u8::from(persistence.began_at.is_some());
+    let status = if persistence.last_succeeded { "ok" } else { "err" };
+    let last = persistence.last_duration.map_or(-1, |span| span.0 / 1000);
+    let current = persistence.began_at.map_or(-1, |begin| (time.now.0 - begin.0) / 1000);
+    let has_log = u8::from(engine.has_log());
     fields.zeros(&["loading", "async_loading"]);
-    fields.add("rdb_changes_since_last_save", engine.writer.dirty());
-    fields.add("rdb_bgsave_in_progress", 0);
-    fields.add("rdb_last_save_time", engine.started_at.0 / 1000);
-    fields.add("rdb_last_bgsave_status", "ok");
-    fields.add("rdb_last_bgsave_time_sec", -1);
-    fields.add("rdb_current_bgsave_time_sec", -1);
-    fields.zeros(&["rdb_saves", "rdb_last_cow_size"]);
-    fields.zeros(&["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
-    fields.add("aof_last_rewrite_time_sec", -1);
-    fields.add("aof_current_rewrite_time_sec", -1);
-    fields.add("aof_last_bgrewrite_status", "ok");
+    let unsaved = engine.writer.dirty() - persistence.saved_changes;
+    fields.add("rdb_changes_since_last_save", unsaved);
+    fields.add("rdb_bgsave_in_progress", is_saving);
+    fields.add("rdb_last_save_time", persistence.last_save_seconds);
+    fields.add("rdb_last_bgsave_status", status);
+    fields.add("rdb_last_bgsave_time_sec", last);
+    fields.add("rdb_current_bgsave_time_sec", current);
+    fields.add("rdb_saves", persistence.saves);
+    fields.zeros(&["rdb_last_cow_size"]);
+    fields.add("aof_enabled", has_log);
+    fields.add("aof_rewrite_in_progress", is_saving);
+    fields.zeros(&["aof_rewrite_scheduled"]);
+    fields.add("aof_last_rewrite_time_sec", last);
+    fields.add("aof_current_rewrite_time_sec", current);
+    fields.add("aof_last_bgrewrite_status", status);
     fields.add("aof_last_write_status", "ok");
 }
 

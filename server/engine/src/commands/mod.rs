@@ -21,6 +21,7 @@ pub mod memory;
 #[cfg(test)]
 mod model;
 pub mod multi_pop;
+pub mod persistence;
 pub mod picks;
 pub mod pubsub;
 pub mod replication;
@@ -72,6 +73,7 @@ pub const FAMILIES: &[&[Command]] = &[
     pubsub::COMMANDS,
     replication::COMMANDS,
     scripts::COMMANDS,
+    persistence::COMMANDS,
     server::COMMANDS,
     sets::COMMANDS,
     settings::COMMANDS,

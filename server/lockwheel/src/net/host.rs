@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
 use bytes::BytesMut;
@@ -26,12 +26,13 @@ use crate::net::registry::{Receiver, Registry};
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::ticker::DeadlineTimer;
 use crate::net::turn::{self, Pending};
+use crate::snapshots;
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine, Flow};
-use lockwheel_log::files::Files;
+use lockwheel_log::files::{Files, Snapshot};
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -42,6 +43,8 @@ pub(crate) struct Host {
     pub(crate) gate: Arc<CommitGate>,
     /// Where the units of the engine are logged.
     log: OnceLock<FileLog>,
+    /// The host itself, for the thread that writes a snapshot. Only set if there is a log.
+    this: OnceLock<Weak<Host>>,
     /// The connected clients.
     pub(crate) registry: Registry,
     /// Removed when the server ends.
@@ -89,6 +92,7 @@ impl Host {
             clock,
             gate: Arc::default(),
             log: OnceLock::new(),
+            this: OnceLock::new(),
             registry: Registry::default(),
             runtime_files,
             stopped: watch::Sender::new(false),
@@ -170,8 +174,36 @@ impl Host {
         };
         let log = FileLog::start(files, policy, &self.gate, fail)?;
         // Only the start of a server calls this.
+        let _ = self.this.set(Arc::downgrade(self));
         let _ = self.log.set(log);
         Ok(())
+    }
+
+    /// Begins to write a snapshot on another thread.
+    fn start_snapshot(&self) {
+        if let Some(host) = self.this.get().and_then(Weak::upgrade) {
+            snapshots::start(&host);
+        }
+    }
+
+    /// Begins a snapshot of the state after all units so far; returns its file.
+    pub(crate) fn begin_snapshot(&self) -> io::Result<Snapshot> {
+        let stopped = || io::Error::other("the server has ended");
+        let log = self.log.get().ok_or_else(stopped)?;
+        let file = self.with(|engine| {
+            self.log_units(engine);
+            engine.begin_snapshot(self.now());
+            log.begin_snapshot()
+        });
+        // The log sends no file if it has failed.
+        file.map_err(|_| stopped())?.recv().map_err(|_| stopped())
+    }
+
+    /// A snapshot is complete: files that it replaces are removed.
+    pub(crate) fn snapshot_is_durable(&self, position: Position) {
+        if let Some(log) = self.log.get() {
+            log.remove_before(position);
+        }
     }
 
     /// Ends the log: everything in it is flushed. Nothing may use the engine afterwards.
@@ -312,6 +344,10 @@ impl Host {
             // At once: a client that sees its last reply must find itself disconnected.
             Flow::Close => engine.disconnect(client),
             Flow::Shutdown => self.stop(),
+            Flow::Snapshot => {
+                self.start_snapshot();
+                return Next::Request;
+            }
             Flow::Sleep(span) => {
                 sleep_holding_engine(span);
                 return Next::Request;
