@@ -19,6 +19,9 @@
 //!   [`Engine::count_as_active`].
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
 //!   this one with [`Engine::keep_effects`].
+//! - **The log** begins ([`Engine::start_log`]), or has released units
+//!   ([`Engine::release_units`]).
+//! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
 //! - **Buffers of connections**: [`Engine::count_traffic`], [`Engine::check_output_at`],
 //!   [`Engine::evict_clients`].
@@ -31,7 +34,9 @@
 //! - **Next work**: [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
 //!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
-//! - **Effects** of the units: [`Engine::take_effects`].
+//! - **Effects** of the units: [`Engine::take_effects`]; for a log, [`Engine::take_units`], and the
+//!   unit that the output depends on, [`Engine::take_dependency`].
+//! - **Parts of a snapshot**: [`Engine::snapshot_part`].
 //! - **Messages of scripts** for the log file: [`Engine::take_script_messages`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
 //!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],
