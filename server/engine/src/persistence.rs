@@ -23,9 +23,16 @@ pub struct Persistence {
     pub saved_changes: u64,
     /// Changes before the snapshot that is being written.
     changes_at_begin: u64,
+    /// The bytes of the last snapshot.
+    pub snapshot_bytes: u64,
+    /// The bytes of the log after the last snapshot.
+    pub segment_bytes: u64,
     /// Clients that wait for its end.
     waiting: Vec<ClientId>,
 }
+
+/// The seconds after a failed snapshot before the next one begins by itself.
+const RETRY_SECONDS: i64 = 5;
 
 impl Persistence {
     /// Of a server that starts at `time`.
@@ -38,6 +45,8 @@ impl Persistence {
             saves: 0,
             saved_changes: 0,
             changes_at_begin: 0,
+            snapshot_bytes: 0,
+            segment_bytes: 0,
             waiting: Vec::new(),
         }
     }
@@ -47,6 +56,43 @@ impl Engine {
     /// Whether the units are logged.
     pub(crate) fn has_log(&self) -> bool {
         self.unit_log.is_some()
+    }
+
+    /// The sizes of the files of the log, for `INFO` and for [`Engine::snapshot_is_due`].
+    pub fn set_log_sizes(&mut self, snapshot_bytes: u64, segment_bytes: u64) {
+        self.persistence.snapshot_bytes = snapshot_bytes;
+        self.persistence.segment_bytes = segment_bytes;
+    }
+
+    /// Whether the caller must begin a snapshot, because of `save` or because the log has grown.
+    /// If so, the snapshot counts as begun.
+    pub fn snapshot_is_due(&mut self, time: Time) -> bool {
+        let persistence = &self.persistence;
+        if persistence.began_at.is_some() {
+            return false;
+        }
+        let changes = self.writer.dirty() - persistence.saved_changes;
+        let seconds = time.wall_us.div_euclid(1_000_000) - persistence.last_save_seconds;
+        // As in Redis, one that has failed is not repeated at once.
+        let may_retry = persistence.last_succeeded || seconds > RETRY_SECONDS;
+        let save_points = self.settings.save_points();
+        let is_reached = |(after, number): &(i64, u64)| {
+            changes > 0 && seconds > *after && changes >= *number && may_retry
+        };
+        let is_due = save_points.iter().any(is_reached) || may_retry && self.log_has_grown();
+        if is_due {
+            self.request_snapshot(time);
+        }
+        is_due
+    }
+
+    fn log_has_grown(&self) -> bool {
+        let Persistence { snapshot_bytes, segment_bytes, .. } = self.persistence;
+        let percentage = u64::from(self.settings.auto_aof_rewrite_percentage);
+        let bytes = snapshot_bytes + segment_bytes;
+        percentage > 0
+            && bytes > self.settings.auto_aof_rewrite_min_size_bytes
+            && segment_bytes.saturating_mul(100) / snapshot_bytes.max(1) >= percentage
     }
 
     /// A client has asked for a snapshot: the caller of the engine is going to write it.

@@ -70,10 +70,10 @@ fn page() -> String {
     section(
         &mut page,
         "Persistence",
-        "Nothing is written to disk. At the start any value is accepted and dropped, with a \
-         warning in the log, since programs that start a server pass them; `CONFIG SET` accepts \
-         the default only.",
-        |role| matches!(role, Role::Durability),
+        "Without `appendonly yes`, these have no effect: at the start any value is accepted and \
+         dropped, with a warning in the log, since programs that start a server pass them; `CONFIG \
+         SET` accepts the default only.",
+        |role| matches!(role, Role::NeedsLog),
     );
     section(
         &mut page,

@@ -57,7 +57,6 @@ mod gate_tests;
 mod limits;
 mod listen_settings;
 mod log;
-mod log_settings;
 mod net;
 mod server;
 mod snapshots;

@@ -100,7 +100,16 @@ pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
 /// thread.
 pub(crate) const REGISTRY_SHARDS: usize = 64;
 
-// Snapshots.
+// The log and snapshots.
+
+/// A batch of units at most, unless a single unit is longer: the memory that two batches take, one
+/// of which is being written.
+pub(crate) const LOG_BATCH_BYTES: usize = 16 * MIB;
+
+/// Turns in which a thread serves only one connection, after which it writes the log itself: others
+/// are idle then, and to change threads takes longer than some disks need for a flush. Once another
+/// connection sends a request, it waits for one flush at most.
+pub(crate) const LONE_TURNS: u32 = 16;
 
 /// Keys that a snapshot takes from the engine at once, some 50 us of work: other clients wait no
 /// longer for it.

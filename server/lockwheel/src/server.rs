@@ -14,8 +14,8 @@ use crate::clock;
 use crate::control::{Clock, Faults, Journal, since_epoch};
 use crate::error::{Error, ErrorKind};
 use crate::listen_settings::ListenSettings;
-use crate::log::RestoredLog;
-use crate::log_settings::LogSettings;
+use crate::log::{self, RestoredLog};
+
 use crate::net::host::Host;
 use crate::net::listener::Acceptor;
 use crate::net::runtime_files::RuntimeFiles;
@@ -97,8 +97,8 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
         let listen = ListenSettings::of(&settings);
-        let log_settings = LogSettings::of(&settings);
-        let restored = log_settings.directory.as_deref().map(RestoredLog::find).transpose()?;
+        let log_directory = log::settings::directory(&settings);
+        let restored = log_directory.as_deref().map(RestoredLog::find).transpose()?;
         let clock = match (self.clock, restored.as_ref().and_then(RestoredLog::lease_clock)) {
             (ClockChoice::System, None) => clock::Clock::system(),
             (ClockChoice::System, Some(lease)) => clock::Clock::system_from(lease),
@@ -128,7 +128,7 @@ impl Builder {
         let files = restored.map(|log| log.restore(&mut engine, &clock)).transpose()?;
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);
         if let Some(files) = files {
-            host.start_log(files, log_settings.policy)?;
+            host.start_log(files)?;
         }
         let monitor = SlowScriptMonitor::new(&host, &acceptor);
         host.with(|engine| engine.set_script_monitor(Box::new(monitor)))?;

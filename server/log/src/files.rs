@@ -80,9 +80,9 @@ pub struct Files {
     _lock: Box<dyn DiskLock>,
     beginning: Beginning,
     segment: Box<dyn DiskFile>,
-    segment_bytes: u64,
-    /// The files that a snapshot makes obsolete, in order, the current segment included.
-    names: Vec<Name>,
+    /// The files that a snapshot makes obsolete, in order, with their lengths. The last one is the
+    /// current segment.
+    names: Vec<(Name, u64)>,
     /// The checksum of the last frame.
     checksum: u32,
     written: Position,
@@ -111,19 +111,22 @@ impl Files {
         let clocks = clocks(&recovered);
         let beginning = Beginning { version: VERSION, epoch: recovered.epoch + 1, boot_id };
         tidy(&*disk, &recovered)?;
-        let mut names: Vec<Name> = recovered.snapshot.map(Name::Snapshot).into_iter().collect();
-        names.extend(&recovered.segments);
+        let mut names = Vec::new();
+        let snapshot = recovered.snapshot.map(Name::Snapshot);
+        for name in snapshot.into_iter().chain(recovered.segments.iter().copied()) {
+            let file = recovery::open(&*disk, name)?;
+            names.push((name, file.length().map_err(RecoveryError::io(&name))?));
+        }
         let first = Name::Segment(recovered.last + 1);
-        let (segment, segment_bytes, checksum) =
+        let (segment, bytes, checksum) =
             begin_segment(&*disk, &beginning, recovered.last, clocks, recovered.checksum)
                 .map_err(RecoveryError::io(&first))?;
-        names.push(first);
+        names.push((first, bytes));
         let files = Files {
             disk,
             _lock: lock,
             beginning,
             segment,
-            segment_bytes,
             names,
             checksum,
             written: recovered.last,
@@ -148,11 +151,41 @@ impl Files {
         self.flushed
     }
 
+    /// The length of the snapshot, 0 if there is none.
+    pub fn snapshot_bytes(&self) -> u64 {
+        let is_snapshot = |(name, _): &&(Name, u64)| matches!(name, Name::Snapshot(_));
+        self.names.iter().filter(is_snapshot).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The length of all segments.
+    pub fn segment_bytes(&self) -> u64 {
+        let is_segment = |(name, _): &&(Name, u64)| matches!(name, Name::Segment(_));
+        self.names.iter().filter(is_segment).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The bytes that may still be written to the disk.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
+    /// The length of the current segment.
+    fn current_bytes(&mut self) -> &mut u64 {
+        let (_, bytes) = self.names.last_mut().expect("there is a current segment");
+        bytes
+    }
+
     /// Writes a batch, which must not be empty, and clears it. It is durable after the next
     /// [`Files::sync`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the batch is longer than [`limits::FRAME_BYTES_MAX`].
     pub fn write(&mut self, batch: &mut Batch) -> io::Result<()> {
         assert_eq!(batch.first, self.written + 1, "units are missing");
-        if self.segment_bytes > limits::SEGMENT_BYTES {
+        if batch.bytes() > limits::FRAME_BYTES_MAX {
+            let message = "a transaction or script has changed more than a frame can contain";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        if *self.current_bytes() > limits::SEGMENT_BYTES {
             self.end_segment()?;
         }
         let header = Header {
@@ -165,7 +198,7 @@ impl Files {
         };
         let checksum = frame::seal(&mut batch.frame, &header, self.checksum);
         self.segment.append(&batch.frame)?;
-        self.segment_bytes += batch.frame.len() as u64;
+        *self.current_bytes() += batch.frame.len() as u64;
         (self.checksum, self.written, self.clocks) = (checksum, batch.last, batch.clocks);
         batch.clear();
         Ok(())
@@ -186,13 +219,13 @@ impl Files {
         // Before the next file exists: damage in a segment that is not the last one is an error.
         self.sync()?;
         let next = Name::Segment(self.written + 1);
-        if self.names.last() == Some(&next) {
+        if self.names.last().is_some_and(|(name, _)| *name == next) {
             return Ok(());
         }
         let (segment, bytes, checksum) =
             begin_segment(&*self.disk, &self.beginning, self.written, self.clocks, self.checksum)?;
-        (self.segment, self.segment_bytes, self.checksum) = (segment, bytes, checksum);
-        self.names.push(next);
+        (self.segment, self.checksum) = (segment, checksum);
+        self.names.push((next, bytes));
         Ok(())
     }
 
@@ -205,17 +238,18 @@ impl Files {
 
     /// Removes the files that a complete snapshot replaces.
     pub fn remove_before(&mut self, snapshot: Position) -> io::Result<()> {
+        let name = Name::Snapshot(snapshot);
+        let bytes = self.disk.open(&name.to_string())?.length()?;
         // It may replace one of the same position.
-        self.names.retain(|name| *name != Name::Snapshot(snapshot));
-        let is_obsolete = |name: &Name| match name {
+        self.names.retain(|(known, _)| *known != name);
+        let is_obsolete = |(name, _): &(Name, u64)| match name {
             Name::Segment(first) => *first <= snapshot,
             Name::Snapshot(position) | Name::PartialSnapshot(position) => *position < snapshot,
         };
-        let (obsolete, kept) = self.names.iter().partition(|name| is_obsolete(name));
-        let obsolete: Vec<Name> = obsolete;
-        self.names = kept;
-        self.names.insert(0, Name::Snapshot(snapshot));
-        obsolete.iter().try_for_each(|name| self.disk.remove(&name.to_string()))
+        let obsolete: Vec<(Name, u64)> =
+            self.names.extract_if(.., |name| is_obsolete(name)).collect();
+        self.names.insert(0, (name, bytes));
+        obsolete.iter().try_for_each(|(name, _)| self.disk.remove(&name.to_string()))
     }
 }
 

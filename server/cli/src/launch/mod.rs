@@ -62,7 +62,7 @@ pub(crate) enum Warning {
     /// Directives without effect on this server.
     Ignored(Vec<String>),
     /// Directives that configure persistence.
-    NotDurable(Vec<&'static str>),
+    WithoutLog(Vec<&'static str>),
     /// Variables with the prefix `LOCKWHEEL_` that match no directive.
     UnknownVariables(Vec<String>),
     /// A policy that would evict keys.
@@ -73,9 +73,10 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::Ignored(names) => write!(f, "directives without effect: {}", names.join(", ")),
-            Warning::NotDurable(names) => write!(
+            Warning::WithoutLog(names) => write!(
                 f,
-                "{}: nothing is written to disk: all keys and locks are lost when the server ends",
+                "{}: nothing is written to disk without 'appendonly yes': all keys and locks are lost \
+                 when the server ends",
                 names.join(", ")
             ),
             Warning::UnknownVariables(names) => {
@@ -418,7 +419,7 @@ impl<'a, 'r> Loader<'a, 'r> {
     }
 
     fn finish(mut self) -> (Settings, Vec<Warning>) {
-        let not_durable = self.settings.drop_durability();
+        let without_log = self.settings.drop_without_log();
         let accepted = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Accepted));
         let changed = accepted
             .filter(|row| row.value(&self.settings).to_string() != row.default)
@@ -428,8 +429,8 @@ impl<'a, 'r> Loader<'a, 'r> {
         if !ignored.is_empty() {
             warnings.push(Warning::Ignored(ignored));
         }
-        if !not_durable.is_empty() {
-            warnings.push(Warning::NotDurable(not_durable));
+        if !without_log.is_empty() {
+            warnings.push(Warning::WithoutLog(without_log));
         }
         if !self.unknown_variables.is_empty() {
             warnings.push(Warning::UnknownVariables(self.unknown_variables));
@@ -559,7 +560,7 @@ mod tests {
         let check = |args: &[&str], asked: &[&'static str]| {
             let (settings, warnings) = serve(args, &[]);
             check_values(&settings, &["save=", "appendonly=no"]);
-            let expected = Warning::NotDurable(asked.to_vec());
+            let expected = Warning::WithoutLog(asked.to_vec());
             assert_eq!(warnings, Vec::from_iter((!asked.is_empty()).then_some(expected)));
         };
         for asked in [&["saves"][..], &["--save 1 1 "], &["--save", "1", "1", "--save", "2 2"]] {

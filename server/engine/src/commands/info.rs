@@ -239,6 +239,14 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("aof_current_rewrite_time_sec", current);
     fields.add("aof_last_bgrewrite_status", status);
     fields.add("aof_last_write_status", "ok");
+    if engine.has_log() {
+        fields.add("aof_current_size", persistence.snapshot_bytes + persistence.segment_bytes);
+        fields.add("aof_base_size", persistence.snapshot_bytes);
+        fields.add("aof_pending_rewrite", 0);
+        fields.add("aof_buffer_length", 0);
+        fields.add("aof_pending_bio_fsync", 0);
+        fields.add("aof_delayed_fsync", 0);
+    }
 }
 
 fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {

@@ -9,6 +9,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::settings::Mode;
 use crate::time::Millis;
+use crate::unit_log::local_and_replicas;
 
 const WAIT: Command = Command {
     flags: Flags::BLOCKING,
@@ -227,13 +228,23 @@ fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR value is out of range, must be positive"));
     }
     let deadline = super::timeout(context.time, argv[3])?;
-    if local > 0 {
+    if local > 0 && !context.engine.has_log() {
         return Err(Error::line(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    let none = Reply::Array(vec![Reply::Integer(0), Reply::Integer(0)]);
-    Ok(reply_without_replicas(context, replicas > 0, deadline, none))
+    let unflushed = context.engine.unflushed();
+    let is_flushed = context.engine.has_log() && unflushed.is_none();
+    match unflushed.filter(|_| local > 0 && replicas == 0 && !context.may_not_block()) {
+        Some(position) => {
+            context.engine.wait_for_flush(context.client, position, deadline);
+            Ok(Reply::NOTHING)
+        }
+        None => {
+            let now = local_and_replicas(is_flushed);
+            Ok(reply_without_replicas(context, replicas > 0, deadline, now))
+        }
+    }
 }
 
 /// Replies at once that there is no replica, unless the client requests one: then after its

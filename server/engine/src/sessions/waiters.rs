@@ -26,6 +26,7 @@ use crate::store::Keyspace;
 use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
+use crate::unit_log::Position;
 
 /// The wait of a blocked client.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct Blocked {
     pub command: Option<usize>,
     /// The rule of [`faults`](crate::instruments::faults) that blocks the client, if any.
     pub(crate) rule: Option<RuleBlock>,
+    /// The client waits until the units up to this position are durable.
+    pub(crate) flush: Option<Position>,
     timer: Option<TimerId>,
     /// The keys that the client waits for, if any.
     key_wait: Option<Arc<KeyWait>>,
@@ -235,8 +238,14 @@ impl Sessions {
         self.stop_waiting(client);
         let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
         if let Some(state) = self.get_mut(client) {
-            state.blocked =
-                Some(Blocked { on_timeout, command: None, rule: None, timer, key_wait: None });
+            state.blocked = Some(Blocked {
+                on_timeout,
+                timer,
+                command: None,
+                rule: None,
+                flush: None,
+                key_wait: None,
+            });
         }
     }
 

@@ -18,8 +18,8 @@ pub use table::{
     names,
 };
 pub use types::{
-    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
-    Mode, OutputBufferLimit, Permission, Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel, MaxmemoryPolicy,
+    MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
 pub use value::{Value, ValueKind, WRONG_NUMBER};
 
@@ -103,6 +103,12 @@ pub struct Settings {
     pub tracking_table_max_keys: u64,
     /// Seconds that a shutdown may wait for replicas.
     pub shutdown_timeout_seconds: u32,
+    /// When the log is flushed.
+    pub appendfsync: FlushPolicy,
+    /// Percent by which the log must grow after a snapshot before the next one begins; 0 for never.
+    pub auto_aof_rewrite_percentage: u32,
+    /// Bytes that the log must have before a snapshot begins because of its growth.
+    pub auto_aof_rewrite_min_size_bytes: u64,
     /// Frequency of background tasks that clients are shown, per second.
     pub hz: u32,
     /// The announced server and version.
@@ -169,6 +175,9 @@ impl Default for Settings {
             stream_node_max_bytes: 4096,
             tracking_table_max_keys: 1_000_000,
             shutdown_timeout_seconds: 10,
+            appendfsync: FlushPolicy::Always,
+            auto_aof_rewrite_percentage: 100,
+            auto_aof_rewrite_min_size_bytes: 64 << 20,
             hz: 10,
             compat_version: CompatVersion::default(),
             cluster_enabled: false,
@@ -304,8 +313,8 @@ impl Settings {
         Ok(changed.into_iter().map(change).collect())
     }
 
-    /// Sets a directive before the server starts, even if it cannot be changed later. Requests for
-    /// durability are refused, as by `CONFIG SET`, since there is no log for a warning yet.
+    /// Sets a directive before the server starts, even if it cannot be changed later. A directive
+    /// that needs the log is refused unless `appendonly` was set before.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let unknown = || ConfigError::UnknownOption(name.to_owned());
         let (name, directive) = table::find(name).ok_or_else(unknown)?;
@@ -334,13 +343,15 @@ impl Settings {
     fn change(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
         let value = directive.kind.read(words)?;
         match directive.role {
-            Role::Durability if value.to_string() != directive.default => Err(NOT_DURABLE.into()),
+            Role::NeedsLog if !self.has_log() && value.to_string() != directive.default => {
+                Err(NO_LOG.into())
+            }
             _ => self.assign(directive, words),
         }
     }
 
-    /// As [`Settings::apply`], while the command line is read: a request for durability is kept
-    /// until [`Settings::drop_durability`].
+    /// As [`Settings::apply`], while the command line is read: a directive that needs the log is
+    /// kept until [`Settings::drop_without_log`].
     ///
     /// # Errors
     /// Why the value is refused, in Redis's words.
@@ -348,7 +359,7 @@ impl Settings {
         let value = directive.kind.read(words)?;
         match directive.role {
             Role::Used(access) => (access.set)(self, value),
-            Role::Process | Role::Accepted | Role::Durability => {
+            Role::Process | Role::Accepted | Role::NeedsLog => {
                 self.kept.insert(directive.name, value);
             }
             Role::Unsupported if value.to_string() == directive.default => {}
@@ -357,10 +368,30 @@ impl Settings {
         Ok(())
     }
 
-    /// Ends the reading of a command line: resets the durability directives to their defaults.
-    /// Returns the names of those that had other values.
-    pub fn drop_durability(&mut self) -> Vec<&'static str> {
-        let rows = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Durability));
+    /// Whether the units of the engine are logged.
+    pub fn has_log(&self) -> bool {
+        self.text("appendonly") == "yes"
+    }
+
+    /// The times and numbers of changes after which a snapshot begins (`save`): seconds since the
+    /// last one, and changes since then. All are positive numbers.
+    pub fn save_points(&self) -> Vec<(i64, u64)> {
+        let text = self.text("save");
+        let mut numbers = text.split_whitespace().map_while(|word| word.parse::<i64>().ok());
+        let mut points = Vec::new();
+        while let (Some(seconds), Some(changes)) = (numbers.next(), numbers.next()) {
+            points.push((seconds, u64::try_from(changes).unwrap_or(0)));
+        }
+        points
+    }
+
+    /// Ends the reading of a command line: without a log, resets the directives that need one to
+    /// their defaults. Returns the names of those that had other values.
+    pub fn drop_without_log(&mut self) -> Vec<&'static str> {
+        if self.has_log() {
+            return Vec::new();
+        }
+        let rows = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::NeedsLog));
         let asked = rows.filter(|row| {
             let value = self.kept.remove(row.name);
             value.is_some_and(|value| value.to_string() != row.default)
@@ -369,9 +400,8 @@ impl Settings {
     }
 }
 
-/// The error for durability directives.
-const NOT_DURABLE: &str =
-    "this server writes nothing to disk: all keys and locks are lost when it ends";
+/// The error for directives that have no effect without a log.
+const NO_LOG: &str = "snapshots belong to the log: start the server with 'appendonly yes'";
 
 /// Values are kept as text; Redis's tools write nothing else.
 pub const NOT_UTF8: &str = "argument must be valid UTF-8";
@@ -442,8 +472,11 @@ mod tests {
                 ),
             ),
             (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
-            (vec![("timeout", "5"), ("appendonly", "yes")], failed("appendonly", NOT_DURABLE)),
-            (vec![("save", "60 1")], failed("save", NOT_DURABLE)),
+            (
+                vec![("timeout", "5"), ("appendonly", "yes")],
+                failed("appendonly", "can't set immutable config"),
+            ),
+            (vec![("save", "60 1")], failed("save", NO_LOG)),
             (vec![("save", "60")], failed("save", "Invalid save parameters")),
         ] {
             assert_eq!(set(&mut settings, &pairs), Err(expected), "{pairs:?}");

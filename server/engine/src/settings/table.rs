@@ -2,8 +2,8 @@
 //! directive of our own, add a field to `Settings` and a row here.
 
 use super::types::{
-    ClientClass, ClientOutputBufferLimits, EndpointType, LogLevel, MaxmemoryPolicy, MemoryShare,
-    Permission, Secret, Supervised,
+    ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel, MaxmemoryPolicy,
+    MemoryShare, Permission, Secret, Supervised,
 };
 use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
@@ -56,9 +56,10 @@ pub enum Role {
     Process,
     /// Accepted and shown by `CONFIG GET`, without any effect on a lock server.
     Accepted,
-    /// Only the default is accepted, except at the start: many launchers pass such options, so the
-    /// value is then dropped with a warning. Clients see the default, which is what applies.
-    Durability,
+    /// Without a log only the default is accepted, except at the start: many launchers pass such
+    /// options, so the value is then dropped with a warning. Clients see the default, which is what
+    /// applies.
+    NeedsLog,
     /// Only the default is accepted. Accepting another value without effect would suggest a
     /// protection or a role that the server does not have.
     Unsupported,
@@ -153,13 +154,13 @@ macro_rules! rows_of_role {
 
 rows_of_role!(process => Process, accepted => Accepted, unsupported => Unsupported);
 
-const fn durability(
+const fn needs_log(
     name: &'static str,
     kind: ValueKind,
     default: &'static str,
     doc: &'static str,
 ) -> Directive {
-    row(name, kind, default, Live, Role::Durability, doc)
+    row(name, kind, default, Live, Role::NeedsLog, doc)
 }
 
 /// The access to a field that can be converted to one [`Value`].
@@ -193,7 +194,6 @@ const SYSLOG_FACILITIES: &[&str] =
 const OOM_MODES: &[&str] = &["no", "yes", "relative", "absolute"];
 const ACL_PUBSUB: &[&str] = &["allchannels", "resetchannels"];
 const SANITIZE: &[&str] = &["no", "yes", "clients"];
-const APPENDFSYNC: &[&str] = &["everysec", "always", "no"];
 const DISKLESS_LOAD: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 const PROPAGATION: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 const BUFFERS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
@@ -408,7 +408,7 @@ pub static DIRECTIVES: &[Directive] = &[
         "Maximum bytes of a HyperLogLog in its sparse encoding."),
 
     // Persistence: keys are kept in memory only
-    durability("save", SavePoints, "",
+    needs_log("save", SavePoints, "",
         "Seconds and changes after which a snapshot is written; empty writes none."),
     accepted("dbfilename", FileName("dbfilename can't be a path, just a filename"), "dump.rdb",
         Protected,
@@ -431,7 +431,7 @@ pub static DIRECTIVES: &[Directive] = &[
     process("appenddirname", FileName("appenddirname can't be a path, just a dirname"),
         "appendonlydir", Fixed,
         "Directory of the log, within `dir`."),
-    process("appendfsync", Choice(APPENDFSYNC), "always", Fixed,
+    used("appendfsync", Choice(FlushPolicy::NAMES), "always", Live, field!(appendfsync),
         "When the log is flushed to disk: before each reply, once a second, or when the system does \
          it."),
     accepted("no-appendfsync-on-rewrite", Bool, "no", Live,
@@ -446,11 +446,12 @@ pub static DIRECTIVES: &[Directive] = &[
         "Sync a rewritten append-only file to disk in steps."),
     accepted("aof-disable-auto-gc", Bool, "no", Live,
         "Keep append-only files that are no longer needed."),
-    accepted("auto-aof-rewrite-percentage", INT, "100", Live,
-        "Growth of the append-only file that starts a rewrite, in percent; 0 disables automatic \
-         rewrites."),
-    accepted("auto-aof-rewrite-min-size", SIZE, "67108864", Live,
-        "Minimum bytes of the append-only file for an automatic rewrite."),
+    used("auto-aof-rewrite-percentage", INT, "100", Live, field!(auto_aof_rewrite_percentage),
+        "Growth of the log since the last snapshot that begins another one, in percent; 0 disables \
+         these."),
+    used("auto-aof-rewrite-min-size", SIZE, "67108864", Live,
+        field!(auto_aof_rewrite_min_size_bytes),
+        "Minimum bytes of the log for a snapshot that begins because of its growth."),
 
     // Replication
     unsupported("replicaof", HostAndPort, "", Fixed,
@@ -710,7 +711,7 @@ macro_rules! choice_fields {
     )*};
 }
 
-choice_fields!(CompatVersion, EndpointType, MaxmemoryPolicy, Permission);
+choice_fields!(CompatVersion, EndpointType, FlushPolicy, MaxmemoryPolicy, Permission);
 
 macro_rules! plain_fields {
     ($($field:ty => $value:ident,)*) => {$(
@@ -845,7 +846,7 @@ mod tests {
                 _ => continue,
             };
             // `hz` is clamped; directives with a fixed value accept only their default.
-            let default_only = matches!(directive.role, Role::Unsupported | Role::Durability);
+            let default_only = matches!(directive.role, Role::Unsupported | Role::NeedsLog);
             if directive.name == "hz" || default_only {
                 continue;
             }

@@ -98,6 +98,19 @@ choice! {
 }
 
 choice! {
+    /// When the log is flushed.
+    FlushPolicy {
+        /// Once a second. Output is sent when it is written.
+        EverySecond = "everysec",
+        /// Before any output that depends on it is sent.
+        #[default]
+        Always = "always",
+        /// When the system does.
+        Never = "no",
+    }
+}
+
+choice! {
     /// The supervisor that is notified when the server is ready.
     Supervised {
         /// Upstart: the server stops itself once with SIGSTOP.

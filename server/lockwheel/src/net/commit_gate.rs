@@ -19,6 +19,10 @@ use crate::net::outbox::Outbox;
 #[derive(Debug, Default)]
 pub(crate) struct CommitGate {
     released: AtomicU64,
+    /// Everything up to here is durable.
+    flushed: AtomicU64,
+    /// A client waits until more is durable.
+    is_flush_awaited: AtomicBool,
     /// What was released when held output was last sent.
     sent: AtomicU64,
     /// The number of clients in `held`; read without the lock.
@@ -45,8 +49,28 @@ impl CommitGate {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Output that depends on units up to `position` may be sent now.
-    pub(crate) fn release(&self, position: Position) {
+    /// The position up to which everything is durable.
+    #[inline]
+    pub(crate) fn flushed(&self) -> Position {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    /// Sets whether a client waits until more is durable.
+    pub(crate) fn await_flush(&self, is_awaited: bool) {
+        if is_awaited != self.is_flush_awaited() {
+            self.is_flush_awaited.store(is_awaited, Ordering::Release);
+        }
+    }
+
+    /// Whether a client waits until more is durable.
+    pub(crate) fn is_flush_awaited(&self) -> bool {
+        self.is_flush_awaited.load(Ordering::Acquire)
+    }
+
+    /// Output that depends on units up to `position` may be sent now; units up to `flushed` are
+    /// durable.
+    pub(crate) fn release(&self, position: Position, flushed: Position) {
+        self.flushed.fetch_max(flushed, Ordering::AcqRel);
         self.released.fetch_max(position, Ordering::AcqRel);
         let callers = {
             let mut held = self.held.lock();

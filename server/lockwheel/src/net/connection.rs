@@ -205,6 +205,7 @@ impl Connection {
                 // A thread that waits for the engine must not hold the lock that the monitor of
                 // slow scripts needs.
                 drop(transfer);
+                turn::serving(self.client.serial);
                 let run = |engine: &mut Engine| {
                     self.run_requests(host, engine, &mut self.transfer.lock(), RequestFilter::All)
                 };
@@ -304,6 +305,7 @@ impl Connection {
     fn send_last_bytes(&self) -> io::Result<()> {
         let mut transfer = self.transfer.lock();
         transfer.take_outbox(&self.outbox);
+        turn::write_log();
         // Nothing else is left to do, and the log takes no more units.
         self.gate.wait(transfer.output.dependency());
         transfer.socket_full = false;

@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::log::{FileLog, FlushPolicy};
+use crate::log::{FileLog, LogOwner, LogSizes};
 use crate::net::commit_gate::CommitGate;
 use crate::net::outbox::LimitCheck;
 use crate::net::registry::{Receiver, Registry};
@@ -42,7 +42,7 @@ pub(crate) struct Host {
     /// Holds back output until the log has released it.
     pub(crate) gate: Arc<CommitGate>,
     /// Where the units of the engine are logged.
-    log: OnceLock<FileLog>,
+    log: OnceLock<Arc<FileLog>>,
     /// The host itself, for the thread that writes a snapshot. Only set if there is a log.
     this: OnceLock<Weak<Host>>,
     /// The connected clients.
@@ -164,19 +164,20 @@ impl Host {
 
     /// From now on the units of the engine are logged to `files`. Must be called before any client
     /// connects.
-    pub(crate) fn start_log(self: &Arc<Self>, files: Files, policy: FlushPolicy) -> io::Result<()> {
-        let host = Arc::downgrade(self);
-        let fail = move || {
-            if let Some(host) = host.upgrade() {
-                host.gate.fail();
-                host.stop();
-            }
-        };
-        let log = FileLog::start(files, policy, &self.gate, fail)?;
+    pub(crate) fn start_log(self: &Arc<Self>, files: Files) -> io::Result<()> {
+        let this: Weak<Host> = Arc::downgrade(self);
+        let policy = self.engine.lock().settings().appendfsync;
+        let log = FileLog::new(files, policy, &self.gate, this.clone());
+        log.start_thread()?;
         // Only the start of a server calls this.
-        let _ = self.this.set(Arc::downgrade(self));
-        let _ = self.log.set(log);
+        let _ = self.this.set(this);
+        let _ = self.log.set(Arc::new(log));
         Ok(())
+    }
+
+    /// The log of the server, if it has one.
+    pub(crate) fn log(&self) -> Option<&Arc<FileLog>> {
+        self.log.get()
     }
 
     /// Begins to write a snapshot on another thread.
@@ -217,8 +218,11 @@ impl Host {
     #[inline]
     fn log_units(&self, engine: &mut Engine) {
         if let Some(log) = self.log.get() {
-            engine.take_units(|units| log.append(units, self.clock.readings()));
-            engine.release_units(self.gate.released());
+            engine.take_units(|units| {
+                log.append(units, self.clock.readings(), turn::writes_log(log));
+            });
+            engine.release_units(self.gate.released(), self.gate.flushed());
+            self.gate.await_flush(engine.is_flush_awaited());
         }
     }
 
@@ -238,6 +242,9 @@ impl Host {
         self.deadline_timer.set(engine.next_deadline(), &self.clock);
         if engine.has_garbage() {
             self.deadline_timer.fire_now();
+        }
+        if let Some(log) = self.log.get() {
+            log.set_policy(engine.settings().appendfsync);
         }
         let timeout = engine.settings().timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
@@ -578,6 +585,28 @@ impl Host {
             // Callers in this process may be waiting for messages.
             self.wake_all_clients();
         }
+    }
+}
+
+impl LogOwner for Host {
+    fn log_has_failed(&self) {
+        self.gate.fail();
+        self.stop();
+    }
+
+    fn log_second(&self, sizes: LogSizes) {
+        let is_due = self.with(|engine| {
+            engine.set_log_sizes(sizes.snapshot, sizes.segments);
+            engine.snapshot_is_due(self.now())
+        });
+        if is_due == Ok(true) {
+            self.start_snapshot();
+        }
+    }
+
+    fn log_is_flushed(&self) {
+        // Ends the waits: see `log_units`. A failed engine has no clients any more.
+        let _ = self.with(|_| {});
     }
 }
 

@@ -35,8 +35,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::limits;
+use crate::log::FileLog;
 use crate::net::commit_gate::CommitGate;
 use crate::net::connection::Connection;
+use crate::net::host::Host;
 
 /// The kind of output that waits to be sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,14 @@ struct Turn {
     loop_waker: OnceCell<Waker>,
     /// The gate of the server that the loop belongs to.
     gate: OnceCell<Arc<CommitGate>>,
+    /// Its log, if it has one.
+    log: OnceCell<Arc<FileLog>>,
+    /// The thread has appended units to the log that it writes itself.
+    has_unwritten: Cell<bool>,
+    /// The last client that the thread has served, and the number of turns since another one.
+    last_client: Cell<(u64, u32)>,
+    /// The number of the last turn that is counted there.
+    last_client_turn: Cell<u64>,
 }
 
 thread_local! {
@@ -72,17 +82,53 @@ thread_local! {
             messages: RefCell::new(VecDeque::new()),
             loop_waker: OnceCell::new(),
             gate: OnceCell::new(),
+            log: OnceCell::new(),
+            has_unwritten: Cell::new(false),
+            last_client: Cell::new((0, 0)),
+            last_client_turn: Cell::new(0),
         }
     };
 }
 
-/// From now on this thread's event loop ends its turns. It sends what `gate` has held back.
-pub(crate) fn begin_loop(gate: &Arc<CommitGate>) {
+/// From now on this thread's event loop ends its turns. It sends what the gate of the host has held
+/// back.
+pub(crate) fn begin_loop(host: &Host) {
     TURN.with(|turn| {
         turn.has_loop.set(true);
         // A thread has only one loop.
-        let _ = turn.gate.set(Arc::clone(gate));
+        let _ = turn.gate.set(Arc::clone(&host.gate));
+        if let Some(log) = host.log() {
+            let _ = turn.log.set(Arc::clone(log));
+        }
     });
+}
+
+/// The thread is about to serve this client.
+pub(crate) fn serving(client: u64) {
+    TURN.with(|turn| {
+        if turn.log.get().is_none() {
+            return;
+        }
+        let (last, turns) = turn.last_client.get();
+        if last != client {
+            turn.last_client.set((client, 0));
+        } else if turn.last_client_turn.replace(turn.number.get()) != turn.number.get() {
+            turn.last_client.set((client, turns.saturating_add(1)));
+        }
+    });
+}
+
+/// Whether this thread writes what it is about to append to `log`, because it serves only one
+/// client: it does so before it sends output at the end of the turn.
+pub(crate) fn writes_log(log: &Arc<FileLog>) -> bool {
+    let writes = TURN.try_with(|turn| {
+        let (_, turns) = turn.last_client.get();
+        let is_own = turn.log.get().is_some_and(|own| Arc::ptr_eq(own, log));
+        let writes = is_own && turns >= limits::LONE_TURNS;
+        turn.has_unwritten.set(turn.has_unwritten.get() || writes);
+        writes
+    });
+    writes.unwrap_or(false)
 }
 
 /// A task that does nothing and never ends. Every event loop has one: to wake it before the loop
@@ -115,10 +161,23 @@ pub(crate) fn enqueue(connection: Arc<Connection>, pending: Pending) {
     }
 }
 
+/// Writes the units that this thread has appended and not written. The caller must not hold the
+/// engine.
+pub(crate) fn write_log() {
+    // A thread that is ending has written everything.
+    let _ = TURN.try_with(Turn::write_log);
+}
+
 /// Ends the turn: sends all replies and all messages.
 pub(crate) fn end() {
     // A thread that is ending has nothing queued: see `enqueue`.
     let _ = TURN.try_with(|turn| {
+        if turn.has_unwritten.take()
+            && let Some(log) = turn.log.get()
+        {
+            // This thread may hold the engine.
+            log.wake();
+        }
         turn.send_replies();
         turn.send_messages(usize::MAX);
     });
@@ -128,6 +187,7 @@ pub(crate) fn end() {
 /// loop polls for input and does not sleep.
 pub(crate) fn before_sleep() {
     let _ = TURN.try_with(|turn| {
+        turn.write_log();
         let replies = turn.send_replies();
         if let Some(gate) = turn.gate.get() {
             gate.send_released();
@@ -169,6 +229,14 @@ pub(crate) fn number() -> u64 {
 }
 
 impl Turn {
+    fn write_log(&self) {
+        if self.has_unwritten.take()
+            && let Some(log) = self.log.get()
+        {
+            log.write_here();
+        }
+    }
+
     fn has_pending(&self) -> bool {
         !self.replies.borrow().is_empty() || !self.messages.borrow().is_empty()
     }

@@ -129,9 +129,10 @@ impl Workers {
             let thread = std::thread::Builder::new()
                 .name(format!("lockwheel-io-{at}"))
                 .stack_size(limits::THREAD_STACK_BYTES);
-            let gate = Arc::clone(&host.gate);
+            let loop_host = Arc::clone(host);
             let work = move || {
-                turn::begin_loop(&gate);
+                turn::begin_loop(&loop_host);
+                drop(loop_host);
                 worker.serve(serve);
                 turn::end();
             };
