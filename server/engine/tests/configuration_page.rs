@@ -112,7 +112,7 @@ fn row(page: &mut String, directive: &Directive) {
     let change = match directive.mutability {
         Mutability::Live => "yes",
         Mutability::Protected => "protected",
-        Mutability::Fixed => "no",
+        Mutability::AtStart | Mutability::Fixed => "no",
     };
     let (name, values, doc) = (directive.name, values(directive.kind), directive.doc);
     let _ = writeln!(page, "| `{name}`{alias} | {values} | {default} | {change} | {doc} |");

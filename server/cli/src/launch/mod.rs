@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn persistence_causes_warning_and_stays_off() {
+    fn save_points_without_log_cause_warning_and_are_dropped() {
         let check = |args: &[&str], asked: &[&'static str]| {
             let (settings, warnings) = serve(args, &[]);
             check_values(&settings, &["save=", "appendonly=no"]);
@@ -570,9 +570,13 @@ mod tests {
             check(none, &[]);
         }
         check(&["no-saves", "--save", "1", "1"], &["save"]);
-        check(&["--appendonly", "YES"], &["appendonly"]);
         check(&["--appendonly", "yes", "--appendonly", "no"], &[]);
-        check(&["saves", "--appendonly yes"], &["save", "appendonly"]);
+        check_values(&serve(&["--appendonly", "YES"], &[]).0, &["save=", "appendonly=yes"]);
+        for with_log in [["saves", "--appendonly yes"], ["--appendonly yes", "--save 1 1 2 2"]] {
+            let (settings, warnings) = serve(&with_log, &[]);
+            check_values(&settings, &["save=1 1 2 2", "appendonly=yes"]);
+            assert_eq!(warnings, []);
+        }
         check_fatal(
             &["--appendonly", "maybe"],
             "configuration file, at line 2",

@@ -301,6 +301,9 @@ impl Settings {
             |directive: &&'static Directive| directive.value(self) != directive.value(&next);
         let mut changed: Vec<&'static Directive> = Vec::new();
         for directive in targets.into_iter().map(|(_, directive)| directive).filter(differs) {
+            if directive.mutability == Mutability::AtStart {
+                return Err(refused(directive.name, "can be set only when the server starts"));
+            }
             if !changed.contains(&directive) {
                 changed.push(directive);
             }
@@ -474,7 +477,7 @@ mod tests {
             (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
             (
                 vec![("timeout", "5"), ("appendonly", "yes")],
-                failed("appendonly", "can't set immutable config"),
+                failed("appendonly", "can be set only when the server starts"),
             ),
             (vec![("save", "60 1")], failed("save", NO_LOG)),
             (vec![("save", "60")], failed("save", "Invalid save parameters")),

@@ -12,7 +12,7 @@ use super::value::ValueKind::{
 use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::DATABASES_MAX;
 use crate::notify;
-use Mutability::{Fixed, Live, Protected};
+use Mutability::{AtStart, Fixed, Live, Protected};
 
 /// A configuration directive.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub enum Mutability {
     Live,
     /// Only if `enable-protected-configs` permits it.
     Protected,
+    /// No, but `CONFIG SET` accepts the value that it has.
+    AtStart,
     /// No.
     Fixed,
 }
@@ -423,7 +425,7 @@ pub static DIRECTIVES: &[Directive] = &[
         "Whether to validate the payloads of RESTORE in depth."),
     accepted("stop-writes-on-bgsave-error", Bool, "yes", Live,
         "Refuse writes after a snapshot has failed."),
-    process("appendonly", Bool, "no", Fixed,
+    process("appendonly", Bool, "no", AtStart,
         "Log every change to files, from which the next start restores the keys."),
     accepted("appendfilename", FileName("appendfilename can't be a path, just a filename"),
         "appendonly.aof", Fixed,
