@@ -42,13 +42,13 @@ fn command_gets_a_server_for_tests() {
 }
 
 #[test]
-fn durability_settings_warn() {
+fn save_points_without_log_warn() {
     check(
-        &["--appendonly", "yes"],
-        "ask config get appendonly",
-        "appendonly\nno\n",
-        "lockwheel run: appendonly: nothing is written to disk: all keys and locks are lost when \
-         the server ends\n",
+        &["--save", "60 1"],
+        "ask config get save",
+        "save\n\n",
+        "lockwheel run: save: nothing is written to disk without 'appendonly yes': all keys and \
+         locks are lost when the server ends\n",
     );
 }
 

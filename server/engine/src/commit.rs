@@ -25,6 +25,7 @@ impl Engine {
         let records = self.sessions.use_effects()
             || self.kept_effects.is_some()
             || self.unit_log.is_some()
+            || self.lease_ceiling.is_some()
             || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
         self.writer.set_recording(records);
         self.has_consumers =
@@ -140,7 +141,8 @@ impl Engine {
         debug_assert!(!self.writer.has_unobserved(), "effects that no command has caused");
         let effects: Effects = self.writer.take_committed();
         self.keep_write(&effects, time);
-        self.log_unit(&effects);
+        let raises_ceiling = self.raise_ceiling(&effects);
+        self.log_unit(&effects, raises_ceiling);
         if let Some(kept) = &mut self.kept_effects
             && !effects.is_empty()
         {

@@ -51,6 +51,8 @@ bitflags! {
         const SUBSCRIBED = 1 << 7;
         /// The calling script must not write.
         const READ_ONLY_SCRIPT = 1 << 8;
+        /// The log is being loaded, or the restart guard is on.
+        const NOT_READY = 1 << 9;
     }
 }
 
@@ -212,6 +214,13 @@ pub const GATES: &[Gate] = &[
         check: |_, call| Err(Error::SubscribedContext(call.entry.full_name.clone()).into()),
     },
     Gate {
+        name: "not ready",
+        paths: Paths::REQUEST,
+        when: Conditions::NOT_READY,
+        commands: Commands::Without(Flags::LOADING),
+        check: |engine, call| Ok(engine.check_ready(call.time)?),
+    },
+    Gate {
         name: "busy script",
         paths: Paths::REQUEST.union(Paths::WAITER),
         when: Conditions::BUSY,
@@ -364,6 +373,7 @@ impl Engine {
         let (writes, all) = (Conditions::PAUSE_OF_WRITES, Conditions::PAUSE);
         conditions.set(writes, self.sessions.pause.is_some_and(|pause| pause.writes_only));
         conditions.set(all, self.sessions.pause.is_some_and(|pause| !pause.writes_only));
+        conditions.set(Conditions::NOT_READY, !self.is_ready());
         self.conditions = conditions;
     }
 

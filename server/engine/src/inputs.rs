@@ -19,8 +19,11 @@
 //!   [`Engine::count_as_active`].
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
 //!   this one with [`Engine::keep_effects`].
-//! - **The log** begins ([`Engine::start_log`]), or has released units
-//!   ([`Engine::release_units`]).
+//! - **The log** begins ([`Engine::start_log`], [`Engine::start_log_of_ceilings`]), has released
+//!   units ([`Engine::release_units`]), or has other sizes ([`Engine::set_log_sizes`]).
+//! - **A restart**: the log is applied ([`Engine::begin_loading`], [`Engine::load`],
+//!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease ceiling
+//!   is recorded from now on ([`Engine::track_ceiling`]).
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
 //! - **Buffers of connections**: [`Engine::count_traffic`], [`Engine::check_output_at`],
@@ -31,17 +34,20 @@
 //! - **Replies and messages**: `Engine::run` writes the reply and `Engine::call` returns it.
 //!   [`Engine::take_messages`] gives later messages of the same client, and [`Engine::hand_out`],
 //!   [`Engine::deliveries`] and [`Engine::has_deliveries`] those of all clients.
-//! - **Next work**: [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
+//! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
 //!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
 //! - **Effects** of the units: [`Engine::take_effects`]; for a log, [`Engine::take_units`], and the
-//!   unit that the output depends on, [`Engine::take_dependency`].
+//!   unit that the output depends on, [`Engine::take_dependency`]; what is waited for,
+//!   [`Engine::is_flush_awaited`].
+//! - **The lease ceiling**: [`Engine::take_ceiling`], [`Engine::ceiling_of_keys`].
 //! - **Parts of a snapshot**: [`Engine::snapshot_part`].
 //! - **Messages of scripts** for the log file: [`Engine::take_script_messages`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
 //!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],
 //!   [`Engine::command_stats`], [`Engine::script_tiers`], [`Engine::changes`],
-//!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`].
+//!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
+//!   [`Engine::is_ready`], [`Engine::readiness`].
 //!
 //! # Servers for tests
 //!

@@ -27,6 +27,7 @@ pub mod gates;
 pub mod glob;
 pub mod inputs;
 pub mod instruments;
+pub mod lease_ceiling;
 pub mod limits;
 mod look_ahead;
 pub mod memory;
@@ -34,6 +35,7 @@ mod names;
 pub mod notify;
 pub mod persistence;
 pub mod random;
+pub mod readiness;
 pub mod replies;
 #[cfg(test)]
 mod safety_tests;
@@ -65,8 +67,10 @@ use dispatch::DispatchResult;
 use gates::{Conditions, GATES, Gates};
 use inputs::Process;
 use instruments::Instruments;
+use lease_ceiling::LeaseCeiling;
 use persistence::Persistence;
 use random::Random;
+use readiness::Readiness;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
 pub use sessions::deliveries::Delivery;
@@ -247,6 +251,10 @@ pub struct Engine {
     unit_log: Option<Box<UnitLog>>,
     /// Whether the log has units that are not released.
     has_unreleased: bool,
+    /// The lease ceiling, if the caller records it.
+    lease_ceiling: Option<Box<LeaseCeiling>>,
+    /// Whether commands are served.
+    readiness: Readiness,
 }
 
 impl Engine {
@@ -307,6 +315,8 @@ impl Engine {
             persistence: Persistence::new(time),
             unit_log: None,
             has_unreleased: false,
+            lease_ceiling: None,
+            readiness: Readiness::Ready,
         };
         engine.update_consumers();
         engine.update_conditions();
@@ -552,6 +562,9 @@ impl Engine {
     /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be
     /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
+        if self.is_loading() {
+            return;
+        }
         let budget_left = self.expire_due(time, budget);
         if budget_left > 0 {
             self.writer.work_ahead(time.now, budget_left);
@@ -577,10 +590,16 @@ impl Engine {
         self.observe_effects(None);
         self.end_unit(time);
         self.sessions.postpone(span);
+        if let Readiness::Guarded(guard) = &mut self.readiness {
+            guard.until = Millis(guard.until.0.saturating_add(span.0));
+        }
     }
 
     /// When [`Engine::tick`] next has something to do.
     pub fn next_deadline(&self) -> Option<Millis> {
+        if self.is_loading() {
+            return None;
+        }
         let moments = [self.next_due(), self.writer.keyspace().next_work_ahead()];
         moments.into_iter().flatten().min()
     }
@@ -636,6 +655,7 @@ impl Engine {
                 self.unpause();
             }
             Some((_, Timer::CheckOutput(client))) => self.sessions.request_output_check(client),
+            Some((_, Timer::GuardEnd)) => self.guard_is_over(),
             None => {}
         }
     }

@@ -53,11 +53,6 @@ impl Persistence {
 }
 
 impl Engine {
-    /// Whether the units are logged.
-    pub(crate) fn has_log(&self) -> bool {
-        self.unit_log.is_some()
-    }
-
     /// The sizes of the files of the log, for `INFO` and for [`Engine::snapshot_is_due`].
     pub fn set_log_sizes(&mut self, snapshot_bytes: u64, segment_bytes: u64) {
         self.persistence.snapshot_bytes = snapshot_bytes;

@@ -38,6 +38,8 @@ pub struct Units<'a> {
 #[derive(Debug)]
 pub(crate) struct UnitLog {
     seed: HashSeed,
+    /// There are files for the effects. Otherwise a unit is numbered only if its output must wait.
+    keeps_effects: bool,
     /// The effects of the units that the caller has not taken yet.
     effects: Vec<u8>,
     /// The last unit that the caller has taken.
@@ -70,9 +72,10 @@ const KEPT_BYTES: usize = 1 << 20;
 
 impl UnitLog {
     /// The next unit comes after `position`; everything until then is released.
-    fn new(seed: HashSeed, position: Position) -> UnitLog {
+    fn new(seed: HashSeed, position: Position, keeps_effects: bool) -> UnitLog {
         UnitLog {
             seed,
+            keeps_effects,
             effects: Vec::new(),
             taken: position,
             last: position,
@@ -90,7 +93,9 @@ impl UnitLog {
     pub(crate) fn add(&mut self, effects: &Effects) {
         self.last += 1;
         self.dependency = self.last;
-        self.effects.extend_from_slice(effects.bytes());
+        if self.keeps_effects {
+            self.effects.extend_from_slice(effects.bytes());
+        }
         for (place, effect) in effects.iter() {
             match effect {
                 Effect::Event { .. } => {}
@@ -168,9 +173,24 @@ impl Engine {
     /// From now on, numbers the units with effects, from the one after `position`, and keeps their
     /// effects for [`Engine::take_units`].
     pub fn start_log(&mut self, position: Position) {
+        self.number_units(position, true);
+    }
+
+    /// As [`Engine::start_log`] from the first unit, but numbers only units whose output must wait,
+    /// and keeps no effects.
+    pub fn start_log_of_ceilings(&mut self) {
+        self.number_units(0, false);
+    }
+
+    fn number_units(&mut self, position: Position, keeps_effects: bool) {
         let seed = self.writer.keyspace().seed;
-        self.unit_log = Some(Box::new(UnitLog::new(seed, position)));
+        self.unit_log = Some(Box::new(UnitLog::new(seed, position, keeps_effects)));
         self.update_consumers();
+    }
+
+    /// Whether the effects of units are logged.
+    pub(crate) fn has_log(&self) -> bool {
+        self.unit_log.as_ref().is_some_and(|log| log.keeps_effects)
     }
 
     /// Passes the units since the last call to `take`, if there are any.
@@ -261,9 +281,11 @@ impl Engine {
         if dependency > log.released { dependency } else { 0 }
     }
 
-    /// Adds a unit to the log.
-    pub(crate) fn log_unit(&mut self, effects: &Effects) {
+    /// Adds a unit to the log. One that raises the lease ceiling depends on the record of that,
+    /// also if no effects are kept.
+    pub(crate) fn log_unit(&mut self, effects: &Effects, raises_ceiling: bool) {
         if let Some(log) = &mut self.unit_log
+            && (log.keeps_effects || raises_ceiling || log.has_unreleased())
             && effects.iter().any(|(_, effect)| effect.changes_state())
         {
             log.add(effects);

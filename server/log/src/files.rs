@@ -20,6 +20,8 @@ pub struct Clocks {
     pub lease_ms: i64,
     /// The time since the machine was started, in milliseconds.
     pub boot_ms: i64,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall_ms: i64,
 }
 
 /// The effects of units that follow each other.
@@ -195,6 +197,7 @@ impl Files {
             flushed: self.flushed,
             lease_ms: batch.clocks.lease_ms,
             boot_ms: batch.clocks.boot_ms,
+            wall_ms: batch.clocks.wall_ms,
         };
         let checksum = frame::seal(&mut batch.frame, &header, self.checksum);
         self.segment.append(&batch.frame)?;
@@ -299,8 +302,8 @@ fn first_frame(
 
 /// The header of a frame that contains no units.
 fn header(kind: Kind, last: Position, clocks: Clocks) -> Header {
-    let Clocks { lease_ms, boot_ms } = clocks;
-    Header { kind, first: last + 1, last, flushed: last, lease_ms, boot_ms }
+    let Clocks { lease_ms, boot_ms, wall_ms } = clocks;
+    Header { kind, first: last + 1, last, flushed: last, lease_ms, boot_ms, wall_ms }
 }
 
 /// A snapshot that is being written. Dropped before [`Snapshot::finish`], it is incomplete, and the

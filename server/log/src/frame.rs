@@ -4,7 +4,7 @@
 //! frame before included: so frames that are missing or in the wrong order are found as well.
 
 /// The length of a header.
-pub const HEADER_BYTES: usize = 60;
+pub const HEADER_BYTES: usize = 68;
 
 /// The first bytes of every frame.
 const MAGIC: [u8; 4] = *b"LWf1";
@@ -39,6 +39,8 @@ pub struct Header {
     pub lease_ms: i64,
     /// The time since the machine was started then, in milliseconds.
     pub boot_ms: i64,
+    /// The wall clock then, in milliseconds since 1970.
+    pub wall_ms: i64,
 }
 
 /// A frame as it is read.
@@ -80,6 +82,7 @@ pub fn seal(frame: &mut [u8], header: &Header, previous: u32) -> u32 {
     out.extend_from_slice(&header.flushed.to_le_bytes());
     out.extend_from_slice(&header.lease_ms.to_le_bytes());
     out.extend_from_slice(&header.boot_ms.to_le_bytes());
+    out.extend_from_slice(&header.wall_ms.to_le_bytes());
     out.extend_from_slice(&previous.to_le_bytes());
     frame[..HEADER_BYTES].copy_from_slice(&out);
     let checksum = crc32c::crc32c(&frame[COVERED..]);
@@ -122,6 +125,7 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
         flushed: u64_of(next(8)),
         lease_ms: u64_of(next(8)).cast_signed(),
         boot_ms: u64_of(next(8)).cast_signed(),
+        wall_ms: u64_of(next(8)).cast_signed(),
     };
     let previous = u32_of(next(4));
     let contents = &frame[HEADER_BYTES..];
@@ -188,6 +192,7 @@ mod tests {
             flushed: 2,
             lease_ms: -1,
             boot_ms: i64::MAX,
+            wall_ms: 5,
         };
         let mut bytes = vec![0; HEADER_BYTES];
         bytes.extend_from_slice(b"effects");

@@ -9,6 +9,7 @@
 //! The package has no threads, sockets or clocks. It accesses files through the trait [`Disk`]
 //! only, so that tests can replace the disk by one that fails.
 
+pub mod ceiling;
 pub mod directory;
 pub mod disk;
 pub mod files;

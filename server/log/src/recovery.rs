@@ -5,7 +5,7 @@ use std::io;
 
 use crate::Position;
 use crate::disk::{Disk, DiskFile};
-use crate::frame::{Beginning, Frame, Kind, VERSION};
+use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
 use crate::names::Name;
 use crate::reader::{Next, Reader};
 
@@ -29,6 +29,8 @@ pub struct LastTime {
     pub lease_ms: i64,
     /// The time since the machine was started, in milliseconds.
     pub boot_ms: i64,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall_ms: i64,
     /// The run of the machine.
     pub boot_id: [u8; 16],
 }
@@ -303,16 +305,14 @@ impl Recovery<'_> {
         }
         self.result.epoch = self.result.epoch.max(beginning.epoch);
         let header = frame.header;
-        let boot_id = beginning.boot_id;
-        self.result.time =
-            Some(LastTime { lease_ms: header.lease_ms, boot_ms: header.boot_ms, boot_id });
+        self.result.time = Some(time_of(&header, beginning.boot_id));
         Ok(())
     }
 
     fn pass_on(&mut self, file: Name, offset: u64, frame: &Frame<'_>) -> Result<(), RecoveryError> {
         let header = frame.header;
         if let Some(time) = &mut self.result.time {
-            (time.lease_ms, time.boot_ms) = (header.lease_ms, header.boot_ms);
+            *time = time_of(&header, time.boot_id);
         }
         let effects = Effects {
             last: header.last,
@@ -322,6 +322,67 @@ impl Recovery<'_> {
         };
         (self.apply)(effects).map_err(|reason| RecoveryError::Damaged { file, offset, reason })
     }
+}
+
+fn time_of(header: &Header, boot_id: [u8; 16]) -> LastTime {
+    let Header { lease_ms, boot_ms, wall_ms, .. } = *header;
+    LastTime { lease_ms, boot_ms, wall_ms, boot_id }
+}
+
+/// What is known of a log before it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// The clocks of the last frame; `None` if there is none.
+    pub time: Option<LastTime>,
+    /// The length of the files that will be read.
+    pub bytes: u64,
+}
+
+/// Reads the end of the log only.
+///
+/// # Errors
+/// [`RecoveryError::Io`], [`RecoveryError::Version`]. Damage is found by [`recover`].
+pub fn overview(disk: &dyn Disk) -> Result<Overview, RecoveryError> {
+    let names = disk.names().map_err(RecoveryError::io(&"directory"))?;
+    let mut names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
+    names.retain(|name| !matches!(name, Name::PartialSnapshot(_)));
+    // By the units they contain; the end of the log is in the last segment that has a frame.
+    names.sort_by_key(|name| match name {
+        Name::Snapshot(position) | Name::PartialSnapshot(position) => (*position, false),
+        Name::Segment(first) => (*first, true),
+    });
+    let mut overview = Overview::default();
+    for name in names.into_iter().rev() {
+        let mut reader = Reader::new(open(disk, name)?).map_err(RecoveryError::io(&name))?;
+        overview.bytes += reader.length();
+        if overview.time.is_none() {
+            overview.time = last_time(name, &mut reader)?;
+        }
+        if matches!(name, Name::Snapshot(_)) {
+            break;
+        }
+    }
+    Ok(overview)
+}
+
+fn last_time(name: Name, reader: &mut Reader) -> Result<Option<LastTime>, RecoveryError> {
+    let mut time: Option<LastTime> = None;
+    while let Next::Frame(frame) = reader.read().map_err(RecoveryError::io(&name))? {
+        let boot_id = match (time, Beginning::decode(frame.contents)) {
+            (Some(time), _) => time.boot_id,
+            (None, Some(beginning)) if beginning.version == VERSION => beginning.boot_id,
+            (None, Some(Beginning { version, .. })) => {
+                return Err(RecoveryError::Version { file: name, version });
+            }
+            (None, None) => break,
+        };
+        time = Some(time_of(&frame.header, boot_id));
+        if matches!(name, Name::Snapshot(_)) {
+            // All its frames have the same.
+            break;
+        }
+    }
+    Ok(time)
 }
 
 /// Opens a file of the log to append to it.

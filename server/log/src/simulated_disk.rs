@@ -1,4 +1,4 @@
-//! A disk in memory that crashes and fails when it is told to, for tests and simulations.
+//! A disk in memory that crashes and fails on command, for tests and simulations.
 //!
 //! It keeps apart what a process sees and what is durable. A crash keeps any part of what was not
 //! flushed: of the writes to a file, any sectors or a part up to a byte; of the changes of names,

@@ -49,7 +49,7 @@ fn open(disk: &SimulatedDisk) -> Result<(Files, Recovered, Vec<u8>), RecoveryErr
 }
 
 fn push(batch: &mut Batch, position: Position) {
-    let clocks = Clocks { lease_ms: position as i64, boot_ms: 2 * position as i64 };
+    let clocks = Clocks { lease_ms: position as i64, boot_ms: 2 * position as i64, wall_ms: 0 };
     batch.push(position, position, &unit(position), clocks);
 }
 

@@ -75,8 +75,8 @@ impl fmt::Display for Warning {
             Warning::Ignored(names) => write!(f, "directives without effect: {}", names.join(", ")),
             Warning::WithoutLog(names) => write!(
                 f,
-                "{}: nothing is written to disk without 'appendonly yes': all keys and locks are lost \
-                 when the server ends",
+                "{}: nothing is written to disk without 'appendonly yes': all keys and locks are \
+                 lost when the server ends",
                 names.join(", ")
             ),
             Warning::UnknownVariables(names) => {

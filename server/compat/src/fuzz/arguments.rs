@@ -27,6 +27,8 @@ const CLIENTS: [char; 2] = ['a', 'b'];
 
 /// Commands that are not drawn, and why. A name includes its subcommands.
 pub const EXCLUDED: &[(&str, &str)] = &[
+    ("BGREWRITEAOF", "writes to the server's disk"),
+    ("BGSAVE", "writes to the server's disk"),
     ("CLIENT KILL", "ends other connections, the fuzzer's own among them"),
     ("CLIENT PAUSE", "stops every connection"),
     ("CLIENT REPLY", "a connection without replies cannot be compared"),
@@ -37,6 +39,7 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("COMMAND LIST", "each server has its own commands"),
     ("CONFIG REWRITE", "writes to the server's disk"),
     ("DEBUG", "stops or ends the server"),
+    ("LASTSAVE", "belongs to SAVE"),
     ("LOCKWHEEL", "only Lockwheel has it"),
     ("MEMORY DOCTOR", "text in our own words"),
     ("MEMORY MALLOC-STATS", "of the allocator"),
@@ -48,6 +51,7 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("QUIT", "the end of a connection races with what was sent behind it"),
     ("REPLCONF", "replication"),
     ("REPLICAOF", "replication"),
+    ("SAVE", "writes to the server's disk"),
     ("SHUTDOWN", "ends the server"),
     ("SLAVEOF", "replication"),
     ("SYNC", "replication"),

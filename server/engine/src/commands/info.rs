@@ -11,6 +11,7 @@ use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
+use crate::readiness::{Loading, Readiness};
 use crate::settings::{LOCKWHEEL_VERSION, Mode};
 use crate::store::Database;
 use crate::time::Time;
@@ -222,7 +223,11 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
     let last = persistence.last_duration.map_or(-1, |span| span.0 / 1000);
     let current = persistence.began_at.map_or(-1, |begin| (time.now.0 - begin.0) / 1000);
     let has_log = u8::from(engine.has_log());
-    fields.zeros(&["loading", "async_loading"]);
+    fields.add("loading", u8::from(!engine.is_ready()));
+    fields.zeros(&["async_loading"]);
+    if let Readiness::Loading(loading) = engine.readiness() {
+        loading_progress(loading, time, fields);
+    }
     let unsaved = engine.writer.dirty() - persistence.saved_changes;
     fields.add("rdb_changes_since_last_save", unsaved);
     fields.add("rdb_bgsave_in_progress", is_saving);
@@ -247,6 +252,19 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
         fields.add("aof_pending_bio_fsync", 0);
         fields.add("aof_delayed_fsync", 0);
     }
+}
+
+fn loading_progress(loading: &Loading, time: Time, fields: &mut Fields) {
+    let Loading { began, total_bytes, loaded_bytes } = *loading;
+    let share = loaded_bytes as f64 / total_bytes.max(1) as f64;
+    let elapsed_seconds = (time.now.0 - began.now.0) as f64 / 1000.0;
+    let left_seconds = if share > 0.0 { elapsed_seconds / share - elapsed_seconds } else { 1.0 };
+    fields.add("loading_start_time", began.wall_us.div_euclid(1_000_000));
+    fields.add("loading_total_bytes", total_bytes);
+    fields.add("loading_rdb_used_mem", 0);
+    fields.add("loading_loaded_bytes", loaded_bytes);
+    fields.add("loading_loaded_perc", format_args!("{:.2}", share * 100.0));
+    fields.add("loading_eta_seconds", left_seconds.ceil());
 }
 
 fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
@@ -328,12 +346,18 @@ fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
 
 /// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone; and how
 /// often the result of Lua differed from that of the plan, which is a defect.
-fn lockwheel(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
     let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
     fields.add("scripts_planned", tiers.planned);
     fields.add("scripts_left_to_lua", tiers.left);
     fields.add("scripts_of_lua", tiers.lua);
     fields.add("scripts_disagreed", tiers.disagreed);
+    let (left_ms, reason) = match engine.readiness() {
+        Readiness::Guarded(guard) => (time.remaining(guard.until).0, guard.reason.as_str()),
+        _ => (0, ""),
+    };
+    fields.add("restart_guard_left_ms", left_ms);
+    fields.add("restart_guard_reason", reason);
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {

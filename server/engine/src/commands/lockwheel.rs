@@ -1,5 +1,5 @@
 //! `LOCKWHEEL`: the commands with which a test controls and observes its server. Refused unless the
-//! server was started for tests (`enable-test-commands`).
+//! server was started for tests (`enable-test-commands`), except for `LOCKWHEEL GUARD`.
 
 use lockwheel_resp::Reply;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, Rule, RuleConditions};
 use crate::instruments::journal::handlers;
+use crate::readiness::Readiness;
 use crate::time::{self, ClockOrder, Millis, Rate};
 
 const LOCKWHEEL: Command = Command {
@@ -153,6 +154,17 @@ const SUBCOMMANDS: &[Command] = &[
         ..LOCKWHEEL
     },
     Command {
+        name: "guard",
+        arity: Arity::AtLeast(2),
+        flags: LOCKWHEEL.flags.difference(Flags::FOR_TESTS),
+        doc: "Shows the restart guard, or ends it: then locks from before the restart can be \
+              granted again although they may still be held.",
+        arguments: &[arg::word("END").optional()],
+        example: "LOCKWHEEL GUARD END => !ERR the restart guard is not on",
+        run: guard,
+        ..LOCKWHEEL
+    },
+    Command {
         name: "help",
         arity: Arity::Exactly(2),
         doc: "Lists the subcommands.",
@@ -264,6 +276,10 @@ const HELP: &[&str] = &[
     "    Returns all gates and the clients they hold, as JSON.",
     "GATE OPEN <number>",
     "    Removes a gate and releases the clients it holds; returns how many.",
+    "GUARD",
+    "    Returns the state of the restart guard, as JSON: left_ms, reason.",
+    "GUARD END",
+    "    Ends it, although locks from before the restart may still be held.",
     "JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]",
     "    Returns the events, as JSON: those after that number, about such keys, the last n of",
     "    them. With TEXT, one readable line for each.",
@@ -308,6 +324,31 @@ fn clock_reply(context: &Context<'_>) -> Reply {
     let rate = context.engine.clock_rate.times();
     super::json(&ClockState { now_ms: time.now.0, wall_ms: time.wall().0, rate })
 }
+
+#[derive(Serialize)]
+struct GuardState<'a> {
+    left_ms: i64,
+    reason: &'a str,
+}
+
+/// `LOCKWHEEL GUARD`: replies with the state of the restart guard, or with OK after its end.
+fn guard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    match &argv[2..] {
+        [] => {}
+        [word] if is(word, "end") => {
+            let was_on = context.engine.end_guard();
+            return if was_on { Ok(Reply::OK) } else { Err(NOT_GUARDED) };
+        }
+        _ => return Err(Error::Syntax),
+    }
+    let (left_ms, reason) = match context.engine.readiness() {
+        Readiness::Guarded(guard) => (context.time.remaining(guard.until).0, &*guard.reason),
+        _ => (0, ""),
+    };
+    Ok(super::json(&GuardState { left_ms, reason }))
+}
+
+const NOT_GUARDED: Error = Error::line("ERR the restart guard is not on");
 
 fn rate(times: &[u8]) -> Result<Rate, Error> {
     let text = std::str::from_utf8(times).unwrap_or_default();

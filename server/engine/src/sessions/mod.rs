@@ -236,6 +236,8 @@ pub enum Timer {
     Unpause,
     /// A client may have been above its soft output limit for too long.
     CheckOutput(ClientId),
+    /// The restart guard is over.
+    GuardEnd,
 }
 
 /// See the module's documentation.

@@ -376,6 +376,18 @@ impl Settings {
         self.text("appendonly") == "yes"
     }
 
+    /// Decides whether there is a restart guard, unless a directive has: if the directory is given
+    /// or the log is on, and the server is not started for tests. Must be called before the program
+    /// sets `dir` itself.
+    pub fn choose_restart_guard(&mut self) {
+        let is_for_tests = self.enable_test_commands != Permission::No;
+        let is_lasting = self.has_log() || self.kept.contains_key("dir");
+        if !self.kept.contains_key("restart-guard") {
+            let choice = Value::Bool(is_lasting && !is_for_tests && self.sentinel.is_none());
+            self.kept.insert("restart-guard", choice);
+        }
+    }
+
     /// The times and numbers of changes after which a snapshot begins (`save`): seconds since the
     /// last one, and changes since then. All are positive numbers.
     pub fn save_points(&self) -> Vec<(i64, u64)> {

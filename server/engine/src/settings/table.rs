@@ -427,6 +427,17 @@ pub static DIRECTIVES: &[Directive] = &[
         "Refuse writes after a snapshot has failed."),
     process("appendonly", Bool, "no", AtStart,
         "Log every change to files, from which the next start restores the keys."),
+    process("restart-guard", Bool, "no", AtStart,
+        "After a restart that may have lost locks, refuse commands until all of them are over. On \
+         by default if `dir` is given or the log is on, and the server is not started for tests."),
+    process("restart-guard-minimum", LONG, "0", AtStart,
+        "Milliseconds for which commands are refused if nothing is recorded of an earlier run: the \
+         longest lease that another server may have granted before."),
+    process("restart-guard-exempt", Text, "", AtStart,
+        "Patterns of keys that are no locks, separated by blanks: nothing waits for their end."),
+    process("trust-wall-clock", Bool, "no", AtStart,
+        "After the machine was restarted, count the time that has passed on the wall clock. \
+         Otherwise leases last longer by that time."),
     accepted("appendfilename", FileName("appendfilename can't be a path, just a filename"),
         "appendonly.aof", Fixed,
         "Base name of the append-only files."),

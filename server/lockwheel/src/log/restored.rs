@@ -50,7 +50,7 @@ impl RestoredLog {
             let path = self.disk.path().display();
             Error::new(ErrorKind::Io, format!("the log in {path}: {error}"))
         })?;
-        debug_assert_eq!(recovered.last, self.found.last, "nobody else writes");
+        debug_assert_eq!(recovered.last, self.found.last, "no other process writes");
         if let Some(torn) = recovered.torn {
             warn!(
                 segment = %torn.segment, offset = torn.offset, bytes = torn.bytes,

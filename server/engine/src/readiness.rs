@@ -1,0 +1,175 @@
+//! Whether the server is ready for commands: not while it loads its log, and not while leases from
+//! before the restart may still be held (the restart guard). Until then, commands without the flag
+//! `LOADING` are refused.
+
+use crate::Engine;
+use crate::error::Error;
+use crate::sessions::Timer;
+use crate::time::{Millis, Time};
+use crate::timers::TimerId;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub enum Readiness {
+    /// Commands are served.
+    #[default]
+    Ready,
+    /// The log is being applied.
+    Loading(Loading),
+    /// The restart guard.
+    Guarded(Guard),
+}
+
+/// The progress of loading.
+#[derive(Clone, Copy, Debug)]
+pub struct Loading {
+    /// When it began.
+    pub began: Time,
+    /// The bytes of the log.
+    pub total_bytes: u64,
+    /// The bytes that have been applied.
+    pub loaded_bytes: u64,
+}
+
+/// The restart guard.
+#[derive(Debug)]
+pub struct Guard {
+    /// When it ends, on the lease clock.
+    pub until: Millis,
+    /// Why it is necessary.
+    pub reason: String,
+    timer: TimerId,
+}
+
+impl Engine {
+    /// Whether commands are served.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.readiness, Readiness::Ready)
+    }
+
+    /// From now on the log is applied, which has this length. Nothing is due meanwhile.
+    pub fn begin_loading(&mut self, total_bytes: u64, time: Time) {
+        self.readiness = Readiness::Loading(Loading { began: time, total_bytes, loaded_bytes: 0 });
+        self.update_conditions();
+    }
+
+    /// Applies effects from the log, `bytes` of it.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    pub fn load(
+        &mut self,
+        effects: &[u8],
+        bytes: u64,
+        time: Time,
+    ) -> Result<(), crate::store::apply::ApplyError> {
+        if let Readiness::Loading(loading) = &mut self.readiness {
+            loading.loaded_bytes += bytes;
+        }
+        self.apply(effects, time)
+    }
+
+    /// The log is applied.
+    pub fn end_loading(&mut self) {
+        self.readiness = Readiness::Ready;
+        self.update_conditions();
+    }
+
+    /// Refuses commands until the lease clock reaches `until`.
+    pub fn begin_guard(&mut self, until: Millis, reason: String) {
+        self.end_guard();
+        let timer = self.sessions.timers.insert(until, Timer::GuardEnd);
+        self.readiness = Readiness::Guarded(Guard { until, reason, timer });
+        self.update_conditions();
+    }
+
+    /// Ends the restart guard, if it is on; returns whether it was.
+    pub(crate) fn end_guard(&mut self) -> bool {
+        let Readiness::Guarded(guard) = &self.readiness else { return false };
+        self.sessions.timers.cancel(guard.timer);
+        self.guard_is_over();
+        true
+    }
+
+    /// As [`Engine::end_guard`], when its timer has fired.
+    pub(crate) fn guard_is_over(&mut self) {
+        self.end_loading();
+    }
+
+    /// Whether the log is being applied.
+    pub(crate) fn is_loading(&self) -> bool {
+        matches!(self.readiness, Readiness::Loading(_))
+    }
+
+    /// The error for a command while the server is not ready.
+    pub(crate) fn check_ready(&self, time: Time) -> Result<(), Error> {
+        match &self.readiness {
+            Readiness::Ready => Ok(()),
+            Readiness::Loading(_) => {
+                let (product, _) = self.settings.compat_version.introduction();
+                let product = if product == "valkey" { "Valkey" } else { "Redis" };
+                Err(Error::text(format!("LOADING {product} is loading the dataset in memory")))
+            }
+            Readiness::Guarded(guard) => match time.remaining(guard.until).0 {
+                ..=0 => Ok(()),
+                left_ms => Err(Error::text(format!(
+                    "LOADING Leases from before the restart may still be held; ready in {left_ms} \
+                     ms"
+                ))),
+            },
+        }
+    }
+
+    /// Whether the server is ready, and if not, why.
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Stage;
+    use crate::time::Millis;
+
+    #[test]
+    fn guard_refuses_commands_until_its_end() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.begin_guard(Millis(stage.time().now.0 + 30), "a test".into());
+        let refusal = |left_ms| {
+            format!(
+                "!LOADING Leases from before the restart may still be held; ready in {left_ms} ms"
+            )
+        };
+        for command in ["GET k", "SET k v", "PING", "EVAL \"return 1\" 0"] {
+            assert_eq!(stage.step(command), refusal(30), "{command}");
+        }
+        stage.check("MULTI");
+        assert_eq!(stage.step("GET k"), refusal(30));
+        stage.check("EXEC => !EXECABORT Transaction discarded because of previous errors.");
+        stage.check("INFO persistence => ...; CONFIG GET port => ...; SUBSCRIBE c => ...");
+        stage.check("+20ms");
+        assert_eq!(stage.step("b> PING"), refusal(10));
+        stage.check("+10ms; b> PING => PONG");
+        assert!(stage.engine.is_ready());
+    }
+
+    #[test]
+    fn administrator_ends_guard() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.begin_guard(Millis(stage.time().now.0 + 30), "a test".into());
+        stage.check(r#"LOCKWHEEL GUARD => "{\"left_ms\":30,\"reason\":\"a test\"}""#);
+        stage.check("LOCKWHEEL GUARD END => OK; PING => PONG; +60ms; PING => PONG");
+    }
+
+    #[test]
+    fn loading_refuses_commands_and_expires_nothing() {
+        let mut stage = Stage::new(Default::default());
+        stage.check("SET k v PX 10");
+        let time = stage.time();
+        stage.engine.begin_loading(100, time);
+        stage.check("GET k => !LOADING Redis is loading the dataset in memory; +20ms");
+        assert_eq!(stage.engine.next_deadline(), None);
+        stage.engine.end_loading();
+        stage.check("GET k => nil");
+    }
+}

@@ -1,0 +1,188 @@
+//! The file with the lease ceiling: after a restart that has lost leases, it says when all of them
+//! are over.
+//!
+//! The file is replaced as a whole: a partial one is flushed, renamed, and the directory is flushed.
+
+use std::io;
+
+use crate::disk::Disk;
+
+/// The name of the file.
+pub const CEILING: &str = "ceiling";
+
+/// Its name while it is being written.
+const PARTIAL: &str = "ceiling.partial";
+
+/// The contents of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CeilingRecord {
+    /// No lease that was granted ends later, on the lease clock, in milliseconds.
+    pub deadline_ms: i64,
+    /// The lease clock when this was written.
+    pub lease_ms: i64,
+    /// The time since the machine was started, then.
+    pub boot_ms: i64,
+    /// The wall clock, then, in milliseconds since 1970.
+    pub wall_ms: i64,
+    /// The run of the machine.
+    pub boot_id: [u8; 16],
+    /// There were keys without a deadline.
+    pub has_lasting_keys: bool,
+    /// What the log keeps of the leases that clients know of.
+    pub kept: Kept,
+}
+
+/// What a log keeps of the leases that clients know of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// None: there is no log.
+    #[default]
+    Nothing,
+    /// All while the machine runs. A crash of the machine may lose some.
+    Written,
+    /// All.
+    Durable,
+}
+
+const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Written, Kept::Durable];
+
+/// The first bytes of the file: a kind, and the version of the format.
+const MAGIC: [u8; 8] = *b"LWceil01";
+
+/// The length of the file.
+const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 4;
+
+impl CeilingRecord {
+    /// The bytes of the file; the last four are the CRC-32C of the others.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        for number in [self.deadline_ms, self.lease_ms, self.boot_ms, self.wall_ms] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.boot_id);
+        bytes.push(u8::from(self.has_lasting_keys));
+        bytes.push(self.kept as u8);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`CeilingRecord::encode`] has written; `None` if it is damaged.
+    pub fn decode(bytes: &[u8]) -> Option<CeilingRecord> {
+        let (contents, checksum) = bytes.split_last_chunk::<4>()?;
+        let rest = contents.strip_prefix(&MAGIC)?;
+        if bytes.len() != BYTES || crc32c::crc32c(contents) != u32::from_le_bytes(*checksum) {
+            return None;
+        }
+        let (numbers, rest) = rest.split_first_chunk::<32>()?;
+        let number = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&numbers[8 * at..8 * at + 8]);
+            i64::from_le_bytes(bytes)
+        };
+        let (boot_id, flags) = rest.split_first_chunk::<16>()?;
+        Some(CeilingRecord {
+            deadline_ms: number(0),
+            lease_ms: number(1),
+            boot_ms: number(2),
+            wall_ms: number(3),
+            boot_id: *boot_id,
+            has_lasting_keys: flags[0] != 0,
+            kept: *KEPT.get(usize::from(flags[1]))?,
+        })
+    }
+
+    /// Reads the file; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if it is damaged.
+    pub fn read(disk: &dyn Disk) -> io::Result<Option<CeilingRecord>> {
+        let file = match disk.open(CEILING) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let (mut bytes, mut filled) = ([0; BYTES + 1], 0);
+        loop {
+            match file.read_at(filled as u64, &mut bytes[filled..])? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the checksum is wrong");
+        CeilingRecord::decode(&bytes[..filled]).map(Some).ok_or_else(damaged)
+    }
+
+    /// Replaces the file; it is durable when this returns.
+    pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
+        // Of a process that has ended meanwhile.
+        match disk.remove(PARTIAL) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = disk.create(PARTIAL)?;
+        file.append(&self.encode())?;
+        file.sync()?;
+        disk.rename(PARTIAL, CEILING)?;
+        disk.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated_disk::{DiskFault, SimulatedDisk};
+
+    fn record(number: i64) -> CeilingRecord {
+        CeilingRecord {
+            deadline_ms: number,
+            lease_ms: -number,
+            boot_ms: i64::MAX,
+            wall_ms: 3,
+            boot_id: [7; 16],
+            has_lasting_keys: number % 2 == 0,
+            kept: KEPT[number as usize % 3],
+        }
+    }
+
+    #[test]
+    fn record_is_read_back() {
+        let disk = SimulatedDisk::new();
+        assert_eq!(CeilingRecord::read(&disk).expect("no error"), None);
+        for number in 1..4 {
+            record(number).write(&disk).expect("a disk without faults");
+            assert_eq!(CeilingRecord::read(&disk).expect("no error"), Some(record(number)));
+        }
+    }
+
+    #[test]
+    fn every_wrong_bit_is_found() {
+        let bytes = record(1).encode();
+        for at in 0..bytes.len() * 8 {
+            let mut wrong = bytes.clone();
+            wrong[at / 8] ^= 1 << (at % 8);
+            assert_eq!(CeilingRecord::decode(&wrong), None, "bit {at}");
+        }
+        assert_eq!(CeilingRecord::decode(&bytes[..BYTES - 1]), None);
+    }
+
+    #[test]
+    fn crash_leaves_the_old_record_or_the_new_one() {
+        for seed in 0..200_u64 {
+            for crash in 1..=6 {
+                let disk = SimulatedDisk::new();
+                record(1).write(&disk).expect("a disk without faults");
+                disk.add_fault(disk.operations() + crash, DiskFault::Crash);
+                let is_written = record(2).write(&disk).is_ok();
+                let mut random = seed;
+                disk.crash(&mut |bound| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (random >> 33) % bound
+                });
+                let read = CeilingRecord::read(&disk).expect("a whole record");
+                let expected =
+                    if is_written { vec![record(2)] } else { vec![record(1), record(2)] };
+                assert!(read.is_some_and(|read| expected.contains(&read)), "{read:?}");
+            }
+        }
+    }
+}
