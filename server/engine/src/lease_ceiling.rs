@@ -5,6 +5,7 @@
 //! What is recorded lies ahead of the deadline by the length of the lease, within bounds: a lease
 //! that is renewed over and over needs a record now and then only.
 
+use crate::readiness::Readiness;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::time::Millis;
 use crate::{Engine, glob};
@@ -68,10 +69,15 @@ impl Engine {
         Some(ceiling.taken)
     }
 
-    /// The latest deadline of the keys that exist, for a shutdown that loses them.
+    /// The ceiling of the leases that still run: of the keys that exist, and of those that the
+    /// restart guard waits for.
     pub fn ceiling_of_keys(&self) -> Option<Ceiling> {
         let ceiling = self.lease_ceiling.as_ref()?;
-        let mut exact = Ceiling { deadline: Millis(i64::MIN), has_lasting_keys: false };
+        let guarded = match self.readiness() {
+            Readiness::Guarded(guard) => guard.until,
+            _ => Millis(0),
+        };
+        let mut exact = Ceiling { deadline: guarded, has_lasting_keys: false };
         let keyspace = self.writer.keyspace();
         for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
             let (slots, _) = database.records().scan(0, usize::MAX);

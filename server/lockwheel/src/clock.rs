@@ -88,7 +88,8 @@ impl Clock {
 
     /// The clocks that the log records.
     pub(crate) fn readings(&self) -> Clocks {
-        Clocks { lease_ms: self.lease_us().div_euclid(1000), boot_ms: boot_ms() }
+        let time = self.now();
+        Clocks { lease_ms: time.now.0, boot_ms: boot_ms(), wall_ms: time.wall().0 }
     }
 
     /// A clock that is stopped at `begin`, or at the current millisecond.
@@ -203,8 +204,26 @@ impl Clock {
     }
 }
 
-/// The time since the machine was started, in milliseconds; 0 where the system does not tell.
-pub(crate) fn boot_ms() -> i64 {
+/// The clocks of the machine, independent of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MachineTime {
+    /// Identifies this run of the machine; `None` where the system does not show it.
+    pub(crate) boot_id: Option<[u8; 16]>,
+    /// The time since the machine was started, in milliseconds; 0 where the system does not show
+    /// it.
+    pub(crate) boot_ms: i64,
+    /// The wall clock, in milliseconds since 1970.
+    pub(crate) wall_ms: i64,
+}
+
+impl MachineTime {
+    /// The time now.
+    pub(crate) fn now() -> MachineTime {
+        MachineTime { boot_id: boot_id(), boot_ms: boot_ms(), wall_ms: wall_us().div_euclid(1000) }
+    }
+}
+
+fn boot_ms() -> i64 {
     #[cfg(target_os = "linux")]
     let clock = nix::time::ClockId::CLOCK_BOOTTIME;
     // Here it includes the time that the machine was suspended.
@@ -216,8 +235,7 @@ pub(crate) fn boot_ms() -> i64 {
     }
 }
 
-/// Identifies this run of the machine; `None` where the system does not tell.
-pub(crate) fn boot_id() -> Option<[u8; 16]> {
+fn boot_id() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits = text.trim().replace('-', "");
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)

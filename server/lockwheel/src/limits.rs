@@ -106,6 +106,9 @@ pub(crate) const REGISTRY_SHARDS: usize = 64;
 /// of which is being written.
 pub(crate) const LOG_BATCH_BYTES: usize = 16 * MIB;
 
+/// Bytes of the log between two messages about the progress of loading it: a second or less.
+pub(crate) const LOAD_REPORT_BYTES: u64 = 256 * MIB as u64;
+
 /// Turns in which a thread serves only one connection, after which it writes the log itself: others
 /// are idle then, and to change threads takes longer than some disks need for a flush. Once another
 /// connection sends a request, it waits for one flush at most.

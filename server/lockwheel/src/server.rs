@@ -14,7 +14,7 @@ use crate::clock;
 use crate::control::{Clock, Faults, Journal, since_epoch};
 use crate::error::{Error, ErrorKind};
 use crate::listen_settings::ListenSettings;
-use crate::log::{self, RestoredLog};
+use crate::log::Restored;
 
 use crate::net::host::Host;
 use crate::net::listener::Acceptor;
@@ -97,9 +97,9 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
         let listen = ListenSettings::of(&settings);
-        let log_directory = log::settings::directory(&settings);
-        let restored = log_directory.as_deref().map(RestoredLog::find).transpose()?;
-        let clock = match (self.clock, restored.as_ref().and_then(RestoredLog::lease_clock)) {
+        settings.choose_restart_guard();
+        let restored = Restored::find(&settings)?;
+        let clock = match (self.clock, restored.as_ref().and_then(Restored::lease_clock)) {
             (ClockChoice::System, None) => clock::Clock::system(),
             (ClockChoice::System, Some(lease)) => clock::Clock::system_from(lease),
             (ClockChoice::Frozen(begin), lease) => {
@@ -125,15 +125,20 @@ impl Builder {
         let process = Process { id: std::process::id(), resident_bytes };
         let mut engine = Engine::new(settings, process, clock.now(), seeds(self.seed)?);
         engine.clock_order(ClockOrder::Run(clock.rate()), clock.now());
-        let files = restored.map(|log| log.restore(&mut engine, &clock)).transpose()?;
-        let host = Arc::new(Host::new(engine, clock, runtime_files)?);
-        if let Some(files) = files {
-            host.start_log(files)?;
+        if let Some(restored) = &restored {
+            engine.begin_loading(restored.bytes(), clock.now());
         }
+        let host = Arc::new(Host::new(engine, clock, runtime_files)?);
         let monitor = SlowScriptMonitor::new(&host, &acceptor);
         host.with(|engine| engine.set_script_monitor(Box::new(monitor)))?;
         let threads = workers.start(&host, acceptor)?;
-        Ok(Server { host, address, unixsocket: listen.unixsocket, threads: Mutex::new(threads) })
+        let threads = Mutex::new(threads);
+        // If the log cannot be loaded, the server is dropped, which stops it.
+        let server = Server { host, address, unixsocket: listen.unixsocket, threads };
+        if let Some(restored) = restored {
+            restored.restore(&server.host)?;
+        }
+        Ok(server)
     }
 
     fn with(mut self, act: impl FnOnce(&mut Settings) -> Result<(), Error>) -> Builder {

@@ -420,6 +420,7 @@ impl<'a, 'r> Loader<'a, 'r> {
 
     fn finish(mut self) -> (Settings, Vec<Warning>) {
         let without_log = self.settings.drop_without_log();
+        self.settings.choose_restart_guard();
         let accepted = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Accepted));
         let changed = accepted
             .filter(|row| row.value(&self.settings).to_string() != row.default)

@@ -4,27 +4,37 @@
 //! batch is as large as the disk is slow. A thread of its own writes, unless a thread that has
 //! nothing else to do writes its own units ([`FileLog::write_here`]).
 
+mod ceiling_file;
 mod restored;
-pub(crate) mod settings;
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lockwheel_engine::settings::FlushPolicy;
+use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::settings::{FlushPolicy, Settings};
 use lockwheel_engine::unit_log::{Position, Units};
-use lockwheel_log::files::{Batch, Clocks, Files, Snapshot};
-use parking_lot::{Condvar, Mutex};
+use lockwheel_log::ceiling::Kept;
+use lockwheel_log::files::{Batch, Clocks, Snapshot};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
 use crate::clock::Stopwatch;
 use crate::limits;
 use crate::net::commit_gate::CommitGate;
-pub(crate) use restored::RestoredLog;
+pub(crate) use ceiling_file::CeilingFile;
+use restored::kept_by;
+pub(crate) use restored::{OpenFiles, Restored};
+
+/// The directory of the log and of the lease ceiling.
+pub(crate) fn directory(settings: &Settings) -> PathBuf {
+    Path::new(&settings.text("dir")).join(settings.text("appenddirname"))
+}
 
 /// What the log causes in the server.
 pub(crate) trait LogOwner: Send + Sync {
@@ -59,10 +69,11 @@ struct Shared {
     /// There are orders, or the log ends.
     work: Condvar,
     /// A thread that has them carries out orders, in order.
-    files: Mutex<Files>,
+    files: Mutex<OpenFiles>,
     gate: Arc<CommitGate>,
-    /// A [`FlushPolicy`].
+    /// The [`FlushPolicy`] that is followed, and the one that the settings say.
     policy: AtomicU8,
+    wanted_policy: AtomicU8,
     owner: Weak<dyn LogOwner>,
     /// After an error nothing is written any more.
     has_failed: AtomicBool,
@@ -85,24 +96,30 @@ enum Order {
     BeginSnapshot(SyncSender<Snapshot>),
     /// A snapshot of this position is complete.
     RemoveBefore(Position),
+    /// Record this lease ceiling.
+    Raise(Ceiling, Clocks),
+    /// Follow this policy.
+    Follow(FlushPolicy),
 }
 
 impl FileLog {
     /// A log that releases to `gate`; everything in `files` is released. Nothing is written before
     /// [`FileLog::start_thread`], except by [`FileLog::write_here`].
     pub(crate) fn new(
-        files: Files,
+        files: OpenFiles,
         policy: FlushPolicy,
         gate: &Arc<CommitGate>,
         owner: Weak<dyn LogOwner>,
     ) -> FileLog {
-        gate.release(files.flushed(), files.flushed());
+        let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
+        gate.release(flushed, flushed);
         let shared = Shared {
             orders: Mutex::default(),
             work: Condvar::new(),
             files: Mutex::new(files),
             gate: Arc::clone(gate),
             policy: AtomicU8::new(policy as u8),
+            wanted_policy: AtomicU8::new(policy as u8),
             owner,
             has_failed: AtomicBool::new(false),
         };
@@ -154,9 +171,14 @@ impl FileLog {
 
     /// From now on, what is written is flushed according to `policy`.
     pub(crate) fn set_policy(&self, policy: FlushPolicy) {
-        if self.shared.policy() != policy {
-            self.shared.policy.store(policy as u8, Ordering::Release);
+        if self.shared.wanted_policy.swap(policy as u8, Ordering::AcqRel) != policy as u8 {
+            self.order(Order::Follow(policy));
         }
+    }
+
+    /// Records the ceiling before the units that are appended later are released.
+    pub(crate) fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
+        self.order(Order::Raise(ceiling, clocks));
     }
 
     /// Begins a snapshot of the state after the units that were appended. The file is sent to the
@@ -177,8 +199,15 @@ impl FileLog {
         self.wake();
     }
 
-    /// Writes and flushes all units, and ends the thread.
-    pub(crate) fn end(&self) {
+    /// Writes and flushes all units, and ends the thread. The leases of `keys` still run.
+    pub(crate) fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
+        self.end();
+        if let Some(keys) = keys {
+            self.shared.check(self.shared.files.lock().end(keys, clocks));
+        }
+    }
+
+    fn end(&self) {
         self.shared.orders.lock().ends = true;
         self.wake();
         if let Some(thread) = self.thread.lock().take() {
@@ -219,7 +248,7 @@ impl Shared {
     }
 
     /// Carries out all orders.
-    fn carry_out_all(&self, files: &mut Files) {
+    fn carry_out_all(&self, files: &mut OpenFiles) {
         loop {
             if self.has_failed.load(Ordering::Acquire) || !self.check(self.carry_out(files)) {
                 return;
@@ -228,29 +257,39 @@ impl Shared {
     }
 
     /// Carries out the next order; returns whether there was one.
-    fn carry_out(&self, files: &mut Files) -> io::Result<bool> {
+    fn carry_out(&self, files: &mut OpenFiles) -> io::Result<bool> {
         let order = self.orders.lock().waiting.pop_front();
         match order {
             None => return Ok(false),
             Some(Order::Write(mut batch)) => {
-                files.write(&mut batch)?;
-                if self.policy() == FlushPolicy::Always {
-                    files.sync()?;
-                }
-                self.release(files);
+                let last = batch.last();
+                files.write(&mut batch, self.policy())?;
+                self.release(last, files);
                 self.orders.lock().spare = Some(batch);
             }
             Some(Order::BeginSnapshot(sender)) => {
                 // Fails if the snapshot has been given up.
-                let _ = sender.send(files.begin_snapshot()?);
+                if let Some(log) = &mut files.log {
+                    let _ = sender.send(log.begin_snapshot()?);
+                }
             }
-            Some(Order::RemoveBefore(snapshot)) => files.remove_before(snapshot)?,
+            Some(Order::RemoveBefore(snapshot)) => {
+                if let Some(log) = &mut files.log {
+                    log.remove_before(snapshot)?;
+                }
+            }
+            Some(Order::Raise(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,
+            Some(Order::Follow(policy)) => {
+                files.follow(policy)?;
+                self.policy.store(policy as u8, Ordering::Release);
+            }
         }
         Ok(true)
     }
 
-    fn release(&self, files: &Files) {
-        self.gate.release(files.written(), files.flushed());
+    fn release(&self, written: Position, files: &OpenFiles) {
+        let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
+        self.gate.release(written, flushed);
         if self.gate.is_flush_awaited()
             && let Some(owner) = self.owner.upgrade()
         {
@@ -259,11 +298,12 @@ impl Shared {
     }
 
     /// Does what is due once a second.
-    fn end_second(&self, mut files: parking_lot::MutexGuard<'_, Files>) {
+    fn end_second(&self, mut files: MutexGuard<'_, OpenFiles>) {
         if self.policy() == FlushPolicy::EverySecond && self.check(files.sync().map(|()| true)) {
-            self.release(&files);
+            self.release(0, &files);
         }
-        let sizes = LogSizes { snapshot: files.snapshot_bytes(), segments: files.segment_bytes() };
+        let Some(log) = &files.log else { return };
+        let sizes = LogSizes { snapshot: log.snapshot_bytes(), segments: log.segment_bytes() };
         drop(files);
         if let Some(owner) = self.owner.upgrade() {
             owner.log_second(sizes);
@@ -282,6 +322,47 @@ impl Shared {
             }
             T::default()
         })
+    }
+}
+
+impl OpenFiles {
+    /// Writes units. Without a log there is nothing to write.
+    fn write(&mut self, batch: &mut Batch, policy: FlushPolicy) -> io::Result<()> {
+        let Some(log) = &mut self.log else {
+            batch.clear();
+            return Ok(());
+        };
+        log.write(batch)?;
+        if policy == FlushPolicy::Always { log.sync() } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), |log| log.sync())
+    }
+
+    fn raise_ceiling(&mut self, ceiling: Ceiling, clocks: Clocks) -> io::Result<()> {
+        let Some(file) = &mut self.ceiling else { return Ok(()) };
+        file.write(ceiling, file.kept(), clocks)
+    }
+
+    /// Prepares the files for a policy. Before less is kept than the record says, the record must
+    /// say so; it says more when that is true.
+    fn follow(&mut self, policy: FlushPolicy) -> io::Result<()> {
+        let kept = kept_by(policy);
+        if self.log.is_none() {
+            return Ok(());
+        }
+        if kept == Kept::Durable {
+            self.sync()?;
+        }
+        self.ceiling.as_mut().map_or(Ok(()), |ceiling| ceiling.set_kept(kept))
+    }
+
+    /// Records what is left of the leases when the server ends. The log is flushed.
+    fn end(&mut self, keys: Ceiling, clocks: Clocks) -> io::Result<()> {
+        let kept = if self.log.is_some() { Kept::Durable } else { Kept::Nothing };
+        let Some(file) = &mut self.ceiling else { return Ok(()) };
+        file.write(keys, kept, clocks)
     }
 }
 

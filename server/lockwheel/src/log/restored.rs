@@ -1,73 +1,257 @@
-//! The log that a start finds, and the time from which the server goes on.
+//! What a start finds in the directory of the log, and how the server goes on from it.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 
-use lockwheel_engine::Engine;
+use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::settings::{FlushPolicy, Settings};
 use lockwheel_engine::time::Millis;
-use lockwheel_log::Directory;
+use lockwheel_log::ceiling::{CeilingRecord, Kept};
+use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;
-use lockwheel_log::recovery::{Effects, LastTime, Recovered, recover};
-use tracing::warn;
+use lockwheel_log::recovery::{Effects, LastTime, Overview, RecoveryError, TornTail, overview};
+use lockwheel_log::{Directory, Disk};
+use tracing::{info, warn};
 
-use crate::clock::{Clock, boot_id, boot_ms};
+use super::CeilingFile;
+use crate::clock::MachineTime;
 use crate::error::{Error, ErrorKind};
+use crate::limits;
+use crate::net::host::Host;
+use crate::restart_guard::{self, Found, GuardSettings, Necessary};
 
-/// A log that was found at the start.
-pub(crate) struct RestoredLog {
-    disk: Arc<Directory>,
-    found: Recovered,
-    lease: Option<Millis>,
+/// See the module's documentation.
+pub(crate) struct Restored {
+    disk: Arc<dyn Disk>,
+    /// Keeps the directory for this process, unless the log does.
+    lock: Option<Box<dyn DiskLock>>,
+    /// For error messages.
+    path: String,
+    guard: GuardSettings,
+    now: MachineTime,
+    record: Option<CeilingRecord>,
+    /// What is known of the log; `None` if the log is off.
+    log: Option<Overview>,
 }
 
-impl RestoredLog {
-    /// Opens the directory, or creates it, and reads how far the log goes.
-    pub(crate) fn find(path: &Path) -> Result<RestoredLog, Error> {
-        let in_path = |error: &dyn Display| {
-            Error::new(ErrorKind::Io, format!("the log in {}: {error}", path.display()))
+/// The files of a server that runs.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    /// The log, if it is on.
+    pub(crate) log: Option<Files>,
+    /// The lease ceiling, if there is a restart guard.
+    pub(crate) ceiling: Option<CeilingFile>,
+    /// Keeps the directory for this process, unless the log does.
+    _lock: Option<Box<dyn DiskLock>>,
+}
+
+impl Restored {
+    /// Opens the directory of the log and of the lease ceiling, or creates it, and reads how far the
+    /// log goes. `None` if there is neither a log nor a guard; also if the guard is on only by
+    /// default, and the directory cannot be used.
+    pub(crate) fn find(settings: &Settings) -> Result<Option<Restored>, Error> {
+        let (guard, has_log) = (GuardSettings::of(settings), settings.has_log());
+        if !has_log && !guard.is_on {
+            return Ok(None);
+        }
+        let path = super::directory(settings);
+        let disk = Directory::open(&path).map(Arc::new);
+        let locked = disk.and_then(|disk| {
+            // With a log, `Files` takes the lock.
+            let lock = if has_log { None } else { Some(disk.lock()?) };
+            Ok((disk, lock))
+        });
+        let path = path.display().to_string();
+        let (disk, lock) = match locked {
+            Ok(locked) => locked,
+            Err(error) if settings.guards_by_default && !has_log => {
+                warn!("no restart guard: {path}: {}", lock_error(error));
+                return Ok(None);
+            }
+            Err(error) => return Err(in_path(&path, &lock_error(error))),
         };
-        let disk = Arc::new(Directory::open(path).map_err(|error| in_path(&error))?);
-        let found = recover(&*disk, |_| Ok(())).map_err(|error| in_path(&error))?;
-        let lease = found.time.map(|time| Millis(continued(time, boot_id(), boot_ms())));
-        Ok(RestoredLog { disk, found, lease })
+        let now = MachineTime::now();
+        Restored::find_on(disk, lock, path, has_log, guard, now).map(Some)
     }
 
-    /// Where the lease clock goes on; `None` if the log is empty.
+    /// As [`Restored::find`], on any disk and at any time.
+    pub(crate) fn find_on(
+        disk: Arc<dyn Disk>,
+        lock: Option<Box<dyn DiskLock>>,
+        path: String,
+        has_log: bool,
+        guard: GuardSettings,
+        now: MachineTime,
+    ) -> Result<Restored, Error> {
+        let record = if guard.is_on { CeilingRecord::read(&*disk) } else { Ok(None) };
+        let record = record.map_err(|error| in_path(&path, &format!("ceiling: {error}")))?;
+        let log = has_log.then(|| overview(&*disk)).transpose();
+        let log = log.map_err(|error| in_path(&path, &error))?;
+        Ok(Restored { disk, lock, path, guard, now, record, log })
+    }
+
+    /// Where the lease clock goes on; `None` if the log is empty or off.
     pub(crate) fn lease_clock(&self) -> Option<Millis> {
-        self.lease
+        let time = self.log?.time?;
+        Some(Millis(continued(time, self.now, self.guard.trusts_wall_clock)))
     }
 
-    /// Applies the log to a new engine, and opens it for writing.
-    pub(crate) fn restore(self, engine: &mut Engine, clock: &Clock) -> Result<Files, Error> {
-        let time = clock.now();
-        let apply = |effects: Effects<'_>| {
-            engine.apply(effects.bytes, time).map_err(|error| format!("{error:?}"))
+    /// The bytes that will be loaded.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.log.map_or(0, |log| log.bytes)
+    }
+
+    /// Loads the log, while clients of `host` are refused, and begins the restart guard if it is
+    /// necessary. From then on the units of the engine are logged.
+    pub(crate) fn restore(mut self, host: &Arc<Host>) -> Result<(), Error> {
+        let lock = self.lock.take();
+        let in_this_path = |error: &dyn Display| in_path(&self.path, error);
+        let (log, torn) = match self.log {
+            Some(log) => self.load(host, log).map_err(|error| in_this_path(&error))?,
+            None => (None, None),
         };
-        let boot_id = boot_id().unwrap_or_default();
-        let opened = Files::open(self.disk.clone(), boot_id, apply, |_| clock.readings());
-        let (files, recovered) = opened.map_err(|error| {
-            let path = self.disk.path().display();
-            Error::new(ErrorKind::Io, format!("the log in {path}: {error}"))
-        })?;
-        debug_assert_eq!(recovered.last, self.found.last, "no other process writes");
+        let found = Found {
+            record: self.record,
+            log_time: self.log.and_then(|log| log.time),
+            torn,
+            marker: None,
+            now: self.now,
+        };
+        let necessary =
+            self.guard.is_on.then(|| restart_guard::decide(&found, &self.guard)).flatten();
+        let ceiling = self.begin_ceiling(host, necessary.as_ref());
+        let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
+        let files = OpenFiles { log, ceiling, _lock: lock };
+        host.start_log(files, necessary).map_err(|error| in_this_path(&error))
+    }
+
+    /// Applies the log to the engine, and opens it for writing.
+    fn load(
+        &self,
+        host: &Host,
+        log: Overview,
+    ) -> Result<(Option<Files>, Option<TornTail>), RecoveryError> {
+        let clock = &host.clock;
+        let time = clock.now();
+        let mut progress = Progress { total: log.bytes, loaded: 0, reported: 0 };
+        let apply = |effects: Effects<'_>| {
+            if host.is_stopping() {
+                return Err("the server was stopped".to_owned());
+            }
+            let bytes = effects.bytes.len() as u64;
+            progress.add(bytes);
+            let loaded = host.with(|engine| engine.load(effects.bytes, bytes, time));
+            match loaded {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(format!("{error:?}")),
+                Err(_) => Err("the engine has failed".to_owned()),
+            }
+        };
+        let boot_id = self.now.boot_id.unwrap_or_default();
+        let (files, recovered) =
+            Files::open(Arc::clone(&self.disk), boot_id, apply, |_| clock.readings())?;
         if let Some(torn) = recovered.torn {
             warn!(
                 segment = %torn.segment, offset = torn.offset, bytes = torn.bytes,
                 "the end of the log was not complete and has been cut off"
             );
         }
-        engine.start_log(recovered.last);
-        Ok(files)
+        info!(position = recovered.last, bytes = log.bytes, "the log is loaded");
+        Ok((Some(files), recovered.torn))
+    }
+
+    /// Begins to record the lease ceiling, if there is a guard.
+    fn begin_ceiling(
+        &self,
+        host: &Host,
+        necessary: Option<&Necessary>,
+    ) -> io::Result<Option<CeilingFile>> {
+        if !self.guard.is_on {
+            return Ok(None);
+        }
+        let clocks = host.clock.readings();
+        let left_ms = necessary.map_or(0, |guard| guard.left_ms);
+        let guarded = Millis(clocks.lease_ms.saturating_add(left_ms));
+        let exempt = self.guard.exempt.clone();
+        let begun = host.with(|engine| {
+            let none = Ceiling { deadline: guarded, has_lasting_keys: false };
+            engine.track_ceiling(none, exempt);
+            let keys = engine.ceiling_of_keys().unwrap_or(none);
+            let deadline = guarded.max(keys.deadline);
+            let ceiling = Ceiling { deadline, has_lasting_keys: keys.has_lasting_keys };
+            engine.track_ceiling(ceiling, self.guard.exempt.clone());
+            (ceiling, engine.settings().appendfsync)
+        });
+        let (ceiling, policy) = begun.map_err(|_| io::Error::other("the engine has failed"))?;
+        let kept = self.log.map_or(Kept::Nothing, |_| kept_by(policy));
+        let boot_id = self.now.boot_id.unwrap_or_default();
+        CeilingFile::begin(Arc::clone(&self.disk), boot_id, ceiling, kept, clocks).map(Some)
+    }
+}
+
+/// What a log keeps of the output that was sent.
+pub(crate) fn kept_by(policy: FlushPolicy) -> Kept {
+    match policy {
+        FlushPolicy::Always => Kept::Durable,
+        FlushPolicy::EverySecond | FlushPolicy::Never => Kept::Written,
+    }
+}
+
+fn lock_error(error: io::Error) -> RecoveryError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => RecoveryError::InUse,
+        _ => RecoveryError::Io { file: "directory".into(), error },
+    }
+}
+
+fn in_path(path: &dyn Display, error: &dyn Display) -> Error {
+    Error::new(ErrorKind::Io, format!("the log in {path}: {error}"))
+}
+
+/// Reports in the log file how much is loaded.
+struct Progress {
+    total: u64,
+    loaded: u64,
+    reported: u64,
+}
+
+impl Progress {
+    fn add(&mut self, bytes: u64) {
+        self.loaded += bytes;
+        if self.loaded - self.reported >= limits::LOAD_REPORT_BYTES {
+            self.reported = self.loaded;
+            let percent = self.loaded.saturating_mul(100) / self.total.max(1);
+            info!("Loading the log: {percent} % of {} MB", self.total >> 20);
+        }
     }
 }
 
 /// The lease clock at a start, from the time of the last frame of the log. Within one run of the
-/// machine the time that passed since then counts; otherwise none has passed.
-fn continued(last: LastTime, boot_id: Option<[u8; 16]>, boot_ms: i64) -> i64 {
-    let elapsed_ms = match boot_id {
-        Some(id) if id == last.boot_id => boot_ms.saturating_sub(last.boot_ms).max(0),
-        _ => 0,
+/// machine the time that passed since then counts. Otherwise none has passed, unless the wall clock
+/// is trusted.
+fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
+    let elapsed_ms = if now.boot_id == Some(last.boot_id) {
+        now.boot_ms.saturating_sub(last.boot_ms)
+    } else if trusts_wall_clock {
+        now.wall_ms.saturating_sub(last.wall_ms)
+    } else {
+        0
     };
-    last.lease_ms.saturating_add(elapsed_ms)
+    last.lease_ms.saturating_add(elapsed_ms.max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_clock_goes_on_after_the_time_that_passed_for_certain() {
+        let last = LastTime { lease_ms: 1_000, boot_ms: 50, wall_ms: 300, boot_id: [1; 16] };
+        let now = |id, boot_ms| MachineTime { boot_id: Some([id; 16]), boot_ms, wall_ms: 5_300 };
+        assert_eq!(continued(last, now(1, 80), true), 1_030);
+        assert_eq!(continued(last, now(1, 20), false), 1_000);
+        assert_eq!(continued(last, now(2, 80), false), 1_000);
+        assert_eq!(continued(last, now(2, 80), true), 6_000);
+    }
 }

@@ -19,20 +19,21 @@ use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::log::{FileLog, LogOwner, LogSizes};
+use crate::log::{FileLog, LogOwner, LogSizes, OpenFiles};
 use crate::net::commit_gate::CommitGate;
 use crate::net::outbox::LimitCheck;
 use crate::net::registry::{Receiver, Registry};
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::ticker::DeadlineTimer;
 use crate::net::turn::{self, Pending};
+use crate::restart_guard::Necessary;
 use crate::snapshots;
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine, Flow};
-use lockwheel_log::files::{Files, Snapshot};
+use lockwheel_log::files::Snapshot;
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -162,22 +163,44 @@ impl Host {
         Ok(result)
     }
 
-    /// From now on the units of the engine are logged to `files`. Must be called before any client
-    /// connects.
-    pub(crate) fn start_log(self: &Arc<Self>, files: Files) -> io::Result<()> {
+    /// The log is loaded: from now on the units of the engine are logged to `files`, and clients are
+    /// served when the guard is over.
+    pub(crate) fn start_log(
+        self: &Arc<Self>,
+        files: OpenFiles,
+        guard: Option<Necessary>,
+    ) -> io::Result<()> {
         let this: Weak<Host> = Arc::downgrade(self);
-        let policy = self.engine.lock().settings().appendfsync;
-        let log = FileLog::new(files, policy, &self.gate, this.clone());
-        log.start_thread()?;
         // Only the start of a server calls this.
-        let _ = self.this.set(this);
-        let _ = self.log.set(Arc::new(log));
-        Ok(())
+        let _ = self.this.set(this.clone());
+        let begun = self.with(|engine| {
+            match &files.log {
+                Some(log) => engine.start_log(log.written()),
+                None => engine.start_log_of_ceilings(),
+            }
+            let policy = engine.settings().appendfsync;
+            let log = FileLog::new(files, policy, &self.gate, this);
+            log.start_thread()?;
+            let _ = self.log.set(Arc::new(log));
+            engine.end_loading();
+            if let Some(guard) = guard {
+                self.begin_guard(engine, guard);
+            }
+            Ok(())
+        });
+        begun.map_err(|_| io::Error::other("the engine has failed"))?
     }
 
-    /// The log of the server, if it has one.
-    pub(crate) fn log(&self) -> Option<&Arc<FileLog>> {
-        self.log.get()
+    fn begin_guard(&self, engine: &mut Engine, guard: Necessary) {
+        let Necessary { left_ms, reason, had_lasting_keys } = guard;
+        if had_lasting_keys {
+            warn!("keys without a deadline may have been lost; the restart guard waits for none");
+        }
+        if left_ms > 0 {
+            warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
+            let now_ms = self.now().now.0;
+            engine.begin_guard(Millis(now_ms.saturating_add(left_ms)), reason);
+        }
     }
 
     /// Begins to write a snapshot on another thread.
@@ -210,7 +233,8 @@ impl Host {
     /// Ends the log: everything in it is flushed. Nothing may use the engine afterwards.
     pub(crate) fn end_log(&self) {
         if let Some(log) = self.log.get() {
-            log.end();
+            let keys = self.with(|engine| engine.ceiling_of_keys()).ok().flatten();
+            log.end_with(keys, self.clock.readings());
         }
     }
 
@@ -218,8 +242,11 @@ impl Host {
     #[inline]
     fn log_units(&self, engine: &mut Engine) {
         if let Some(log) = self.log.get() {
+            if let Some(ceiling) = engine.take_ceiling(self.now().now) {
+                log.raise_ceiling(ceiling, self.clock.readings());
+            }
             engine.take_units(|units| {
-                log.append(units, self.clock.readings(), turn::writes_log(log));
+                log.append(units, self.clock.readings(), turn::writes_log(&self.gate, log));
             });
             engine.release_units(self.gate.released(), self.gate.flushed());
             self.gate.await_flush(engine.is_flush_awaited());

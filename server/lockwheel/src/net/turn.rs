@@ -38,7 +38,6 @@ use crate::limits;
 use crate::log::FileLog;
 use crate::net::commit_gate::CommitGate;
 use crate::net::connection::Connection;
-use crate::net::host::Host;
 
 /// The kind of output that waits to be sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +62,8 @@ struct Turn {
     loop_waker: OnceCell<Waker>,
     /// The gate of the server that the loop belongs to.
     gate: OnceCell<Arc<CommitGate>>,
-    /// Its log, if it has one.
-    log: OnceCell<Arc<FileLog>>,
-    /// The thread has appended units to the log that it writes itself.
-    has_unwritten: Cell<bool>,
+    /// The log that the thread has appended units to which it writes itself.
+    unwritten: RefCell<Option<Arc<FileLog>>>,
     /// The last client that the thread has served, and the number of turns since another one.
     last_client: Cell<(u64, u32)>,
     /// The number of the last turn that is counted there.
@@ -82,33 +79,25 @@ thread_local! {
             messages: RefCell::new(VecDeque::new()),
             loop_waker: OnceCell::new(),
             gate: OnceCell::new(),
-            log: OnceCell::new(),
-            has_unwritten: Cell::new(false),
+            unwritten: RefCell::new(None),
             last_client: Cell::new((0, 0)),
             last_client_turn: Cell::new(0),
         }
     };
 }
 
-/// From now on this thread's event loop ends its turns. It sends what the gate of the host has held
-/// back.
-pub(crate) fn begin_loop(host: &Host) {
+/// From now on this thread's event loop ends its turns. It sends what `gate` has held back.
+pub(crate) fn begin_loop(gate: &Arc<CommitGate>) {
     TURN.with(|turn| {
         turn.has_loop.set(true);
         // A thread has only one loop.
-        let _ = turn.gate.set(Arc::clone(&host.gate));
-        if let Some(log) = host.log() {
-            let _ = turn.log.set(Arc::clone(log));
-        }
+        let _ = turn.gate.set(Arc::clone(gate));
     });
 }
 
 /// The thread is about to serve this client.
 pub(crate) fn serving(client: u64) {
     TURN.with(|turn| {
-        if turn.log.get().is_none() {
-            return;
-        }
         let (last, turns) = turn.last_client.get();
         if last != client {
             turn.last_client.set((client, 0));
@@ -119,13 +108,16 @@ pub(crate) fn serving(client: u64) {
 }
 
 /// Whether this thread writes what it is about to append to `log`, because it serves only one
-/// client: it does so before it sends output at the end of the turn.
-pub(crate) fn writes_log(log: &Arc<FileLog>) -> bool {
+/// client: it does so before it sends output at the end of the turn. `gate` is that of the log's
+/// server.
+pub(crate) fn writes_log(gate: &Arc<CommitGate>, log: &Arc<FileLog>) -> bool {
     let writes = TURN.try_with(|turn| {
         let (_, turns) = turn.last_client.get();
-        let is_own = turn.log.get().is_some_and(|own| Arc::ptr_eq(own, log));
+        let is_own = turn.gate.get().is_some_and(|own| Arc::ptr_eq(own, gate));
         let writes = is_own && turns >= limits::LONE_TURNS;
-        turn.has_unwritten.set(turn.has_unwritten.get() || writes);
+        if writes {
+            turn.unwritten.borrow_mut().get_or_insert_with(|| Arc::clone(log));
+        }
         writes
     });
     writes.unwrap_or(false)
@@ -172,9 +164,7 @@ pub(crate) fn write_log() {
 pub(crate) fn end() {
     // A thread that is ending has nothing queued: see `enqueue`.
     let _ = TURN.try_with(|turn| {
-        if turn.has_unwritten.take()
-            && let Some(log) = turn.log.get()
-        {
+        if let Some(log) = turn.unwritten.take() {
             // This thread may hold the engine.
             log.wake();
         }
@@ -230,9 +220,7 @@ pub(crate) fn number() -> u64 {
 
 impl Turn {
     fn write_log(&self) {
-        if self.has_unwritten.take()
-            && let Some(log) = self.log.get()
-        {
+        if let Some(log) = self.unwritten.take() {
             log.write_here();
         }
     }

@@ -129,10 +129,9 @@ impl Workers {
             let thread = std::thread::Builder::new()
                 .name(format!("lockwheel-io-{at}"))
                 .stack_size(limits::THREAD_STACK_BYTES);
-            let loop_host = Arc::clone(host);
+            let gate = Arc::clone(&host.gate);
             let work = move || {
-                turn::begin_loop(&loop_host);
-                drop(loop_host);
+                turn::begin_loop(&gate);
                 worker.serve(serve);
                 turn::end();
             };

@@ -1,0 +1,60 @@
+//! The file with the lease ceiling of a server, while it runs.
+
+use std::io;
+use std::sync::Arc;
+
+use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_log::Disk;
+use lockwheel_log::ceiling::{CeilingRecord, Kept};
+use lockwheel_log::files::Clocks;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct CeilingFile {
+    disk: Arc<dyn Disk>,
+    record: CeilingRecord,
+}
+
+impl CeilingFile {
+    /// Writes the first record of this run.
+    pub(crate) fn begin(
+        disk: Arc<dyn Disk>,
+        boot_id: [u8; 16],
+        ceiling: Ceiling,
+        kept: Kept,
+        clocks: Clocks,
+    ) -> io::Result<CeilingFile> {
+        let record = CeilingRecord { boot_id, ..CeilingRecord::default() };
+        let mut file = CeilingFile { disk, record };
+        file.write(ceiling, kept, clocks)?;
+        Ok(file)
+    }
+
+    /// Records a ceiling. It is durable when this returns.
+    pub(crate) fn write(&mut self, ceiling: Ceiling, kept: Kept, clocks: Clocks) -> io::Result<()> {
+        self.record = CeilingRecord {
+            deadline_ms: ceiling.deadline.0,
+            lease_ms: clocks.lease_ms,
+            boot_ms: clocks.boot_ms,
+            wall_ms: clocks.wall_ms,
+            has_lasting_keys: ceiling.has_lasting_keys,
+            kept,
+            ..self.record
+        };
+        self.record.write(&*self.disk)
+    }
+
+    /// Records what the log keeps from now on, and leaves the ceiling.
+    pub(crate) fn set_kept(&mut self, kept: Kept) -> io::Result<()> {
+        if self.record.kept == kept {
+            return Ok(());
+        }
+        self.record.kept = kept;
+        self.record.write(&*self.disk)
+    }
+
+    /// What the log keeps.
+    pub(crate) fn kept(&self) -> Kept {
+        self.record.kept
+    }
+}

@@ -1,0 +1,214 @@
+//! The restart guard: after a start, how long leases that were granted before may still be held,
+//! although the server has no record of them.
+
+use lockwheel_engine::settings::Settings;
+use lockwheel_log::ceiling::{CeilingRecord, Kept};
+use lockwheel_log::recovery::{LastTime, TornTail};
+
+use crate::clock::MachineTime;
+
+/// The settings of the guard, read once at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GuardSettings {
+    /// There is a guard.
+    pub(crate) is_on: bool,
+    /// How long the guard lasts at least if nothing is known of an earlier run, in milliseconds.
+    pub(crate) minimum_ms: i64,
+    /// Patterns of keys that are no locks.
+    pub(crate) exempt: Vec<Vec<u8>>,
+    /// The wall clock says how much time has passed since the machine was stopped.
+    pub(crate) trusts_wall_clock: bool,
+}
+
+impl GuardSettings {
+    /// Reads the directives. Their values were checked when they were set.
+    pub(crate) fn of(settings: &Settings) -> GuardSettings {
+        let is_on = |name| settings.text(name) == "yes";
+        let patterns = settings.text("restart-guard-exempt");
+        GuardSettings {
+            is_on: is_on("restart-guard"),
+            minimum_ms: settings.text("restart-guard-minimum").parse().unwrap_or(0),
+            exempt: patterns.split_whitespace().map(|pattern| pattern.into()).collect(),
+            trusts_wall_clock: is_on("trust-wall-clock"),
+        }
+    }
+}
+
+/// What a start has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a> {
+    /// The record of the earlier run.
+    pub(crate) record: Option<CeilingRecord>,
+    /// The log is on, and this is the time of its last frame.
+    pub(crate) log_time: Option<LastTime>,
+    /// The end of the log that was cut off.
+    pub(crate) torn: Option<TornTail>,
+    /// The log was repaired, or restored from a backup: the reason.
+    pub(crate) marker: Option<&'a str>,
+    /// The clocks of the machine.
+    pub(crate) now: MachineTime,
+}
+
+/// A guard that is necessary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Necessary {
+    /// How long, in milliseconds.
+    pub(crate) left_ms: i64,
+    /// Why.
+    pub(crate) reason: String,
+    /// Keys without a deadline may be missing, for which no guard can wait.
+    pub(crate) had_lasting_keys: bool,
+}
+
+/// Decides whether a guard is necessary, and for how long.
+pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Necessary> {
+    let Some(record) = &found.record else {
+        let reason = "nothing is recorded of an earlier run".to_owned();
+        let left_ms = settings.minimum_ms;
+        return (left_ms > 0).then_some(Necessary { left_ms, reason, had_lasting_keys: false });
+    };
+    let is_same_boot = found.now.boot_id == Some(record.boot_id);
+    let is_complete = found.marker.is_none()
+        && found.log_time.is_some()
+        && match record.kept {
+            Kept::Nothing => false,
+            // What was written stays in the memory of the system. Damage at the end says that it
+            // has not.
+            Kept::Written => is_same_boot && found.torn.is_none(),
+            Kept::Durable => true,
+        };
+    if is_complete {
+        return None;
+    }
+    let elapsed_ms = match found.marker {
+        // The record may be as old as a backup.
+        Some(_) => 0,
+        None => elapsed_ms(record, found, is_same_boot, settings.trusts_wall_clock),
+    };
+    let mut left_ms = record.deadline_ms.saturating_sub(record.lease_ms).saturating_sub(elapsed_ms);
+    if found.marker.is_some() {
+        left_ms = left_ms.max(settings.minimum_ms);
+    }
+    let reason = match (found.marker, record.kept) {
+        (Some(marker), _) => marker.to_owned(),
+        (None, _) if found.log_time.is_none() => "there is no log".to_owned(),
+        (None, Kept::Nothing) => "the earlier run had no log".to_owned(),
+        (None, _) => "the end of the log may be missing".to_owned(),
+    };
+    let had_lasting_keys = record.has_lasting_keys;
+    (left_ms > 0 || had_lasting_keys).then_some(Necessary { left_ms, reason, had_lasting_keys })
+}
+
+/// The time that has passed since the record was written, as far as it is certain.
+fn elapsed_ms(
+    record: &CeilingRecord,
+    found: &Found<'_>,
+    is_same_boot: bool,
+    trusts_wall_clock: bool,
+) -> i64 {
+    let since_record = if is_same_boot {
+        found.now.boot_ms.saturating_sub(record.boot_ms)
+    } else if trusts_wall_clock {
+        found.now.wall_ms.saturating_sub(record.wall_ms)
+    } else {
+        0
+    };
+    // The log goes on after the record.
+    let in_log = match found.log_time {
+        Some(time) if record.kept != Kept::Nothing => time.lease_ms.saturating_sub(record.lease_ms),
+        _ => 0,
+    };
+    since_record.max(in_log).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwheel_log::names::Name;
+
+    const BOOT: [u8; 16] = [1; 16];
+    const OTHER_BOOT: [u8; 16] = [2; 16];
+
+    /// A record written when the lease clock was at 1,000 and the machine ran for 500; the last
+    /// lease ends 60,000 later.
+    fn record(kept: Kept) -> CeilingRecord {
+        CeilingRecord {
+            deadline_ms: 61_000,
+            lease_ms: 1_000,
+            boot_ms: 500,
+            wall_ms: 9_000,
+            boot_id: BOOT,
+            has_lasting_keys: false,
+            kept,
+        }
+    }
+
+    fn settings() -> GuardSettings {
+        let exempt = Vec::new();
+        GuardSettings { is_on: true, minimum_ms: 7, exempt, trusts_wall_clock: false }
+    }
+
+    fn found(kept: Kept) -> Found<'static> {
+        Found {
+            record: Some(record(kept)),
+            log_time: None,
+            torn: None,
+            marker: None,
+            now: MachineTime { boot_id: Some(OTHER_BOOT), boot_ms: 20, wall_ms: 19_000 },
+        }
+    }
+
+    fn log_time(lease_ms: i64) -> Option<LastTime> {
+        Some(LastTime { lease_ms, boot_ms: 500, wall_ms: 9_000, boot_id: BOOT })
+    }
+
+    fn left_ms(found: &Found<'_>) -> i64 {
+        decide(found, &settings()).map_or(0, |guard| guard.left_ms)
+    }
+
+    #[test]
+    fn without_log_guard_waits_for_the_ceiling() {
+        let mut found = found(Kept::Nothing);
+        assert_eq!(left_ms(&found), 60_000);
+        found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 20_500, wall_ms: 0 };
+        assert_eq!(left_ms(&found), 40_000);
+        found.now.boot_ms = 70_000;
+        assert_eq!(left_ms(&found), 0);
+    }
+
+    #[test]
+    fn wall_clock_counts_only_if_it_is_trusted() {
+        let trusting = GuardSettings { trusts_wall_clock: true, ..settings() };
+        let mut found = found(Kept::Nothing);
+        let left_ms = |found: &Found<'_>| decide(found, &trusting).map(|guard| guard.left_ms);
+        assert_eq!(left_ms(&found), Some(50_000));
+        found.now.wall_ms = 0;
+        assert_eq!(left_ms(&found), Some(60_000));
+    }
+
+    #[test]
+    fn complete_log_needs_no_guard() {
+        let mut found = Found { log_time: log_time(2_000), ..found(Kept::Durable) };
+        assert_eq!(left_ms(&found), 0);
+        found.marker = Some("the log was repaired");
+        assert_eq!(left_ms(&found), 60_000);
+        // The files of the log have been removed.
+        found = Found { log_time: None, marker: None, ..found };
+        assert_eq!(left_ms(&found), 60_000);
+    }
+
+    #[test]
+    fn log_that_was_only_written_needs_guard_after_a_crash_of_the_machine() {
+        let mut found = Found { log_time: log_time(21_000), ..found(Kept::Written) };
+        assert_eq!(left_ms(&found), 40_000);
+        found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 600, wall_ms: 0 };
+        assert_eq!(left_ms(&found), 0);
+        found.torn = Some(TornTail { segment: Name::Segment(1), offset: 0, bytes: 9 });
+        assert_eq!(left_ms(&found), 40_000);
+    }
+
+    #[test]
+    fn empty_directory_needs_the_minimum() {
+        assert_eq!(left_ms(&Found { record: None, ..found(Kept::Nothing) }), 7);
+    }
+}
