@@ -111,7 +111,7 @@ impl Engine {
                     let deadline = ceiling.needed.deadline.0.saturating_add(span.0.max(0));
                     ceiling.needed.deadline = Millis(deadline);
                 }
-                Effect::Swapped { .. } | Effect::Flushed {} => {}
+                Effect::Swapped { .. } | Effect::Flushed {} | Effect::Published { .. } => {}
                 _ if !ceiling.needed.has_lasting_keys => self.raise_by_key(&mut ceiling, place),
                 _ => {}
             }

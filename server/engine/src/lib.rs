@@ -656,6 +656,7 @@ impl Engine {
             }
             Some((_, Timer::CheckOutput(client))) => self.sessions.request_output_check(client),
             Some((_, Timer::GuardEnd)) => self.guard_is_over(),
+            Some((_, Timer::ForgetMessages)) => self.sessions.pubsub.recent.clear(),
             None => {}
         }
     }

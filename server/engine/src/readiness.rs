@@ -2,11 +2,27 @@
 //! before the restart may still be held (the restart guard). Until then, commands without the flag
 //! `LOADING` are refused.
 
+use bytes::Bytes;
+
 use crate::Engine;
 use crate::error::Error;
 use crate::sessions::Timer;
+use crate::sessions::pubsub::RecentMessage;
+use crate::store::apply::ApplyError;
+use crate::store::effects::{Effect, EffectIter};
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
+
+/// Messages that were published in this time before the end of the log are kept, in milliseconds: a
+/// client that has received an earlier one has acted on it, or is going to without the server.
+const MESSAGES_KEPT_MS: i64 = 10_000;
+
+/// They are sent to new subscribers for this time after the start, in milliseconds: clients connect
+/// and subscribe again within seconds.
+const MESSAGES_SENT_MS: i64 = 60_000;
+
+/// The messages that are kept at most; the oldest are dropped.
+const MESSAGES_MAX: usize = 100_000;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -29,6 +45,8 @@ pub struct Loading {
     pub total_bytes: u64,
     /// The bytes that have been applied.
     pub loaded_bytes: u64,
+    /// Messages that were published later are kept.
+    messages_from: Millis,
 }
 
 /// The restart guard.
@@ -47,30 +65,60 @@ impl Engine {
         matches!(self.readiness, Readiness::Ready)
     }
 
-    /// From now on the log is applied, which has this length. Nothing is due meanwhile.
-    pub fn begin_loading(&mut self, total_bytes: u64, time: Time) {
-        self.readiness = Readiness::Loading(Loading { began: time, total_bytes, loaded_bytes: 0 });
+    /// From now on the log is applied, which has this length and ends at `last` on the lease clock.
+    /// Nothing is due meanwhile.
+    pub fn begin_loading(&mut self, total_bytes: u64, last: Millis, time: Time) {
+        let messages_from = Millis(last.0.saturating_sub(MESSAGES_KEPT_MS));
+        let loading = Loading { began: time, total_bytes, loaded_bytes: 0, messages_from };
+        self.readiness = Readiness::Loading(loading);
         self.update_conditions();
     }
 
-    /// Applies effects from the log, `bytes` of it.
+    /// Applies effects from the log, which were logged at `logged_at`. Recent messages among them
+    /// are kept for new subscribers.
     ///
     /// # Errors
     /// As [`Engine::apply`].
     pub fn load(
         &mut self,
         effects: &[u8],
-        bytes: u64,
+        logged_at: Millis,
         time: Time,
-    ) -> Result<(), crate::store::apply::ApplyError> {
+    ) -> Result<(), ApplyError> {
         if let Readiness::Loading(loading) = &mut self.readiness {
-            loading.loaded_bytes += bytes;
+            loading.loaded_bytes += effects.len() as u64;
+            if logged_at >= loading.messages_from {
+                self.keep_messages(effects);
+            }
         }
         self.apply(effects, time)
     }
 
+    fn keep_messages(&mut self, effects: &[u8]) {
+        for (place, effect) in EffectIter::new(effects).map_while(Result::ok) {
+            if let Effect::Published { is_sharded, message } = effect {
+                let channel = Bytes::copy_from_slice(place.key);
+                let message = Bytes::copy_from_slice(message);
+                let recent = &mut self.sessions.pubsub.recent;
+                recent.push_back(RecentMessage { is_sharded, channel, message });
+                if recent.len() > MESSAGES_MAX {
+                    recent.pop_front();
+                }
+            }
+        }
+    }
+
     /// The log is applied.
-    pub fn end_loading(&mut self) {
+    pub fn end_loading(&mut self, time: Time) {
+        if !self.sessions.pubsub.recent.is_empty() {
+            self.sessions.publish_recent();
+            let until = Millis(time.now.0.saturating_add(MESSAGES_SENT_MS));
+            self.sessions.timers.insert(until, Timer::ForgetMessages);
+        }
+        self.become_ready();
+    }
+
+    fn become_ready(&mut self) {
         self.readiness = Readiness::Ready;
         self.update_conditions();
     }
@@ -93,7 +141,7 @@ impl Engine {
 
     /// As [`Engine::end_guard`], when its timer has fired.
     pub(crate) fn guard_is_over(&mut self) {
-        self.end_loading();
+        self.become_ready();
     }
 
     /// Whether the log is being applied.
@@ -166,10 +214,36 @@ mod tests {
         let mut stage = Stage::new(Default::default());
         stage.check("SET k v PX 10");
         let time = stage.time();
-        stage.engine.begin_loading(100, time);
+        stage.engine.begin_loading(100, time.now, time);
         stage.check("GET k => !LOADING Redis is loading the dataset in memory; +20ms");
         assert_eq!(stage.engine.next_deadline(), None);
-        stage.engine.end_loading();
+        let time = stage.time();
+        stage.engine.end_loading(time);
         stage.check("GET k => nil");
+    }
+
+    #[test]
+    fn recent_messages_are_sent_to_new_subscribers() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.start_log(0);
+        stage.check("SET k v; PUBLISH c lost");
+        let script = "redis.call('del', 'k') redis.call('publish', 'c', 'free')";
+        stage.check(&format!("EVAL \"{script}\" 0 => nil"));
+        let (mut effects, time) = (Vec::new(), stage.time());
+        stage.engine.take_units(|units| effects.extend_from_slice(units.effects));
+
+        let mut other = Stage::new(Default::default());
+        other.check("early> SUBSCRIBE x");
+        let subscribed = r#"["subscribe", "c", 1]"#;
+        let with_message = format!(r#"{subscribed} & ["message", "c", "free"]"#);
+        for (client, at_ms, expected) in [("b", -20_000, subscribed), ("d", 0, &with_message)] {
+            let at = Millis(time.now.0 + at_ms);
+            other.engine.begin_loading(100, time.now, time);
+            other.engine.load(&effects, at, time).expect("effects");
+            other.engine.end_loading(time);
+            assert_eq!(other.step(&format!("{client}> SUBSCRIBE c")), expected);
+        }
+        other.check("+60000ms");
+        assert_eq!(other.step("e> SUBSCRIBE c"), subscribed);
     }
 }

@@ -98,7 +98,7 @@ impl UnitLog {
         }
         for (place, effect) in effects.iter() {
             match effect {
-                Effect::Event { .. } => {}
+                Effect::Event { .. } | Effect::Published { .. } => {}
                 Effect::Flushed {}
                 | Effect::Swapped { .. }
                 | Effect::Postponed { .. }
@@ -279,6 +279,14 @@ impl Engine {
             log.dependency = 0;
         }
         if dependency > log.released { dependency } else { 0 }
+    }
+
+    /// Records a message with the other effects of its unit.
+    #[inline]
+    pub(crate) fn record_message(&mut self, is_sharded: bool, channel: &[u8], message: &[u8]) {
+        if self.has_log() {
+            self.writer.publish(is_sharded, channel, message);
+        }
     }
 
     /// Adds a unit to the log. One that raises the lease ceiling depends on the record of that,

@@ -126,7 +126,7 @@ impl Builder {
         let mut engine = Engine::new(settings, process, clock.now(), seeds(self.seed)?);
         engine.clock_order(ClockOrder::Run(clock.rate()), clock.now());
         if let Some(restored) = &restored {
-            engine.begin_loading(restored.bytes(), clock.now());
+            engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);
         let monitor = SlowScriptMonitor::new(&host, &acceptor);

@@ -255,7 +255,7 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
 }
 
 fn loading_progress(loading: &Loading, time: Time, fields: &mut Fields) {
-    let Loading { began, total_bytes, loaded_bytes } = *loading;
+    let Loading { began, total_bytes, loaded_bytes, .. } = *loading;
     let share = loaded_bytes as f64 / total_bytes.max(1) as f64;
     let elapsed_seconds = (time.now.0 - began.now.0) as f64 / 1000.0;
     let left_seconds = if share > 0.0 { elapsed_seconds / share - elapsed_seconds } else { 1.0 };

@@ -207,11 +207,13 @@ fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.mode() == Mode::Sentinel {
         return super::sentinel::publish(argv[1]);
     }
+    context.engine.record_message(false, argv[1], argv[2]);
     Ok(Reply::from(context.engine.sessions.publish(argv[1], argv[2])))
 }
 
 /// `SPUBLISH`: replies with the number of clients that received the message.
 fn spublish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.engine.record_message(true, argv[1], argv[2]);
     Ok(Reply::from(context.engine.sessions.publish_to_shard(argv[1], argv[2])))
 }
 
@@ -223,7 +225,10 @@ fn subscribe(
 ) -> Result<Reply, Error> {
     let mut confirmations = Vec::with_capacity(channels.len());
     for channel in channels {
-        context.engine.sessions.subscribe(context.client, kind, channel);
+        let is_new = context.engine.sessions.subscribe(context.client, kind, channel);
+        if is_new && !context.engine.sessions.pubsub.recent.is_empty() {
+            context.engine.sessions.send_recent(context.client, kind, channel);
+        }
         confirmations.push(confirmation(context, kind, Reply::bulk(channel)));
     }
     Ok(confirm(context, confirmations))

@@ -238,6 +238,8 @@ pub enum Timer {
     CheckOutput(ClientId),
     /// The restart guard is over.
     GuardEnd,
+    /// Messages from before the restart are not sent any more.
+    ForgetMessages,
 }
 
 /// See the module's documentation.

@@ -3,7 +3,7 @@
 //! Invariants: subscribers receive messages in the order in which the engine published them; every
 //! subscription belongs to a connected client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{Protocol, encode_push};
@@ -35,6 +35,20 @@ pub struct PubSub {
     pub patterns: Listeners,
     /// By sharded channel.
     pub shard_channels: Listeners,
+    /// Messages from before a restart, which are sent to new subscribers.
+    pub recent: VecDeque<RecentMessage>,
+}
+
+/// A message that was published before a restart. Its subscribers may not have received it, and
+/// have lost their subscriptions.
+#[derive(Debug)]
+pub struct RecentMessage {
+    /// The channel is sharded.
+    pub is_sharded: bool,
+    /// The channel.
+    pub channel: Bytes,
+    /// The message.
+    pub message: Bytes,
 }
 
 impl PubSub {
@@ -79,6 +93,35 @@ impl Sessions {
         let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
         let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
         writer.deliver(listeners, &[b"smessage", channel, message])
+    }
+
+    /// Sends the messages from before the restart to the clients that have subscribed already.
+    pub(crate) fn publish_recent(&mut self) {
+        let recent = std::mem::take(&mut self.pubsub.recent);
+        for RecentMessage { is_sharded, channel, message } in &recent {
+            match is_sharded {
+                true => self.publish_to_shard(channel, message),
+                false => self.publish(channel, message),
+            };
+        }
+        self.pubsub.recent = recent;
+    }
+
+    /// Sends the messages from before the restart to a client that has subscribed.
+    pub(crate) fn send_recent(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) {
+        let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
+        for recent in &self.pubsub.recent {
+            let RecentMessage { is_sharded, channel: of, message } = recent;
+            let words: &[&[u8]] = match kind {
+                Subscription::Channel if !is_sharded && of == channel => &[b"message", of, message],
+                Subscription::Pattern if !is_sharded && glob::matches_channel(channel, of) => {
+                    &[b"pmessage", channel, of, message]
+                }
+                Subscription::Shard if *is_sharded && of == channel => &[b"smessage", of, message],
+                _ => continue,
+            };
+            writer.deliver(&[client], words);
+        }
     }
 
     /// Adds a subscription; false if it exists already.

@@ -57,7 +57,7 @@ impl State {
         }
         let Place { database, key } = place;
         match *effect {
-            Effect::Event { .. } | Effect::Touched {} => {}
+            Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. } => {}
             Effect::LibraryLoaded { .. }
             | Effect::LibraryDeleted { .. }
             | Effect::LibrariesFlushed {} => {

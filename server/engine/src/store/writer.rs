@@ -387,6 +387,13 @@ impl Writer {
         }
     }
 
+    /// Records that a message was sent to the subscribers of a channel.
+    pub fn publish(&mut self, is_sharded: bool, channel: &[u8], message: &[u8]) {
+        if self.is_recording {
+            self.record(0, channel, &Effect::Published { is_sharded, message });
+        }
+    }
+
     // --- databases ---
 
     /// Removes all keys of a database; returns their number.

@@ -97,6 +97,11 @@ impl Restored {
         Some(Millis(continued(time, self.now, self.guard.trusts_wall_clock)))
     }
 
+    /// The lease clock at the end of the log.
+    pub(crate) fn last_time(&self) -> Millis {
+        Millis(self.log.and_then(|log| log.time).map_or(0, |time| time.lease_ms))
+    }
+
     /// The bytes that will be loaded.
     pub(crate) fn bytes(&self) -> u64 {
         self.log.map_or(0, |log| log.bytes)
@@ -141,7 +146,8 @@ impl Restored {
             }
             let bytes = effects.bytes.len() as u64;
             progress.add(bytes);
-            let loaded = host.with(|engine| engine.load(effects.bytes, bytes, time));
+            let at = Millis(effects.lease_ms);
+            let loaded = host.with(|engine| engine.load(effects.bytes, at, time));
             match loaded {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => Err(format!("{error:?}")),

@@ -182,7 +182,7 @@ impl Host {
             let log = FileLog::new(files, policy, &self.gate, this);
             log.start_thread()?;
             let _ = self.log.set(Arc::new(log));
-            engine.end_loading();
+            engine.end_loading(self.now());
             if let Some(guard) = guard {
                 self.begin_guard(engine, guard);
             }

@@ -112,6 +112,13 @@ effects! {
     /// The key counts as changed, to `WATCH` and the like, although its value has not. Changes no
     /// state.
     7 Touched {},
+    /// The place names a channel: a message was sent to its subscribers. Changes no state.
+    8 Published {
+        /// The channel is sharded.
+        is_sharded: bool,
+        /// The message.
+        message: &'a [u8],
+    },
 
     // --- strings ---
     /// Bytes are overwritten. The string is extended by zeros to the offset, and by the bytes.
@@ -370,7 +377,7 @@ effects! {
 impl<'a> Effect<'a> {
     /// Whether the effect changes the state.
     pub fn changes_state(&self) -> bool {
-        !matches!(self, Effect::Event { .. } | Effect::Touched {})
+        !matches!(self, Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. })
     }
 
     /// Whether the effect changes what `WATCH` and client tracking observe of the key at its place:
