@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockwheel_engine::lease_ceiling::Ceiling;
 use lockwheel_engine::settings::{FlushPolicy, Settings};
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::time::{Millis, Time};
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;
@@ -15,7 +15,7 @@ use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
 
 use super::CeilingFile;
-use crate::clock::MachineTime;
+use crate::clock::{Clock, MachineTime};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::net::host::Host;
@@ -225,6 +225,13 @@ impl Progress {
             info!("Loading the log: {percent} % of {} MB", self.total >> 20);
         }
     }
+}
+
+/// The present time for the leases of a log: the lease clock where a server would go on with it,
+/// and the wall clock. `last` is that of the log; without one, both clocks agree.
+pub fn time_of_log(last: Option<LastTime>, trusts_wall_clock: bool) -> Time {
+    let Some(last) = last else { return Clock::system().now() };
+    Clock::system_from(Millis(continued(last, MachineTime::now(), trusts_wall_clock))).now()
 }
 
 /// The lease clock at a start, from the time of the last frame of the log. Within one run of the
