@@ -20,6 +20,7 @@ mod freeing;
 mod fuzz;
 mod journal;
 mod limits;
+mod log_command;
 mod log_export;
 mod many_servers;
 mod memory;

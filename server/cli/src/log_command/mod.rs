@@ -179,7 +179,8 @@ fn describe(found: &Recovered, out: &mut dyn Write) -> io::Result<()> {
     let snapshot = found.snapshot.map(|position| format!("at position {position}"));
     writeln!(out, "snapshot: {}", snapshot.as_deref().unwrap_or("none"))?;
     let units = found.last - found.snapshot.unwrap_or(0);
-    writeln!(out, "segments: {}, with {units} units after that", found.segments.len())?;
+    let plural = if units == 1 { "" } else { "s" };
+    writeln!(out, "segments: {}, with {units} unit{plural} after that", found.segments.len())?;
     writeln!(out, "last position: {}", found.last)?;
     writeln!(out, "epoch: {}", found.epoch)?;
     if let Some(time) = found.time {
