@@ -241,7 +241,7 @@ fn loss(lost: Lost, left: u64) -> String {
         Some(last) => format!("units {} to {last}", left + 1),
         None => format!("possibly units after {left}"),
     };
-    let durability = if lost.was_flushed { "" } else { ", which were never flushed" };
+    let durability = if lost.was_flushed { "" } else { ", which were being written" };
     format!("lost: {bytes} bytes, {units}{durability}")
 }
 
