@@ -26,8 +26,8 @@ pub(super) struct WallDeadlines {
 impl WallDeadlines {
     fn at(time: Time) -> WallDeadlines {
         let wall_ms = time.wall_us.saturating_add(999).div_euclid(1000);
-        // Each of the readings of the lease clock and of the log's may be short of a millisecond.
-        WallDeadlines { ahead_ms: wall_ms.saturating_sub(time.now.0).saturating_add(1) }
+        // The lease clock is rounded down, and so never ahead.
+        WallDeadlines { ahead_ms: wall_ms.saturating_sub(time.now.0) }
     }
 
     /// The moment on the wall clock, in milliseconds.

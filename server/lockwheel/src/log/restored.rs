@@ -237,6 +237,9 @@ pub fn time_of_log(last: Option<LastTime>, trusts_wall_clock: bool) -> Time {
 /// The lease clock at a start, from the time of the last frame of the log. Within one run of the
 /// machine the time that passed since then counts. Otherwise none has passed, unless the wall clock
 /// is trusted.
+///
+/// The first of two readings in whole milliseconds may be short of almost one: a millisecond less
+/// is counted, so that no lease ends early.
 fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
     let elapsed_ms = if now.boot_id == Some(last.boot_id) {
         now.boot_ms.saturating_sub(last.boot_ms)
@@ -245,7 +248,7 @@ fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
     } else {
         0
     };
-    last.lease_ms.saturating_add(elapsed_ms.max(0))
+    last.lease_ms.saturating_add(elapsed_ms.saturating_sub(1).max(0))
 }
 
 #[cfg(test)]
@@ -256,9 +259,9 @@ mod tests {
     fn lease_clock_goes_on_after_the_time_that_passed_for_certain() {
         let last = LastTime { lease_ms: 1_000, boot_ms: 50, wall_ms: 300, boot_id: [1; 16] };
         let now = |id, boot_ms| MachineTime { boot_id: Some([id; 16]), boot_ms, wall_ms: 5_300 };
-        assert_eq!(continued(last, now(1, 80), true), 1_030);
+        assert_eq!(continued(last, now(1, 80), true), 1_029);
         assert_eq!(continued(last, now(1, 20), false), 1_000);
         assert_eq!(continued(last, now(2, 80), false), 1_000);
-        assert_eq!(continued(last, now(2, 80), true), 6_000);
+        assert_eq!(continued(last, now(2, 80), true), 5_999);
     }
 }
