@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 /// The first segment of a log.
 const FIRST: &str = "00000000000000000001.log";
+/// The length of its first frame.
+const BEGINNING_BYTES: usize = 96;
 
 /// A server with a log in the folder `data`.
 fn start(folder: &Folder, data: &str) -> (Daemon, u16) {
@@ -90,7 +92,9 @@ fn check_names_the_place_of_damage() {
     damage(&format!("{log}/{FIRST}"), 100);
     let (stdout, stderr) = fails(&["check", &log]);
     assert_eq!(stdout, "");
-    let reason = format!("{FIRST} is damaged at byte 88: no frame, in a part that was flushed");
+    let reason = format!(
+        "{FIRST} is damaged at byte {BEGINNING_BYTES}: no frame, in a part that was flushed"
+    );
     assert_eq!(stderr, format!("lockwheel log: {log}: {reason}\n"));
     assert_eq!(fails(&["export", &log, "--format", "aof"]), (String::new(), stderr));
 }
@@ -101,8 +105,8 @@ fn repair_asks_before_it_loses_what_was_flushed() {
     let log = log_of(&folder, &["SET a 1", "SET b 1", "SET c 1"]);
     let path = format!("{log}/{FIRST}");
     let bytes = fs::read(&path).expect("a file");
-    let frame = (bytes.len() - 88) / 3;
-    damage(&path, 88 + frame + 10);
+    let frame = (bytes.len() - BEGINNING_BYTES) / 3;
+    damage(&path, BEGINNING_BYTES + frame + 10);
     let (stdout, stderr) = fails(&["repair", &log]);
     let lost = format!("lost: {} bytes, units 2 to 3\n", 2 * frame);
     assert!(stdout.contains("is damaged at byte") && stdout.ends_with(&lost), "{stdout}");

@@ -131,7 +131,7 @@ fn second_repair_keeps_what_the_first_one_kept() {
     let disk = log();
     damage(&disk, &name(11, "log"), -150);
     check(&disk, 12, 14, &[name(11, "log.damaged")]);
-    damage(&disk, &name(11, "log"), 200);
+    damage(&disk, &name(11, "log"), 250);
     check(&disk, 11, 15, &[name(13, "log.damaged"), name(11, "log.damaged-2")]);
 }
 

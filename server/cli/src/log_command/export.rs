@@ -37,7 +37,12 @@ impl WallDeadlines {
 }
 
 /// Writes the state of a log to a file or to standard output.
-pub(super) fn export(path: &Path, format: Format, output: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn export(
+    path: &Path,
+    format: Format,
+    output: Option<&Path>,
+    trusts_wall_clock: bool,
+) -> Result<(), Failure> {
     // The log does not contain the number of databases.
     let begin = || {
         let mut settings = Settings::default();
@@ -48,7 +53,7 @@ pub(super) fn export(path: &Path, format: Format, output: Option<&Path>) -> Resu
         let time = Time::at(Millis(effects.lease_ms));
         engine.apply(effects.bytes, time).map_err(|error| format!("{error:?}"))
     })?;
-    let time = time_of_log(found.time);
+    let time = time_of_log(found.time, trusts_wall_clock);
     let Some(output) = output else {
         return Ok(write(&engine, time, format, &mut BufWriter::new(io::stdout().lock()))?);
     };

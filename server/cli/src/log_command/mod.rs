@@ -58,6 +58,10 @@ enum Action {
         /// Write to this file instead of standard output
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// If the machine was restarted since the last change, count the time that has passed on
+        /// the wall clock; without this none has passed
+        #[arg(long)]
+        trust_wall_clock: bool,
     },
     /// Cut a log off where its damage begins, so that a server can use it
     Repair {
@@ -107,8 +111,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     };
     let done = match arguments.action {
         Action::Check { directory } => check(&directory),
-        Action::Export { directory, format, output } => {
-            export::export(&directory, format, output.as_deref())
+        Action::Export { directory, format, output, trust_wall_clock } => {
+            export::export(&directory, format, output.as_deref(), trust_wall_clock)
         }
         Action::Repair { directory, yes } => repair(&directory, yes),
         Action::Restore { backup, dir } => restore_backup(&backup, &dir),
@@ -205,7 +209,7 @@ fn describe(found: &Recovered, out: &mut dyn Write) -> io::Result<()> {
 
 /// The seconds of the wall clock.
 fn wall_seconds() -> u64 {
-    u64::try_from(time_of_log(None).wall_us / 1_000_000).unwrap_or(0)
+    u64::try_from(time_of_log(None, false).wall_us / 1_000_000).unwrap_or(0)
 }
 
 fn repair(path: &Path, may_lose_flushed: bool) -> Result<(), Failure> {
