@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::Disk;
 use crate::marker::{self, Marker};
 use crate::names::{GUARD, Name};
@@ -65,6 +66,7 @@ pub fn restore(
     };
     let in_directory = |error: RecoveryError| RestoreError::Directory(error);
     marker::write(directory, &marker).map_err(RecoveryError::io(&GUARD)).map_err(in_directory)?;
+    copy_ceiling(backup, directory)?;
     let files = found.snapshot.map(Name::Snapshot).into_iter().chain(found.segments.clone());
     for name in files.collect::<Vec<Name>>().into_iter().rev() {
         let torn = found.torn.filter(|torn| torn.segment == name).map(|torn| torn.offset);
@@ -77,6 +79,19 @@ pub fn restore(
         let error = std::io::Error::other("its copy has other units than the backup");
         Err(in_directory(RecoveryError::io(&"log")(error)))
     }
+}
+
+/// Copies the lease ceiling, which says how long the guard must last, unless the directory has one
+/// that lasts longer.
+fn copy_ceiling(backup: &dyn Disk, directory: &dyn Disk) -> Result<(), RestoreError> {
+    let read = |disk| CeilingRecord::read(disk).map_err(RecoveryError::io(&CEILING));
+    let Some(record) = read(backup).map_err(RestoreError::Backup)? else { return Ok(()) };
+    let present = read(directory).map_err(RestoreError::Directory)?;
+    let left_ms = |record: &CeilingRecord| record.deadline_ms.saturating_sub(record.lease_ms);
+    if present.is_some_and(|present| left_ms(&present) >= left_ms(&record)) {
+        return Ok(());
+    }
+    record.write(directory).map_err(RecoveryError::io(&CEILING)).map_err(RestoreError::Directory)
 }
 
 /// Copies a file until `end`, durably.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lockwheel_log::ceiling::CeilingRecord;
 use lockwheel_log::files::{Batch, Clocks, Files};
 use lockwheel_log::recovery::{RecoveryError, recover};
 use lockwheel_log::repair::{Lost, Repair};
@@ -199,6 +200,27 @@ fn backup_is_restored_with_a_greater_epoch() {
     assert!(open(&disk).epoch() > restored.epoch);
     let nothing = restore(&SimulatedDisk::new(), &SimulatedDisk::new(), SECONDS, &mut |_| {});
     assert!(matches!(nothing, Err(RestoreError::NoLog)));
+}
+
+#[test]
+fn longer_ceiling_is_kept() {
+    let record = |left_ms: i64| CeilingRecord {
+        deadline_ms: 10_000 + left_ms,
+        lease_ms: 10_000,
+        ..CeilingRecord::default()
+    };
+    for (of_backup, present, left_ms) in
+        [(Some(7), None, Some(7)), (Some(7), Some(9), Some(9)), (Some(7), Some(5), Some(7))]
+            .into_iter()
+            .chain([(None, Some(5), Some(5)), (None, None, None)])
+    {
+        let (backup, disk) = (log(), SimulatedDisk::new());
+        for (disk, left_ms) in [(&backup, of_backup), (&disk, present)] {
+            left_ms.map(|left_ms| record(left_ms).write(disk)).transpose().expect("a record");
+        }
+        restore(&backup, &disk, SECONDS, &mut |_| {}).expect("a log");
+        assert_eq!(CeilingRecord::read(&disk).expect("no error"), left_ms.map(record));
+    }
 }
 
 #[test]
