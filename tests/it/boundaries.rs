@@ -38,7 +38,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("server/lockwheel", &["lockwheel-engine", "lockwheel-log", "lockwheel-resp"]),
     // It uses no code of the server that it judges.
     ("server/compat", &[]),
-    ("server/cli", &["lockwheel", "lockwheel-compat", "lockwheel-engine", "lockwheel-resp"]),
+    (
+        "server/cli",
+        &["lockwheel", "lockwheel-compat", "lockwheel-engine", "lockwheel-log", "lockwheel-resp"],
+    ),
 ];
 
 /// The only folder with unsafe code: calls from and to Lua.

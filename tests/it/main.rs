@@ -20,6 +20,8 @@ mod freeing;
 mod fuzz;
 mod journal;
 mod limits;
+mod log_command;
+mod log_export;
 mod many_servers;
 mod memory;
 mod protocol;

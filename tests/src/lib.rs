@@ -8,6 +8,7 @@ pub mod attack;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;
+pub mod log_oracle;
 pub mod process;
 pub mod random_inputs;
 pub mod recorded_suite;

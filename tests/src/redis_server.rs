@@ -5,6 +5,7 @@
 //! `LOCKWHEEL_TEST_REDIS_SERVER="chroot /opt/other valkey-server"`. It must see the same folder for
 //! temporary files.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
@@ -48,12 +49,12 @@ impl RedisServer {
 
     /// As [`RedisServer::start`], for a kind of server.
     pub fn start_of(kind: Kind) -> Option<RedisServer> {
-        let Some(program) = program() else {
-            let required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == "1");
-            assert!(!required, "{REQUIRE_VARIABLE}=1, but there is no redis-server on PATH");
-            return None;
+        let program = program_or_none()?;
+        let start = |_| {
+            let folder = Folder::new();
+            let arguments = arguments(kind, &folder);
+            RedisServer::start_on(&program, &arguments, folder, free_port())
         };
-        let start = |_| RedisServer::start_on(&program, kind, free_port());
         let server = (0..PORT_ATTEMPTS).find_map(start).expect("redis-server starts");
         if kind == Kind::Cluster {
             server.take_all_slots();
@@ -61,17 +62,43 @@ impl RedisServer {
         Some(server)
     }
 
+    /// Starts a server that loads this append-only file. `None` if no server is installed and none
+    /// is required; an error if it does not load the file.
+    pub fn start_with(file: &[u8]) -> Option<Result<RedisServer, String>> {
+        let program = program_or_none()?;
+        let start = |_| {
+            let folder = Folder::new();
+            fs::create_dir(folder.path("log")).expect("a folder");
+            fs::write(folder.path("log/keys.aof.1.base.aof"), file).expect("a file");
+            let manifest = "file keys.aof.1.base.aof seq 1 type b\n";
+            fs::write(folder.path("log/keys.aof.manifest"), manifest).expect("a file");
+            let words = ["--save", "", "--appendonly", "yes", "--appendfsync", "no", "--dir"];
+            let mut arguments: Vec<String> = words.map(String::from).into();
+            arguments.push(folder.path(""));
+            let words = ["--appenddirname", "log", "--appendfilename", "keys.aof"];
+            arguments.extend(words.map(String::from));
+            arguments.extend(["--aof-load-truncated", "no"].map(String::from));
+            RedisServer::start_on(&program, &arguments, folder, free_port())
+        };
+        let server = (0..PORT_ATTEMPTS).find_map(start);
+        Some(server.ok_or("redis-server does not load the file".to_owned()))
+    }
+
     /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    fn start_on(program: &[String], kind: Kind, port: u16) -> Option<RedisServer> {
-        let folder = Folder::new();
+    fn start_on(
+        program: &[String],
+        arguments: &[String],
+        folder: Folder,
+        port: u16,
+    ) -> Option<RedisServer> {
         let (first, rest) = program.split_first().expect("a program");
         let mut child = Command::new(first)
             .args(rest)
-            .args(arguments(kind, &folder))
+            .args(arguments)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -132,6 +159,17 @@ impl Drop for RedisServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// As [`program`]; fails if a server is required.
+fn program_or_none() -> Option<Vec<String>> {
+    let program = program();
+    let required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == "1");
+    assert!(
+        program.is_some() || !required,
+        "{REQUIRE_VARIABLE}=1, but there is no redis-server on PATH"
+    );
+    program
 }
 
 /// The command of the server, if there is one.

@@ -17,3 +17,6 @@ pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Levels of nested `include` directives. A file that includes itself has no end.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// Attempts to read the log of a running server, which removes files at each snapshot.
+pub(crate) const LOG_READ_ATTEMPTS: u32 = 10;

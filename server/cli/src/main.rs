@@ -20,6 +20,7 @@ use self::title::Title;
 mod compat_command;
 mod launch;
 mod limits;
+mod log_command;
 mod logging;
 mod process_settings;
 mod program_name;
@@ -36,6 +37,9 @@ fn main() -> ExitCode {
     let texts: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if name == ProgramName::Run {
         return run_command::main(args.into_iter().skip(1), &Title::of(&texts));
+    }
+    if name == ProgramName::Log {
+        return log_command::main(args);
     }
     let args = texts;
     if name == ProgramName::Compat {

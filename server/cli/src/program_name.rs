@@ -13,6 +13,8 @@ pub(crate) enum ProgramName {
     Cli,
     /// `lockwheel compat`
     Compat,
+    /// `lockwheel log`
+    Log,
     /// `lockwheel run`
     Run,
 }
@@ -33,6 +35,7 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
         Some("server") => ProgramName::Server,
         Some("cli") => ProgramName::Cli,
         Some("compat") => ProgramName::Compat,
+        Some("log") => ProgramName::Log,
         Some("run") => ProgramName::Run,
         _ => return ProgramName::Server,
     };
@@ -78,6 +81,7 @@ mod tests {
         check("lockwheel cli ping", ProgramName::Cli, "lockwheel ping");
         check("lockwheel server run", ProgramName::Server, "lockwheel run");
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
+        check("lockwheel log check a", ProgramName::Log, "lockwheel check a");
         check("lockwheel run -- true", ProgramName::Run, "lockwheel -- true");
         check("lockwheel redis-cli ping", ProgramName::Cli, "redis-cli ping");
         check("lockwheel redis-sentinel a.conf", ProgramName::Server, "redis-sentinel a.conf");

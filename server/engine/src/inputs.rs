@@ -48,6 +48,7 @@
 //!   [`Engine::command_stats`], [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
 //!   [`Engine::is_ready`], [`Engine::readiness`].
+//! - **The state**: [`Engine::libraries`], [`Engine::records`].
 //!
 //! # Servers for tests
 //!
@@ -63,6 +64,7 @@ use crate::command::{CommandStats, Entry};
 use crate::script::ScriptMonitor;
 use crate::sessions::{ClientId, Origin, Session};
 use crate::settings::Settings;
+use crate::store::records::Record;
 use crate::time::{ClockOrder, Millis, Time};
 use crate::{Engine, Stats};
 
@@ -186,6 +188,17 @@ impl Engine {
     /// The number of keys in a database, with those past their deadlines that still use memory.
     pub fn key_count(&self, database: usize) -> usize {
         self.writer.keyspace().database(database).len()
+    }
+
+    /// The texts of the function libraries.
+    pub fn libraries(&self) -> impl Iterator<Item = &[u8]> {
+        let libraries = self.writer.libraries().into_iter();
+        libraries.flat_map(|libraries| libraries.libraries()).map(|library| &*library.code)
+    }
+
+    /// The keys of a database with their values, those past their deadlines included.
+    pub fn records(&self, database: usize) -> impl Iterator<Item = Record<'_>> {
+        self.writer.keyspace().database(database).records().iter().map(|(_, record)| record)
     }
 
     /// The memory of all clients.

@@ -85,4 +85,5 @@ pub use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Fin
 pub use lockwheel_engine::instruments::journal::entry::{Entry as JournalEntry, JournalEvent};
 pub use lockwheel_engine::settings::Settings;
 pub use lockwheel_resp::Reply;
+pub use log::time_of_log;
 pub use server::{Builder, Server};

@@ -12,6 +12,8 @@ use crate::names::LOCK;
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// Files are opened to read them only.
+    is_read_only: bool,
     /// The directory itself, to flush its entries.
     handle: File,
 }
@@ -24,7 +26,18 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
-        Ok(Directory { path: path.to_owned(), handle: File::open(path)? })
+        Directory::existing(path)
+    }
+
+    /// Opens a directory that exists.
+    pub fn existing(path: &Path) -> io::Result<Directory> {
+        let handle = File::open(path)?;
+        Ok(Directory { path: path.to_owned(), is_read_only: false, handle })
+    }
+
+    /// As [`Directory::existing`], to read files only, for which no other permission is needed.
+    pub fn read_only(path: &Path) -> io::Result<Directory> {
+        Ok(Directory { is_read_only: true, ..Directory::existing(path)? })
     }
 
     /// Its path.
@@ -67,7 +80,8 @@ impl Disk for Directory {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).append(true).open(self.path.join(name))?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).append(!self.is_read_only).open(self.path.join(name))?;
         Ok(Box::new(SystemFile(file)))
     }
 

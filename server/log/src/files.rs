@@ -105,10 +105,7 @@ impl Files {
         apply: impl FnMut(Effects<'_>) -> Result<(), String>,
         clocks: impl FnOnce(&Recovered) -> Clocks,
     ) -> Result<(Files, Recovered), RecoveryError> {
-        let lock = disk.lock().map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => RecoveryError::InUse,
-            _ => RecoveryError::io(&"lock")(error),
-        })?;
+        let lock = recovery::lock(&*disk)?;
         let recovered = recover(&*disk, apply)?;
         let clocks = clocks(&recovered);
         let beginning = Beginning { version: VERSION, epoch: recovered.epoch + 1, boot_id };

@@ -15,9 +15,12 @@ pub mod disk;
 pub mod files;
 pub mod frame;
 pub mod limits;
+pub mod marker;
 pub mod names;
 pub mod reader;
 pub mod recovery;
+pub mod repair;
+pub mod restore;
 pub mod simulated_disk;
 
 pub use directory::Directory;

@@ -5,6 +5,9 @@ use crate::Position;
 /// The file that a process locks while it uses the directory.
 pub const LOCK: &str = "lock";
 
+/// What a repair or a restoration leaves for the next start: see [`marker`](crate::marker).
+pub const GUARD: &str = "guard";
+
 /// A file of the log, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Name {

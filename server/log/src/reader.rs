@@ -37,6 +37,19 @@ impl Reader {
         Ok(Reader { file, length, buffer: Vec::new(), buffer_offset: 0, used: 0 })
     }
 
+    /// Reads as if the file ended at `end`.
+    pub fn until(mut self, end: u64) -> Reader {
+        self.length = self.length.min(end);
+        self
+    }
+
+    /// A reader that begins at `offset`.
+    pub fn from(mut self, offset: u64) -> Reader {
+        (self.buffer_offset, self.used) = (offset, 0);
+        self.buffer.clear();
+        self
+    }
+
     /// Where the next frame begins.
     pub fn offset(&self) -> u64 {
         self.buffer_offset + self.used as u64

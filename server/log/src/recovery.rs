@@ -4,9 +4,10 @@ use std::fmt;
 use std::io;
 
 use crate::Position;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
-use crate::names::Name;
+use crate::marker::{self, Marker};
+use crate::names::{GUARD, LOCK, Name};
 use crate::reader::{Next, Reader};
 
 /// Effects that a log contains, in the order in which they must be applied.
@@ -58,8 +59,10 @@ pub struct Recovered {
     pub segments: Vec<Name>,
     /// Files that are no longer needed.
     pub obsolete: Vec<Name>,
-    /// The greatest epoch in it.
+    /// The greatest epoch in it, that of the marker included.
     pub epoch: u64,
+    /// What a repair or a restoration has left.
+    pub marker: Option<Marker>,
     /// The clocks of the last frame.
     pub time: Option<LastTime>,
     /// What must be cut off the last segment.
@@ -143,17 +146,41 @@ pub fn recover(
     disk: &dyn Disk,
     mut apply: impl FnMut(Effects<'_>) -> Result<(), String>,
 ) -> Result<Recovered, RecoveryError> {
+    let names = names(disk)?;
+    let mut recovered = recover_parts(disk, &names, None, &mut apply)?;
+    recovered.marker = marker::read(disk).map_err(RecoveryError::io(&GUARD))?;
+    if let Some(marker) = &recovered.marker {
+        recovered.epoch = recovered.epoch.max(marker.epoch);
+    }
+    Ok(recovered)
+}
+
+/// The files of the log, in order.
+pub(crate) fn names(disk: &dyn Disk) -> Result<Vec<Name>, RecoveryError> {
     let names = disk.names().map_err(RecoveryError::io(&"directory"))?;
     let mut names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
     names.sort_unstable();
+    Ok(names)
+}
+
+/// As [`recover`], as if there were only the files with these names, and as if one of them ended at
+/// `end`.
+pub(crate) fn recover_parts(
+    disk: &dyn Disk,
+    names: &[Name],
+    end: Option<(Name, u64)>,
+    apply: &mut dyn FnMut(Effects<'_>) -> Result<(), String>,
+) -> Result<Recovered, RecoveryError> {
     let mut recovery =
-        Recovery { disk, apply: &mut apply, result: Recovered::default(), is_chained: false };
-    recovery.read_all(&names)?;
+        Recovery { disk, end, apply, result: Recovered::default(), is_chained: false };
+    recovery.read_all(names)?;
     Ok(recovery.result)
 }
 
 struct Recovery<'a> {
     disk: &'a dyn Disk,
+    /// Where one of the files ends.
+    end: Option<(Name, u64)>,
     apply: &'a mut dyn FnMut(Effects<'_>) -> Result<(), String>,
     result: Recovered,
     /// `result.checksum` is that of the frame before the next one.
@@ -275,8 +302,11 @@ impl Recovery<'_> {
     }
 
     fn open(&self, name: Name) -> Result<Reader, RecoveryError> {
-        let file = self.disk.open(&name.to_string()).map_err(RecoveryError::io(&name))?;
-        Reader::new(file).map_err(RecoveryError::io(&name))
+        let reader = Reader::new(open(self.disk, name)?).map_err(RecoveryError::io(&name))?;
+        Ok(match self.end {
+            Some((ended, end)) if ended == name => reader.until(end),
+            _ => reader,
+        })
     }
 
     /// Checks that the frame follows the one before.
@@ -383,6 +413,19 @@ fn last_time(name: Name, reader: &mut Reader) -> Result<Option<LastTime>, Recove
         }
     }
     Ok(time)
+}
+
+/// The epoch in the first frame of a file, if its version is known.
+pub(crate) fn epoch(frame: &Frame<'_>) -> Option<u64> {
+    Beginning::decode(frame.contents).map(|beginning| beginning.epoch)
+}
+
+/// Takes the directory for this process.
+pub(crate) fn lock(disk: &dyn Disk) -> Result<Box<dyn DiskLock>, RecoveryError> {
+    disk.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => RecoveryError::InUse,
+        _ => RecoveryError::io(&LOCK)(error),
+    })
 }
 
 /// Opens a file of the log to append to it.

@@ -193,6 +193,7 @@ Usage: lockwheel [/path/to/redis.conf] [-] [--directive value ...] ...
        lockwheel /path/to/sentinel.conf --sentinel
        lockwheel compat redis://host:port [options]
        lockwheel cli [options] [command [argument ...]]
+       lockwheel log check|export|repair|restore ...
        lockwheel run [options] -- command [argument ...]
 
 The file and the options are those of redis-server 7.2; with a dash, more directives are
@@ -200,8 +201,9 @@ read from standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PO
 the file, and an option overrides both.
 
 `lockwheel compat` tests whether a server is safe for locks. `lockwheel cli` works like
-redis-cli. `lockwheel run` starts a server for a command, such as a test suite, and stops it
-when the command ends. Started under the name redis-server, redis-sentinel or redis-cli, the
+redis-cli. `lockwheel log` checks, exports, repairs and restores the log of a server.
+`lockwheel run` starts a server for a command, such as a test suite, and stops it when the
+command ends. Started under the name redis-server, redis-sentinel or redis-cli, the
 program works like the program of that name.
 
 Examples:

@@ -29,6 +29,7 @@ use crate::limits;
 use crate::net::commit_gate::CommitGate;
 pub(crate) use ceiling_file::CeilingFile;
 use restored::kept_by;
+pub use restored::time_of_log;
 pub(crate) use restored::{OpenFiles, Restored};
 
 /// The directory of the log and of the lease ceiling.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockwheel_engine::lease_ceiling::Ceiling;
 use lockwheel_engine::settings::{FlushPolicy, Settings};
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::time::{Millis, Time};
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;
@@ -15,7 +15,7 @@ use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
 
 use super::CeilingFile;
-use crate::clock::MachineTime;
+use crate::clock::{Clock, MachineTime};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::net::host::Host;
@@ -233,9 +233,19 @@ impl Progress {
     }
 }
 
+/// The present time for the leases of a log: the lease clock where a server would go on with it,
+/// and the wall clock. `last` is that of the log; without one, both clocks agree.
+pub fn time_of_log(last: Option<LastTime>, trusts_wall_clock: bool) -> Time {
+    let Some(last) = last else { return Clock::system().now() };
+    Clock::system_from(Millis(continued(last, MachineTime::now(), trusts_wall_clock))).now()
+}
+
 /// The lease clock at a start, from the time of the last frame of the log. Within one run of the
 /// machine the time that passed since then counts. Otherwise none has passed, unless the wall clock
 /// is trusted.
+///
+/// The first of two readings in whole milliseconds may be short of almost one: a millisecond less
+/// is counted, so that no lease ends early.
 fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
     let elapsed_ms = if now.boot_id == Some(last.boot_id) {
         now.boot_ms.saturating_sub(last.boot_ms)
@@ -244,7 +254,7 @@ fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
     } else {
         0
     };
-    last.lease_ms.saturating_add(elapsed_ms.max(0))
+    last.lease_ms.saturating_add(elapsed_ms.saturating_sub(1).max(0))
 }
 
 #[cfg(test)]
@@ -255,9 +265,9 @@ mod tests {
     fn lease_clock_goes_on_after_the_time_that_passed_for_certain() {
         let last = LastTime { lease_ms: 1_000, boot_ms: 50, wall_ms: 300, boot_id: [1; 16] };
         let now = |id, boot_ms| MachineTime { boot_id: Some([id; 16]), boot_ms, wall_ms: 5_300 };
-        assert_eq!(continued(last, now(1, 80), true), 1_030);
+        assert_eq!(continued(last, now(1, 80), true), 1_029);
         assert_eq!(continued(last, now(1, 20), false), 1_000);
         assert_eq!(continued(last, now(2, 80), false), 1_000);
-        assert_eq!(continued(last, now(2, 80), true), 6_000);
+        assert_eq!(continued(last, now(2, 80), true), 5_999);
     }
 }

@@ -1,0 +1,104 @@
+//! `lockwheel log export`: rebuilds the state of a log, and writes its keys.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use lockwheel::{Settings, time_of_log};
+use lockwheel_engine::Engine;
+use lockwheel_engine::inputs::Process;
+use lockwheel_engine::limits::DATABASES_MAX;
+use lockwheel_engine::store::records::Record;
+use lockwheel_engine::time::{Millis, Time};
+
+use super::aof::AofWriter;
+use super::json::JsonWriter;
+use super::progress::Meter;
+use super::{Failure, Format, in_path, read};
+
+/// Converts deadlines from the lease clock of a log to the wall clock. They may be some
+/// milliseconds late, but not early.
+#[derive(Clone, Copy)]
+pub(super) struct WallDeadlines {
+    ahead_ms: i64,
+}
+
+impl WallDeadlines {
+    fn at(time: Time) -> WallDeadlines {
+        let wall_ms = time.wall_us.saturating_add(999).div_euclid(1000);
+        // The lease clock is rounded down, and so never ahead.
+        WallDeadlines { ahead_ms: wall_ms.saturating_sub(time.now.0) }
+    }
+
+    /// The moment on the wall clock, in milliseconds.
+    pub(super) fn wall_ms(self, deadline: Millis) -> i64 {
+        deadline.0.saturating_add(self.ahead_ms)
+    }
+}
+
+/// Writes the state of a log to a file or to standard output.
+pub(super) fn export(
+    path: &Path,
+    format: Format,
+    output: Option<&Path>,
+    trusts_wall_clock: bool,
+) -> Result<(), Failure> {
+    // The log does not contain the number of databases.
+    let begin = || {
+        let mut settings = Settings::default();
+        settings.databases = DATABASES_MAX;
+        Engine::new(settings, Process::default(), Time::at(Millis(0)), [0; 4])
+    };
+    let (found, engine) = read(path, begin, |engine, effects| {
+        let time = Time::at(Millis(effects.lease_ms));
+        engine.apply(effects.bytes, time).map_err(|error| format!("{error:?}"))
+    })?;
+    let time = time_of_log(found.time, trusts_wall_clock);
+    let Some(output) = output else {
+        return Ok(write(&engine, time, format, &mut BufWriter::new(io::stdout().lock()))?);
+    };
+    let failed = |error: io::Error| in_path(output, &error);
+    let mut partial = output.as_os_str().to_owned();
+    partial.push(".partial");
+    let mut out = BufWriter::new(File::create(&partial).map_err(failed)?);
+    write(&engine, time, format, &mut out).map_err(failed)?;
+    out.get_ref().sync_all().map_err(failed)?;
+    fs::rename(&partial, output).map_err(failed)
+}
+
+fn write(engine: &Engine, time: Time, format: Format, out: &mut dyn Write) -> io::Result<()> {
+    let deadlines = WallDeadlines::at(time);
+    match format {
+        Format::Aof => {
+            let mut writer = AofWriter::new(out, deadlines);
+            engine.libraries().try_for_each(|code| writer.library(code))?;
+            each_key(engine, time, |database, record| writer.key(database, record))?;
+        }
+        Format::Json => {
+            let mut writer = JsonWriter::new(out, deadlines);
+            engine.libraries().try_for_each(|code| writer.library(code))?;
+            each_key(engine, time, |database, record| writer.key(database, record))?;
+        }
+    }
+    out.flush()
+}
+
+/// Calls `write` with each key whose lease has not ended.
+fn each_key(
+    engine: &Engine,
+    time: Time,
+    mut write: impl FnMut(usize, Record<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let databases = 0..engine.settings().databases as usize;
+    let keys = databases.clone().map(|database| engine.key_count(database) as u64).sum();
+    let meter = Meter::of_keys(keys);
+    for database in databases {
+        for record in engine.records(database) {
+            meter.advance(1);
+            if !record.is_expired(time) {
+                write(database, record)?;
+            }
+        }
+    }
+    Ok(())
+}

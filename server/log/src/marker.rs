@@ -1,0 +1,133 @@
+//! The marker: a small file that a repair or a restoration leaves in the directory. Clients may
+//! hold locks that the log does not contain, so the next start must guard them, and its epoch must
+//! be greater than any before.
+//!
+//! The upper half of an epoch is raised by each repair and restoration, and the lower half by each
+//! start.
+
+use std::io;
+
+use crate::disk::Disk;
+use crate::names::GUARD;
+
+/// See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// No epoch before the repair or the restoration was greater.
+    pub epoch: u64,
+    /// What was done to the log, in one line.
+    pub reason: String,
+}
+
+/// The first line of the file: its version comes last.
+const TITLE: &str = "lockwheel guard 1";
+
+/// The name of a marker that is being written.
+const PARTIAL: &str = "guard.partial";
+
+/// The bits of an epoch that count starts.
+const START_BITS: u32 = 32;
+
+/// Reads the marker, if there is one.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if the file is damaged or of another version, or as the disk
+/// returns them.
+pub fn read(disk: &dyn Disk) -> io::Result<Option<Marker>> {
+    let file = match disk.open(GUARD) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(filled as u64, &mut bytes[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => filled += read,
+        }
+    }
+    let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a marker of this version");
+    decode(&bytes).map(Some).ok_or_else(invalid)
+}
+
+/// Removes the marker: the guard that it has asked for is over, and a segment with a greater epoch
+/// is durable.
+pub fn remove(disk: &dyn Disk) -> io::Result<()> {
+    disk.remove(GUARD)?;
+    disk.sync()
+}
+
+/// Writes a marker, durably. It replaces one that is there.
+pub(crate) fn write(disk: &dyn Disk, marker: &Marker) -> io::Result<()> {
+    match disk.remove(PARTIAL) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = disk.create(PARTIAL)?;
+    file.append(&encode(marker))?;
+    file.sync()?;
+    disk.rename(PARTIAL, GUARD)?;
+    disk.sync()
+}
+
+/// An epoch greater than `epoch`, and than those of all repairs and restorations until now
+/// anywhere, unless the wall clock has been set back since: it is given in seconds.
+pub(crate) fn raised(epoch: u64, wall_seconds: u64) -> u64 {
+    let restorations = (epoch >> START_BITS).saturating_add(1).max(wall_seconds);
+    restorations.min(u64::from(u32::MAX)) << START_BITS
+}
+
+fn encode(marker: &Marker) -> Vec<u8> {
+    let text = format!("{TITLE}\nepoch {}\n{}\n", marker.epoch, marker.reason);
+    let checksum = crc32c::crc32c(text.as_bytes());
+    format!("{text}crc32c {checksum:08x}\n").into_bytes()
+}
+
+fn decode(bytes: &[u8]) -> Option<Marker> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut lines = text.lines();
+    let (title, epoch, reason) = (lines.next()?, lines.next()?, lines.next()?);
+    let epoch = epoch.strip_prefix("epoch ")?.parse().ok()?;
+    let marker = Marker { epoch, reason: reason.to_owned() };
+    (title == TITLE && encode(&marker) == bytes).then_some(marker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated_disk::SimulatedDisk;
+
+    #[test]
+    fn marker_is_read_back_until_it_is_removed() {
+        let disk = SimulatedDisk::new();
+        assert_eq!(read(&disk).expect("no error"), None);
+        let marker = |epoch| Marker { epoch, reason: "repaired: units 3 to 5 are lost".into() };
+        for epoch in [7, 8] {
+            write(&disk, &marker(epoch)).expect("a marker");
+            assert_eq!(read(&disk).expect("a marker"), Some(marker(epoch)));
+        }
+        remove(&disk).expect("a marker");
+        assert_eq!(read(&disk).expect("no error"), None);
+    }
+
+    #[test]
+    fn every_damage_of_a_marker_is_found() {
+        let marker = Marker { epoch: 12, reason: "restored".into() };
+        let bytes = encode(&marker);
+        assert_eq!(decode(&bytes), Some(marker));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&damaged), None, "bit {bit}");
+            assert_eq!(decode(&bytes[..bit / 8]), None);
+        }
+    }
+
+    #[test]
+    fn epoch_is_raised_above_starts_and_other_restorations() {
+        let first = raised(9, 1_000);
+        assert!(first > 9 + 1_000_000);
+        assert!(raised(9, 1_001) > first + 1_000_000, "restored again from the same backup");
+        assert!(raised(first + 3, 500) > first + 1_000_000, "the wall clock was set back");
+    }
+}
