@@ -23,8 +23,8 @@ enum Runs {
 
 use Runs::{Both, Here, Nowhere, There};
 
-/// Requests that release or renew a lock, or enter it again: what is there before (commands
-/// separated by `;`), the request, and its reply.
+/// Requests that release or renew a lock, and those that need no memory: what is there before
+/// (commands separated by `;`), the request, and its reply.
 const RELEASES: &[(&str, &str, &str, Runs)] = &[
     // Without scripts.
     ("SET lock me PX 30000", "DEL lock", ":1", Both),
@@ -65,6 +65,10 @@ const RELEASES: &[(&str, &str, &str, Runs)] = &[
     (HELD, "@redisson-2.2/fair-unlock 3 lock c q 0 30000 me", ":1", Here),
     (READ, "@redisson-2.2/read-unlock 2 lock c 0 30000 me", ":1", Here),
     (WRITE, "@redisson-2.2/write-unlock 2 lock c 0 30000 me", ":1", Here),
+    // Acquisitions that need no memory, or whose script has removed something.
+    ("SET n 5", "@redisson/semaphore-acquire 1 n 1", ":1", Here),
+    (PERMITS, "@redisson/permits-acquire 3 n t c 1 99000 1000 9 PUBLISH new", "$2 OK", Here),
+    (QUEUED, "@redisson/fair-lock 3 lock q t 30000 me 500 1", "$-1", Both),
     // Others.
     (TOKEN, "@compare-and-delete 1 lock me", ":1", Both),
     (TOKEN, "@compare-and-pexpire 1 lock me 60000", ":1", Both),
@@ -136,6 +140,7 @@ const HELD_TWICE: &str = "HSET lock me 2; PEXPIRE lock 30000";
 const FENCED: &str = "HSET lock me 1; PEXPIRE lock 30000; SET token 5";
 const FAIR: &str =
     "HSET lock me 1; PEXPIRE lock 30000; RPUSH q you us; ZADD t 9000000000000 you 9000000000000 us";
+const QUEUED: &str = "RPUSH q me us; ZADD t 9000000000000 me 9000000000000 us";
 const READ: &str = "HSET lock mode read me 1; PEXPIRE lock 30000; SET me:t:1 1 PX 30000";
 const READ_BY_TWO: &str =
     "HSET lock mode read me 1 you 1; PEXPIRE lock 30000; SET k:you:rwlock_timeout:1 1 PX 30000";
