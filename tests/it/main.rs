@@ -17,6 +17,7 @@ mod embedding;
 mod examples;
 mod faults;
 mod freeing;
+mod full_memory;
 mod fuzz;
 mod journal;
 mod limits;

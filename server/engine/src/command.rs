@@ -13,10 +13,14 @@ use crate::context::{Context, is};
 use crate::error::Error;
 use crate::names::Names;
 use crate::settings::{CompatVersion, Mode, Vendor};
+use crate::store::value::ValueRef;
 
 /// Runs a command. `argv[0]` is the command's name, and `argv[1]` that of a subcommand. The number
 /// of arguments has been checked.
 pub type Handler = fn(&mut Context<'_>, &[&[u8]]) -> Result<Reply, Error>;
+
+/// Whether a call with these arguments makes nothing longer in a key with this value.
+pub type AddsNothing = fn(ValueRef<'_>, &[&[u8]]) -> bool;
 
 /// The number of arguments of a command, with its name and that of a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,6 +396,9 @@ pub struct Command {
     pub arguments: &'static [Argument],
     /// What it means to a lock.
     pub lock: LockMeaning,
+    /// The calls that may run when memory is full; `None` if no call may. For commands that need
+    /// memory and have one key, the first argument.
+    pub adds_nothing: Option<AddsNothing>,
     /// `COMMAND`'s tips, such as `nondeterministic_output`.
     pub tips: &'static [&'static str],
     /// A conversation that shows the command and is run as a test: commands separated by `;`, the
@@ -428,6 +435,7 @@ impl Command {
         doc: "",
         arguments: &[],
         lock: LockMeaning::None,
+        adds_nothing: None,
         tips: &[],
         example: "",
         subcommands: &[],

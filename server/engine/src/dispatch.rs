@@ -83,7 +83,7 @@ impl Context<'_> {
         found: Option<&'static Entry>,
         argv: &[&[u8]],
     ) -> Result<&'static Entry, Error> {
-        let Context { client, time, .. } = *self;
+        let Context { client, database, time, .. } = *self;
         let engine = &mut *self.engine;
         let entry = match found.filter(|entry| entry.command.takes(argv.len())) {
             Some(entry) => entry,
@@ -95,7 +95,8 @@ impl Context<'_> {
             })?,
         };
         let (flags, path) = (entry.command.flags, Paths::SCRIPT);
-        let passed = engine.pass_gates(&Invocation { client, entry, argv, flags, path, time });
+        let call = Invocation { client, entry, argv, flags, path, database, time };
+        let passed = engine.pass_gates(&call);
         engine.command_stats[entry.at].rejected += u64::from(passed.is_err());
         passed.map(|()| entry).map_err(Error::from)
     }
@@ -301,7 +302,7 @@ impl Engine {
         time: Time,
     ) -> Reply {
         let entry = self.commands.entry(at);
-        let call = waiter_call(client, entry, argv, time);
+        let call = waiter_call(client, entry, argv, database, time);
         if let Err(closed) = self.pass_gates(&call) {
             self.command_stats[at].rejected += 1;
             let reply = Reply::from(Error::from(closed));
@@ -316,11 +317,12 @@ impl Engine {
         &mut self,
         client: ClientId,
         at: usize,
+        database: usize,
         argv: &[&[u8]],
         time: Time,
     ) -> bool {
         let entry = self.commands.entry(at);
-        self.pass_gates(&waiter_call(client, entry, argv, time)) == Err(Closed::Paused)
+        self.pass_gates(&waiter_call(client, entry, argv, database, time)) == Err(Closed::Paused)
     }
 
     /// Finds the command or subcommand of `argv` and checks its number of arguments.
@@ -391,7 +393,8 @@ impl Engine {
         let command = entry.command;
         let flags = self.flags_of_request(client, command, argv);
         let path = Paths::REQUEST;
-        match self.pass_gates(&Invocation { client, entry, argv, flags, path, time }) {
+        let database = self.sessions.get(client).map_or(0, |session| session.database);
+        match self.pass_gates(&Invocation { client, entry, argv, flags, path, database, time }) {
             Err(Closed::Refused(error)) => {
                 self.command_stats[entry.at].rejected += 1;
                 return Err(error);
@@ -440,9 +443,11 @@ fn waiter_call<'a>(
     client: ClientId,
     entry: &'static Entry,
     argv: &'a [&'a [u8]],
+    database: usize,
     time: Time,
 ) -> Invocation<'a> {
-    Invocation { client, entry, argv, flags: entry.command.flags, path: Paths::WAITER, time }
+    let (flags, path) = (entry.command.flags, Paths::WAITER);
+    Invocation { client, entry, argv, flags, path, database, time }
 }
 
 /// Whether a script's reply is an error or contains one.

@@ -43,6 +43,8 @@ pub enum Error {
     ExecAbort,
     /// Memory use exceeds `maxmemory`.
     OutOfMemory,
+    /// The disk of the log is full.
+    DiskFull,
     /// The result of an integer operation is out of range.
     Overflow,
     /// The result of a float operation is not finite.
@@ -116,6 +118,9 @@ impl fmt::Display for Error {
             }
             Error::OutOfMemory => {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            Error::DiskFull => {
+                f.write_str("MISCONF Errors writing to the AOF file: No space left on device")
             }
             Error::Overflow => f.write_str("ERR increment or decrement would overflow"),
             Error::NotFinite => f.write_str("ERR increment would produce NaN or Infinity"),

@@ -9,6 +9,7 @@ use lockwheel_resp::Protocol;
 
 use crate::command::{Entry, Flags};
 use crate::error::Error;
+use crate::growth::{check_growth, check_queue};
 use crate::sessions::{ClientId, Session};
 use crate::settings::Permission;
 use crate::time::Time;
@@ -33,8 +34,8 @@ bitflags! {
     /// The states of the engine and of a session in which gates can be closed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Conditions: u16 {
-        /// `maxmemory` is set.
-        const MEMORY_LIMIT = 1;
+        /// `maxmemory` is set, or the disk is full.
+        const GROWTH_LIMIT = 1;
         /// The server is a node of a cluster.
         const CLUSTER = 1 << 1;
         /// `CLIENT PAUSE` delays all commands.
@@ -99,6 +100,8 @@ pub struct Invocation<'a> {
     pub flags: Flags,
     /// How it is called.
     pub path: Paths,
+    /// The selected database.
+    pub database: usize,
     /// The time.
     pub time: Time,
 }
@@ -184,21 +187,21 @@ pub const GATES: &[Gate] = &[
         check: |_, _| Err(Error::ReadOnlyScript.into()),
     },
     Gate {
-        name: "maxmemory",
+        name: "full memory or disk",
         paths: Paths::all(),
-        when: Conditions::MEMORY_LIMIT,
+        when: Conditions::GROWTH_LIMIT,
         commands: Commands::With(Flags::DENYOOM),
-        check: check_memory,
+        check: check_growth,
     },
     // Every queued command uses memory.
     Gate {
-        name: "maxmemory for the queue",
+        name: "full memory for the queue",
         paths: Paths::REQUEST,
-        when: Conditions::MEMORY_LIMIT.union(Conditions::TRANSACTION),
+        when: Conditions::GROWTH_LIMIT.union(Conditions::TRANSACTION),
         commands: Commands::Without(Flags::NOT_QUEUED),
-        check: check_memory,
+        check: check_queue,
     },
-    // After `maxmemory`, as in Redis.
+    // After full memory, as in Redis.
     Gate {
         name: "slot in a script",
         paths: Paths::SCRIPT,
@@ -368,7 +371,8 @@ impl Engine {
     /// changes, except for [`Conditions::BUSY`], which has no other cause.
     pub(crate) fn update_conditions(&mut self) {
         let mut conditions = self.conditions & Conditions::BUSY;
-        conditions.set(Conditions::MEMORY_LIMIT, self.settings.maxmemory_bytes > 0);
+        let has_limit = self.settings.maxmemory_bytes > 0 || self.growth.disk_is_full;
+        conditions.set(Conditions::GROWTH_LIMIT, has_limit);
         conditions.set(Conditions::CLUSTER, self.settings.cluster_enabled);
         let (writes, all) = (Conditions::PAUSE_OF_WRITES, Conditions::PAUSE);
         conditions.set(writes, self.sessions.pause.is_some_and(|pause| pause.writes_only));
@@ -486,13 +490,6 @@ fn check_slot_of_script(engine: &mut Engine, call: &Invocation<'_>) -> Result<()
         Error::line("ERR Script attempted to access keys that do not hash to the same slot")
     })?;
     Ok(())
-}
-
-fn check_memory(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed> {
-    // A script that has written may finish: half a script is worse than too much memory.
-    let script = engine.script.as_ref().filter(|_| call.path == Paths::SCRIPT);
-    let may_grow = script.is_some_and(|script| script.wrote || script.declared.allow_oom());
-    if may_grow || !engine.is_out_of_memory() { Ok(()) } else { Err(Error::OutOfMemory.into()) }
 }
 
 fn check_pause(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed> {

@@ -25,6 +25,7 @@
 //!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease ceiling
 //!   is recorded from now on ([`Engine::track_ceiling`]).
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
+//! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
 //! - **Buffers of connections**: [`Engine::count_traffic`], [`Engine::check_output_at`],
 //!   [`Engine::evict_clients`].

@@ -25,6 +25,7 @@ mod effect_tests;
 pub mod error;
 pub mod gates;
 pub mod glob;
+mod growth;
 pub mod inputs;
 pub mod instruments;
 pub mod lease_ceiling;
@@ -65,6 +66,7 @@ use command::{CommandStats, CommandTable};
 use counter::increment;
 use dispatch::DispatchResult;
 use gates::{Conditions, GATES, Gates};
+use growth::Growth;
 use inputs::Process;
 use instruments::Instruments;
 use lease_ceiling::LeaseCeiling;
@@ -245,6 +247,8 @@ pub struct Engine {
     event_channel: Vec<u8>,
     /// The effects of each unit, if the caller takes them.
     kept_effects: Option<Vec<Vec<u8>>>,
+    /// What may be changed when memory or the disk is full.
+    pub(crate) growth: Growth,
     /// Its log and its snapshots.
     pub(crate) persistence: Persistence,
     /// The units for a log, if there is one.
@@ -312,6 +316,7 @@ impl Engine {
             due: Vec::with_capacity(store::DUE_TOGETHER),
             event_channel: Vec::with_capacity(2 * KEY_BYTES),
             kept_effects: None,
+            growth: Growth::default(),
             persistence: Persistence::new(time),
             unit_log: None,
             has_unreleased: false,

@@ -47,6 +47,23 @@ pub const RANDOM_REPEATS_MAX: u64 = 1_000_000;
 /// uncompressed. A few bytes can expand to ninety times as many.
 pub const RESTORED_BYTES_MAX: usize = BULK_BYTES_MAX;
 
+// Full memory and a full disk.
+
+/// Bytes that scripts may add while the limit is reached, beside small new keys: some thousand
+/// permits of Redisson's semaphores. Again for scripts that work on leases.
+pub const RESERVE_BYTES: usize = MIB;
+
+/// Keys that scripts may add while the limit is reached, less those that are removed or expire
+/// meanwhile. Redisson adds one of 20 seconds, often in place of the lock, at each release.
+pub const RESERVE_KEYS: usize = 10_000;
+
+/// Bytes of the arguments that set a small key. Redisson's has about 80 and the name of the lock.
+pub const RESERVE_SMALL_KEY_BYTES: usize = 256;
+
+/// Bytes of commands that a client may queue in a transaction even if memory is full: more than
+/// those that release a lock need, and 40 MiB for ten thousand clients.
+pub const SMALL_QUEUE_BYTES: usize = 4 * KIB;
+
 // Expiry.
 
 /// Fields or elements up to which a value is freed at once, which takes some microseconds; a larger

@@ -13,7 +13,7 @@ use crate::store::value::ValueRef;
 
 /// The overhead of a key: its entry, which is also its timer (32), its slot in the index (8), its
 /// length (1) and unused space of its place on the shelf (4).
-const KEY_OVERHEAD_BYTES: usize = 45;
+pub(crate) const KEY_OVERHEAD_BYTES: usize = 45;
 
 /// The overhead of a field of a small hash: the lengths of its name and value.
 const PACKED_FIELD_OVERHEAD_BYTES: usize = 2;
@@ -184,10 +184,11 @@ mod tests {
         stage.check("SET small v => OK; GET small => \"v\"");
         stage.check(&format!("SET large {} => OK", "x".repeat(2_000)));
         stage.check("SET k v => !OOM command not allowed when used memory > 'maxmemory'.");
-        stage.check(
-            "MULTI; GET small => !OOM command not allowed when used memory > 'maxmemory'.; \
-             EXEC => !EXECABORT Transaction discarded because of previous errors.",
-        );
+        stage.check(&format!(
+            "MULTI; GET small => QUEUED; ECHO {} => !OOM command not allowed when used memory > \
+             'maxmemory'.; EXEC => !EXECABORT Transaction discarded because of previous errors.",
+            "x".repeat(5_000)
+        ));
         stage.check("GET small => \"v\"");
     }
 
@@ -342,7 +343,8 @@ mod tests {
         stage.check("EVAL \"return redis.call('GET', 'k')\" 0 => nil");
         for (script, reply) in [
             ("return redis.call('SET', 'k', 'v')", refused),
-            ("#!lua\\x0areturn redis.call('GET', 'k')", refused),
+            ("#!lua\\x0areturn redis.call('GET', 'k')", "nil"),
+            ("#!lua\\x0areturn redis.call('SET', 'k', 'v')", refused),
             ("#!lua flags=no-writes\\x0areturn redis.call('GET', 'k')", "nil"),
             ("#!lua flags=allow-oom\\x0areturn redis.call('SET', 'k', 'v')", "OK"),
         ] {

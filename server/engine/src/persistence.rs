@@ -124,6 +124,8 @@ impl Engine {
             persistence.last_save_seconds = time.wall_us.div_euclid(1_000_000);
             persistence.saved_changes = persistence.changes_at_begin;
             persistence.saves += 1;
+        } else {
+            self.writer.give_up_snapshot();
         }
         persistence.last_duration = began_at.map(|begin| Millis(time.now.0 - begin.0));
         for client in std::mem::take(&mut persistence.waiting) {

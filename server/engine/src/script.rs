@@ -76,8 +76,9 @@ impl<'e> Context<'e> {
             return self.engine.busy_error().into();
         };
         interpreter.set_plans(self.engine.settings.script_plans);
-        if self.engine.settings.maxmemory_bytes > 0 {
+        if self.engine.conditions.contains(Conditions::GROWTH_LIMIT) {
             self.engine.script_bytes_before = interpreter.memory_bytes();
+            self.engine.begin_script_at_limit(self.database, keys.first().copied());
         }
         let mut host = self.begin_script(running);
         let reply = interpreter.run_found(script, keys, args, &mut host);
@@ -97,6 +98,9 @@ impl<'e> Context<'e> {
         let Some(mut functions) = self.engine.writer.take_libraries() else {
             return self.engine.busy_error().into();
         };
+        if self.engine.conditions.contains(Conditions::GROWTH_LIMIT) {
+            self.engine.begin_script_at_limit(self.database, keys.first().copied());
+        }
         let mut host = self.begin_script(running);
         let reply = functions.run(name, keys, args, &mut host);
         self.engine.writer.return_libraries(functions);

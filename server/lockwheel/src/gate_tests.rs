@@ -35,7 +35,7 @@ const ADDED: [Gate; 4] = [
     },
     Gate { commands: Commands::Without(Flags::READONLY), ..ADDED_TO_ALL },
     ADDED_TO_ALL,
-    Gate { when: Conditions::MEMORY_LIMIT, ..ADDED_TO_ALL },
+    Gate { when: Conditions::GROWTH_LIMIT, ..ADDED_TO_ALL },
 ];
 
 const ADDED_TO_ALL: Gate = Gate {

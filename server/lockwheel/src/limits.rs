@@ -118,6 +118,17 @@ pub(crate) const LONE_TURNS: u32 = 16;
 /// longer for it.
 pub(crate) const SNAPSHOT_PART_KEYS: usize = 256;
 
+// The disk.
+
+/// Free bytes of the log's disk below which growth is refused, checked once a second: half of them
+/// for a million releases and renewals, half for the snapshot that then replaces older segments, of
+/// half a million locks.
+pub(crate) const DISK_RESERVE_BYTES: u64 = 128 * MIB as u64;
+
+/// Free bytes beyond the reserve at which growth is accepted again, so that messages do not repeat
+/// while other programs write a little.
+pub(crate) const DISK_RESERVE_MARGIN_BYTES: u64 = 16 * MIB as u64;
+
 // Expiry and scripts.
 
 /// How long keys are expired before clients are served: a million may expire at one deadline, and

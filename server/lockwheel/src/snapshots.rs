@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_engine::unit_log::Position;
+use lockwheel_log::files::Snapshot;
 use tracing::{error, info};
 
 use crate::limits;
@@ -41,32 +42,50 @@ fn end(host: &Host, succeeded: bool) {
 
 /// Writes a snapshot; returns its position.
 fn write(host: &Host) -> io::Result<Position> {
-    let mut part = Vec::new();
     loop {
         let mut file = host.begin_snapshot()?;
-        let progress = loop {
-            part.clear();
-            let take = |effects: &[u8]| part.extend_from_slice(effects);
-            let progress = host
-                .with_fair(|engine| engine.snapshot_part(limits::SNAPSHOT_PART_KEYS, take))
-                .map_err(|_| stopped())?;
-            if host.is_stopping() {
-                return Err(stopped());
+        match write_parts(host, &mut file) {
+            Ok(true) => {
+                let position = file.position();
+                file.finish()?;
+                host.snapshot_is_durable(position);
+                return Ok(position);
             }
-            if !part.is_empty() {
-                file.write(&part)?;
+            // A database was flushed meanwhile: what is left is quickly written.
+            Ok(false) => file.give_up()?,
+            Err(error) => {
+                // The next start removes a file that is left.
+                let _ = file.give_up();
+                return Err(error);
             }
-            if progress != SnapshotProgress::Partial {
-                break progress;
-            }
-        };
-        if progress == SnapshotProgress::Complete {
-            let position = file.position();
-            file.finish()?;
-            host.snapshot_is_durable(position);
-            return Ok(position);
         }
-        // A database was flushed meanwhile: what is left is quickly written.
+    }
+}
+
+/// Writes all parts; false if the snapshot is void.
+fn write_parts(host: &Host, file: &mut Snapshot) -> io::Result<bool> {
+    let mut part = Vec::new();
+    loop {
+        part.clear();
+        let take = |effects: &[u8]| part.extend_from_slice(effects);
+        let progress = host
+            .with_fair(|engine| engine.snapshot_part(limits::SNAPSHOT_PART_KEYS, take))
+            .map_err(|_| stopped())?;
+        if host.is_stopping() {
+            return Err(stopped());
+        }
+        // The log needs the rest, to release locks.
+        if file.free_bytes()? < limits::DISK_RESERVE_BYTES / 2 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if !part.is_empty() {
+            file.write(&part)?;
+        }
+        match progress {
+            SnapshotProgress::Partial => {}
+            SnapshotProgress::Complete => return Ok(true),
+            SnapshotProgress::Void => return Ok(false),
+        }
     }
 }
 

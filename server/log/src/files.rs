@@ -362,6 +362,16 @@ impl Snapshot {
         Ok(())
     }
 
+    /// The free bytes of the disk.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
+    /// Gives the snapshot up and removes its file.
+    pub fn give_up(self) -> io::Result<()> {
+        self.disk.remove(&Name::PartialSnapshot(self.position).to_string())
+    }
+
     /// Completes the snapshot and makes it durable. Then [`Files::remove_before`] may be called.
     pub fn finish(mut self) -> io::Result<()> {
         self.append(Kind::End, &[])?;
@@ -372,5 +382,25 @@ impl Snapshot {
             &name(Name::Snapshot(self.position)),
         )?;
         self.disk.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated_disk::SimulatedDisk;
+
+    #[test]
+    fn snapshot_that_is_given_up_leaves_no_file() {
+        let disk = Arc::new(SimulatedDisk::new());
+        let clocks = |_: &Recovered| Clocks::default();
+        let opened = Files::open(disk.clone(), [0; 16], |_| Ok(()), clocks);
+        let (mut files, _) = opened.expect("an empty log");
+        let before = disk.names().expect("its files");
+        let mut snapshot = files.begin_snapshot().expect("a snapshot");
+        snapshot.write(b"effects").expect("it is written");
+        assert_ne!(disk.names().expect("its files"), before);
+        snapshot.give_up().expect("it is removed");
+        assert_eq!(disk.names().expect("its files"), before);
     }
 }

@@ -11,6 +11,7 @@ use crate::commands::scan;
 use crate::context::{Context, integer};
 use crate::error::Error;
 use crate::glob;
+use crate::growth::fits;
 use crate::notify::Events;
 use crate::random::Random;
 use crate::store::dict::HashSeed;
@@ -95,6 +96,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::string("field"), arg::integer("increment")],
         lock: LockMeaning::Acquire,
         example: "HSET h f 5; HINCRBY h f -1 => 4",
+        adds_nothing: Some(has_field),
         run: hincrby,
         ..HASH
     },
@@ -161,6 +163,7 @@ pub const COMMANDS: &[Command] = &[
         ],
         lock: LockMeaning::Acquire,
         example: "HMSET h f v g w => OK",
+        adds_nothing: Some(fits_fields),
         run: hmset,
         ..HASH
     },
@@ -212,6 +215,7 @@ pub const COMMANDS: &[Command] = &[
         ],
         lock: LockMeaning::Acquire,
         example: "HSET h f v; HSET h f w g x => 1",
+        adds_nothing: Some(fits_fields),
         run: hset,
         ..HASH
     },
@@ -224,6 +228,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::string("field"), arg::string("value")],
         lock: LockMeaning::Acquire,
         example: "HSETNX h f v; HSETNX h f w => 0",
+        adds_nothing: Some(has_field),
         run: hsetnx,
         ..HASH
     },
@@ -416,6 +421,17 @@ fn hdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         context.remove_emptied(key);
     }
     Ok(removed.into())
+}
+
+/// See [`Command::adds_nothing`].
+fn has_field(old: ValueRef<'_>, argv: &[&[u8]]) -> bool {
+    matches!(old, ValueRef::Hash(fields) if fields.get(argv[2]).is_some())
+}
+
+/// See [`Command::adds_nothing`].
+fn fits_fields(old: ValueRef<'_>, argv: &[&[u8]]) -> bool {
+    let (ValueRef::Hash(fields), (pairs, [])) = (old, argv[2..].as_chunks()) else { return false };
+    pairs.iter().all(|&[field, value]| fields.get(field).is_some_and(|old| fits(old.len(), value)))
 }
 
 /// `HINCRBY`: replies with the new value.

@@ -243,7 +243,8 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("aof_last_rewrite_time_sec", last);
     fields.add("aof_current_rewrite_time_sec", current);
     fields.add("aof_last_bgrewrite_status", status);
-    fields.add("aof_last_write_status", "ok");
+    let status = if engine.growth.disk_is_full { "err" } else { "ok" };
+    fields.add("aof_last_write_status", status);
     if engine.has_log() {
         fields.add("aof_current_size", persistence.snapshot_bytes + persistence.segment_bytes);
         fields.add("aof_base_size", persistence.snapshot_bytes);

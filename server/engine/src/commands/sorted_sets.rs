@@ -19,7 +19,7 @@ use crate::sessions::waiters::WaitCondition;
 use crate::store::dict::HashSeed;
 use crate::store::records::NewValue;
 use crate::store::sorted_set::{Scored, SmallSortedSet, SortedSet};
-use crate::store::value::Kind;
+use crate::store::value::{Kind, ValueRef};
 
 /// Common fields of the rows in all files for sorted sets.
 pub(super) const SORTED_SET: Command = Command {
@@ -106,6 +106,7 @@ pub const COMMANDS: &[Command] = &[
             arg::block("score_member", &[arg::double("score"), arg::string("member")]).multiple(),
         ],
         example: "ZADD z 1 a; ZADD z GT CH 2 a 0 b => 2",
+        adds_nothing: Some(has_members),
         run: |context, argv| add(context, argv, AddOptions::default()),
         ..SORTED_SET
     },
@@ -129,6 +130,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Adds a number to the score of a member.",
         arguments: &[arg::key("key"), arg::integer("increment"), arg::string("member")],
         example: "ZADD z 1 a; ZINCRBY z 0.5 a => \"1.5\"",
+        adds_nothing: Some(|set, argv| has_member(set, argv[3])),
         run: |context, argv| add(context, argv, AddOptions { incr: true, ..AddOptions::default() }),
         ..SORTED_SET
     },
@@ -415,6 +417,18 @@ impl AddOptions {
         let refused = self.gt && new <= old || self.lt && new >= old;
         Ok((!refused).then_some(new))
     }
+}
+
+/// See [`Command::adds_nothing`].
+fn has_members(old: ValueRef<'_>, argv: &[&[u8]]) -> bool {
+    let mut options = AddOptions::default();
+    let option_count = argv[2..].iter().take_while(|argument| options.read(argument)).count();
+    let (pairs, []) = argv[2 + option_count..].as_chunks() else { return false };
+    options.xx || pairs.iter().all(|&[_, member]| has_member(old, member))
+}
+
+fn has_member(old: ValueRef<'_>, member: &[u8]) -> bool {
+    matches!(old, ValueRef::SortedSet(set) if set.score(member).is_some())
 }
 
 /// `ZADD`: replies with the number of new members, or of changed ones with `CH`; `ZINCRBY` and

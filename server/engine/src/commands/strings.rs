@@ -8,6 +8,7 @@ use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec
 use crate::commands::conditional::Condition;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::growth::fits;
 use crate::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
 use crate::store::dict::Slot;
@@ -54,6 +55,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Subtracts one from an integer.",
         arguments: &[arg::key("key")],
         example: "SET k 5; DECR k => 4",
+        adds_nothing: Some(is_string),
         run: decr,
         ..STRING
     },
@@ -65,6 +67,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Subtracts a number from an integer.",
         arguments: &[arg::key("key"), arg::integer("decrement")],
         example: "SET k 5; DECRBY k 3 => 2",
+        adds_nothing: Some(is_string),
         run: decrby,
         ..STRING
     },
@@ -142,6 +145,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::string("value")],
         lock: LockMeaning::Acquire,
         example: "SET k old; GETSET k new => \"old\"",
+        adds_nothing: Some(|old, argv| fits_string(old, argv[2])),
         run: getset,
         ..STRING
     },
@@ -153,6 +157,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Adds one to an integer.",
         arguments: &[arg::key("key")],
         example: "INCR k => 1",
+        adds_nothing: Some(is_string),
         run: incr,
         ..STRING
     },
@@ -164,6 +169,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Adds a number to an integer.",
         arguments: &[arg::key("key"), arg::integer("increment")],
         example: "SET k 5; INCRBY k 3 => 8",
+        adds_nothing: Some(is_string),
         run: incrby,
         ..STRING
     },
@@ -257,6 +263,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::integer("milliseconds"), arg::string("value")],
         lock: LockMeaning::Acquire,
         example: "PSETEX k 30000 v => OK",
+        adds_nothing: Some(|old, argv| fits_string(old, argv[3])),
         run: psetex,
         ..STRING
     },
@@ -298,6 +305,7 @@ pub const COMMANDS: &[Command] = &[
         ],
         lock: LockMeaning::Acquire,
         example: "SET lock token NX PX 30000; SET lock other NX PX 30000 => nil",
+        adds_nothing: Some(|old, argv| fits_string(old, argv[2])),
         run: set,
         ..STRING
     },
@@ -312,6 +320,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::integer("seconds"), arg::string("value")],
         lock: LockMeaning::Acquire,
         example: "SETEX k 30 v => OK",
+        adds_nothing: Some(|old, argv| fits_string(old, argv[3])),
         run: setex,
         ..STRING
     },
@@ -325,6 +334,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::string("value")],
         lock: LockMeaning::Acquire,
         example: "SETNX lock token; SETNX lock other => 0",
+        adds_nothing: Some(|_, _| true),
         run: setnx,
         ..STRING
     },
@@ -369,6 +379,16 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 // --- whole strings ---
+
+/// See [`Command::adds_nothing`]: a number that replaces a value is short.
+fn is_string(old: ValueRef<'_>, _: &[&[u8]]) -> bool {
+    matches!(old, ValueRef::String(_))
+}
+
+/// See [`Command::adds_nothing`].
+fn fits_string(old: ValueRef<'_>, new: &[u8]) -> bool {
+    matches!(old, ValueRef::String(text) if fits(text.len(), new))
+}
 
 /// `GET`: replies with the string, or nil without the key.
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {

@@ -31,6 +31,13 @@ pub struct Queued {
     pub argv: Vec<Box<[u8]>>,
 }
 
+impl Transaction {
+    /// Bytes that count as held for the client.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+}
+
 /// The memory of a watch besides the key, which is stored twice: its entries in both tables.
 const WATCH_BYTES: usize = 128;
 

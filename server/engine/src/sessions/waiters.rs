@@ -467,10 +467,9 @@ impl Engine {
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
     fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
         self.sessions.pause.is_some()
-            && self
-                .sessions
-                .blocked_command(client)
-                .is_some_and(|(at, key_wait)| self.is_delayed(client, at, &key_wait.words(), time))
+            && self.sessions.blocked_command(client).is_some_and(|(at, key_wait)| {
+                self.is_delayed(client, at, key_wait.database, &key_wait.words(), time)
+            })
     }
 
     fn next_ready_waiter(&mut self, served: &ServedKey, time: Time) -> Option<(u64, ClientId)> {

@@ -206,6 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn failed_snapshot_is_given_up() {
+        let mut stage = Stage::new(Default::default());
+        stage.check("SET a 1; SET b 1");
+        stage.engine.begin_snapshot(stage.time());
+        assert_eq!(stage.engine.snapshot_part(1, |_| {}), SnapshotProgress::Partial);
+        stage.engine.end_snapshot(false, stage.time());
+        // There is nothing that a change has to be kept for.
+        assert_eq!(stage.engine.snapshot_part(1, |_| {}), SnapshotProgress::Void);
+    }
+
+    #[test]
     fn change_of_whole_database_makes_snapshot_void() {
         for command in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
             let mut stage = Stage::new(Default::default());

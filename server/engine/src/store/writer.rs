@@ -469,6 +469,11 @@ impl Writer {
         progress
     }
 
+    /// Gives up a snapshot that is not complete.
+    pub fn give_up_snapshot(&mut self) {
+        self.snapshot = None;
+    }
+
     // --- effects of another engine ---
 
     /// As [`State::apply`]. Records nothing and counts no changes.

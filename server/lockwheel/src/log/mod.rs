@@ -5,6 +5,7 @@
 //! nothing else to do writes its own units ([`FileLog::write_here`]).
 
 mod ceiling_file;
+pub(crate) mod disk_watch;
 mod restored;
 
 use std::collections::VecDeque;
@@ -42,8 +43,8 @@ pub(crate) trait LogOwner: Send + Sync {
     /// The log cannot be written: nothing is released any more, and the server must stop.
     fn log_has_failed(&self);
 
-    /// Called about once a second.
-    fn log_second(&self, sizes: LogSizes);
+    /// Called about once a second, with the free space of the disk.
+    fn log_second(&self, sizes: LogSizes, free_bytes: io::Result<u64>);
 
     /// Everything up to the position is durable, and a client waits for that.
     fn log_is_flushed(&self);
@@ -305,9 +306,10 @@ impl Shared {
         }
         let Some(log) = &files.log else { return };
         let sizes = LogSizes { snapshot: log.snapshot_bytes(), segments: log.segment_bytes() };
+        let free_bytes = log.free_bytes();
         drop(files);
         if let Some(owner) = self.owner.upgrade() {
-            owner.log_second(sizes);
+            owner.log_second(sizes, free_bytes);
         }
     }
 

@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::limits;
+use crate::log::disk_watch::DiskWatch;
 use crate::log::{FileLog, LogOwner, LogSizes, OpenFiles};
 use crate::net::commit_gate::CommitGate;
 use crate::net::outbox::LimitCheck;
@@ -44,6 +45,7 @@ pub(crate) struct Host {
     pub(crate) gate: Arc<CommitGate>,
     /// Where the units of the engine are logged.
     log: OnceLock<Arc<FileLog>>,
+    disk_watch: Mutex<DiskWatch>,
     /// The host itself, for the thread that writes a snapshot. Only set if there is a log.
     this: OnceLock<Weak<Host>>,
     /// The connected clients.
@@ -93,6 +95,7 @@ impl Host {
             clock,
             gate: Arc::default(),
             log: OnceLock::new(),
+            disk_watch: Mutex::default(),
             this: OnceLock::new(),
             registry: Registry::default(),
             runtime_files,
@@ -171,6 +174,9 @@ impl Host {
         guard: Option<Necessary>,
     ) -> io::Result<()> {
         let this: Weak<Host> = Arc::downgrade(self);
+        if let Some(log) = &files.log {
+            self.check_disk(log.free_bytes());
+        }
         // Only the start of a server calls this.
         let _ = self.this.set(this.clone());
         let begun = self.with(|engine| {
@@ -200,6 +206,14 @@ impl Host {
             warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             let now_ms = self.now().now.0;
             engine.begin_guard(Millis(now_ms.saturating_add(left_ms)), reason);
+        }
+    }
+
+    /// Takes the free space of the disk that has the log.
+    fn check_disk(&self, free_bytes: io::Result<u64>) {
+        if let Some(is_full) = self.disk_watch.lock().check(free_bytes) {
+            // A failed engine accepts nothing any more.
+            let _ = self.with(|engine| engine.set_disk_is_full(is_full));
         }
     }
 
@@ -621,7 +635,8 @@ impl LogOwner for Host {
         self.stop();
     }
 
-    fn log_second(&self, sizes: LogSizes) {
+    fn log_second(&self, sizes: LogSizes, free_bytes: io::Result<u64>) {
+        self.check_disk(free_bytes);
         let is_due = self.with(|engine| {
             engine.set_log_sizes(sizes.snapshot, sizes.segments);
             engine.snapshot_is_due(self.now())

@@ -1,0 +1,70 @@
+//! Watches the free space of the disk that has the log: while it is low, the engine refuses what
+//! needs more, so that locks can still be released and renewed, and no write fails.
+
+use std::io;
+
+use tracing::{info, warn};
+
+use crate::limits;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct DiskWatch {
+    is_full: bool,
+    /// Whether the free space could not be read, which is reported once.
+    has_failed: bool,
+}
+
+impl DiskWatch {
+    /// Takes the free space of the disk. Returns whether the disk is full, if that has changed.
+    pub(crate) fn check(&mut self, free_bytes: io::Result<u64>) -> Option<bool> {
+        let free_bytes = match free_bytes {
+            Ok(free_bytes) => free_bytes,
+            Err(error) => {
+                if !self.has_failed {
+                    warn!(%error, "the free space of the disk cannot be read");
+                }
+                self.has_failed = true;
+                return None;
+            }
+        };
+        let margin = if self.is_full { limits::DISK_RESERVE_MARGIN_BYTES } else { 0 };
+        let is_full = free_bytes < limits::DISK_RESERVE_BYTES + margin;
+        if is_full == self.is_full {
+            return None;
+        }
+        self.is_full = is_full;
+        if is_full {
+            warn!(free_bytes, "the disk is nearly full: locks can only be released and renewed");
+        } else {
+            info!(free_bytes, "the disk has space again");
+        }
+        Some(is_full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwheel_log::Disk;
+    use lockwheel_log::simulated_disk::SimulatedDisk;
+
+    use super::*;
+
+    #[test]
+    fn change_is_reported_once_and_ends_with_a_margin() {
+        let (disk, mut watch) = (SimulatedDisk::new(), DiskWatch::default());
+        let reserve = limits::DISK_RESERVE_BYTES;
+        for (space_bytes, change) in [
+            (reserve, None),
+            (reserve - 1, Some(true)),
+            (0, None),
+            (reserve, None),
+            (reserve + limits::DISK_RESERVE_MARGIN_BYTES, Some(false)),
+            (reserve, None),
+        ] {
+            disk.set_space(Some(space_bytes));
+            assert_eq!(watch.check(disk.free_bytes()), change, "{space_bytes}");
+        }
+        assert_eq!(watch.check(Err(io::ErrorKind::Other.into())), None);
+    }
+}
