@@ -13,6 +13,7 @@ mod daemon;
 mod determinism;
 mod differential;
 mod documentation;
+mod durability;
 mod embedding;
 mod examples;
 mod faults;

@@ -13,6 +13,8 @@ pub struct Persistence {
     /// The wall clock at the last snapshot that was completed, or at the start of the server, in
     /// seconds.
     pub last_save_seconds: i64,
+    /// When the last snapshot was completed or has failed, on the lease clock.
+    pub ended_at: Option<Millis>,
     /// Whether the last snapshot was completed.
     pub last_succeeded: bool,
     /// How long the last snapshot has taken.
@@ -31,8 +33,8 @@ pub struct Persistence {
     waiting: Vec<ClientId>,
 }
 
-/// The seconds after a failed snapshot before the next one begins by itself.
-const RETRY_SECONDS: i64 = 5;
+/// The milliseconds after a failed snapshot before the next one begins by itself.
+const RETRY_MS: i64 = 5_000;
 
 impl Persistence {
     /// Of a server that starts at `time`.
@@ -40,6 +42,7 @@ impl Persistence {
         Persistence {
             began_at: None,
             last_save_seconds: time.wall_us.div_euclid(1_000_000),
+            ended_at: None,
             last_succeeded: true,
             last_duration: None,
             saves: 0,
@@ -69,7 +72,8 @@ impl Engine {
         let changes = self.writer.dirty() - persistence.saved_changes;
         let seconds = time.wall_us.div_euclid(1_000_000) - persistence.last_save_seconds;
         // As in Redis, one that has failed is not repeated at once.
-        let may_retry = persistence.last_succeeded || seconds > RETRY_SECONDS;
+        let since_end = persistence.ended_at.map_or(i64::MAX, |end| time.now.0 - end.0);
+        let may_retry = persistence.last_succeeded || since_end > RETRY_MS;
         let save_points = self.settings.save_points();
         let is_reached = |(after, number): &(i64, u64)| {
             changes > 0 && seconds > *after && changes >= *number && may_retry
@@ -120,6 +124,7 @@ impl Engine {
         let persistence = &mut self.persistence;
         let began_at = persistence.began_at.take();
         persistence.last_succeeded = succeeded;
+        persistence.ended_at = Some(time.now);
         if succeeded {
             persistence.last_save_seconds = time.wall_us.div_euclid(1_000_000);
             persistence.saved_changes = persistence.changes_at_begin;

@@ -92,7 +92,7 @@ pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Nece
     let reason = match (found.marker, record.kept) {
         (Some(marker), _) => marker.to_owned(),
         (None, _) if found.log_time.is_none() => "there is no log".to_owned(),
-        (None, Kept::Nothing) => "the earlier run had no log".to_owned(),
+        (None, Kept::Nothing) => "an earlier run may have lost leases".to_owned(),
         (None, _) => "the end of the log may be missing".to_owned(),
     };
     let had_lasting_keys = record.has_lasting_keys;

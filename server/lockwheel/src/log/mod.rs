@@ -173,9 +173,15 @@ impl FileLog {
 
     /// From now on, what is written is flushed according to `policy`.
     pub(crate) fn set_policy(&self, policy: FlushPolicy) {
-        if self.shared.wanted_policy.swap(policy as u8, Ordering::AcqRel) != policy as u8 {
-            self.order(Order::Follow(policy));
+        if self.shared.wanted_policy.load(Ordering::Acquire) != policy as u8 {
+            self.follow(policy);
         }
+    }
+
+    /// As [`FileLog::set_policy`]; all leases are in the log from now on.
+    pub(crate) fn follow(&self, policy: FlushPolicy) {
+        self.shared.wanted_policy.store(policy as u8, Ordering::Release);
+        self.order(Order::Follow(policy));
     }
 
     /// Records the ceiling before the units that are appended later are released.
@@ -363,8 +369,11 @@ impl OpenFiles {
 
     /// Records what is left of the leases when the server ends. The log is flushed.
     fn end(&mut self, keys: Ceiling, clocks: Clocks) -> io::Result<()> {
-        let kept = if self.log.is_some() { Kept::Durable } else { Kept::Nothing };
         let Some(file) = &mut self.ceiling else { return Ok(()) };
+        let kept = match file.kept() {
+            Kept::Nothing => Kept::Nothing,
+            Kept::Written | Kept::Durable => Kept::Durable,
+        };
         file.write(keys, kept, clocks)
     }
 }

@@ -10,6 +10,7 @@ use lockwheel_engine::time::{Millis, Time};
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;
+use lockwheel_log::marker::{self, Marker};
 use lockwheel_log::recovery::{Effects, LastTime, Overview, RecoveryError, TornTail, overview};
 use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
@@ -33,6 +34,8 @@ pub(crate) struct Restored {
     record: Option<CeilingRecord>,
     /// What is known of the log; `None` if the log is off.
     log: Option<Overview>,
+    /// The log was repaired, or restored from a backup.
+    marker: Option<Marker>,
 }
 
 /// The files of a server that runs.
@@ -88,7 +91,9 @@ impl Restored {
         let record = record.map_err(|error| in_path(&path, &format!("ceiling: {error}")))?;
         let log = has_log.then(|| overview(&*disk)).transpose();
         let log = log.map_err(|error| in_path(&path, &error))?;
-        Ok(Restored { disk, lock, path, guard, now, record, log })
+        let marker = marker::read(&*disk);
+        let marker = marker.map_err(|error| in_path(&path, &format!("guard: {error}")))?;
+        Ok(Restored { disk, lock, path, guard, now, record, log, marker })
     }
 
     /// Where the lease clock goes on; `None` if the log is empty or off.
@@ -120,13 +125,20 @@ impl Restored {
             record: self.record,
             log_time: self.log.and_then(|log| log.time),
             torn,
-            marker: None,
+            marker: self.marker.as_ref().map(|marker| &*marker.reason),
             now: self.now,
         };
         let necessary =
             self.guard.is_on.then(|| restart_guard::decide(&found, &self.guard)).flatten();
         let ceiling = self.begin_ceiling(host, necessary.as_ref());
         let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
+        if let Some(marker) = &self.marker {
+            match ceiling {
+                // The ceiling says the same from now on.
+                Some(_) => marker::remove(&*self.disk).map_err(|error| in_this_path(&error))?,
+                None => warn!("no restart guard although {}: restart-guard is off", marker.reason),
+            }
+        }
         let files = OpenFiles { log, ceiling, _lock: lock };
         host.start_log(files, necessary).map_err(|error| in_this_path(&error))
     }
@@ -190,7 +202,9 @@ impl Restored {
             (ceiling, engine.settings().appendfsync)
         });
         let (ceiling, policy) = begun.map_err(|_| io::Error::other("the engine has failed"))?;
-        let kept = self.log.map_or(Kept::Nothing, |_| kept_by(policy));
+        // Until the guard is over, leases may be held that the log does not contain.
+        let is_complete = self.log.is_some() && left_ms <= 0;
+        let kept = if is_complete { kept_by(policy) } else { Kept::Nothing };
         let boot_id = self.now.boot_id.unwrap_or_default();
         CeilingFile::begin(Arc::clone(&self.disk), boot_id, ceiling, kept, clocks).map(Some)
     }

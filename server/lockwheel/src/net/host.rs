@@ -63,6 +63,8 @@ pub(crate) struct Host {
     script_is_slow: AtomicBool,
     /// The server ends; read without a lock.
     stopping: AtomicBool,
+    /// The restart guard is on.
+    is_guarded: AtomicBool,
 }
 
 /// The engine has failed: it panicked, perhaps in the middle of a change, so its state cannot be
@@ -105,6 +107,7 @@ impl Host {
             failed: AtomicBool::new(false),
             script_is_slow: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            is_guarded: AtomicBool::new(false),
         })
     }
 
@@ -206,6 +209,7 @@ impl Host {
             warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             let now_ms = self.now().now.0;
             engine.begin_guard(Millis(now_ms.saturating_add(left_ms)), reason);
+            self.is_guarded.store(true, Ordering::Relaxed);
         }
     }
 
@@ -285,12 +289,25 @@ impl Host {
             self.deadline_timer.fire_now();
         }
         if let Some(log) = self.log.get() {
-            log.set_policy(engine.settings().appendfsync);
+            self.follow_settings(engine, log);
         }
         let timeout = engine.settings().timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
             self.idle_timeout_seconds.store(timeout, Ordering::Relaxed);
             self.wake_all_clients();
+        }
+    }
+
+    /// Passes the flush policy of the settings to the log, but not before the restart guard is over.
+    fn follow_settings(&self, engine: &Engine, log: &FileLog) {
+        let policy = engine.settings().appendfsync;
+        if !self.is_guarded.load(Ordering::Relaxed) {
+            return log.set_policy(policy);
+        }
+        if engine.is_ready() {
+            self.is_guarded.store(false, Ordering::Relaxed);
+            info!("the restart guard is over: commands are served");
+            log.follow(policy);
         }
     }
 

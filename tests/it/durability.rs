@@ -1,0 +1,244 @@
+//! Servers that are killed and started again: what the log and the restart guard keep.
+
+use std::fs;
+
+use lockwheel_tests::daemon::{Daemon, Folder};
+use lockwheel_tests::wire::Wire;
+
+/// A server in a folder, which outlives it.
+struct Server {
+    daemon: Daemon,
+    port: u16,
+}
+
+impl Server {
+    /// Starts a server in `folder`, on the data of those before.
+    fn start(folder: &Folder, arguments: &[&str]) -> Server {
+        let dir = folder.path("data");
+        fs::create_dir_all(&dir).expect("a folder");
+        let mut daemon = Daemon::start(&[&["--port", "0", "--dir", &dir], arguments].concat());
+        let port = daemon.wait_for_port();
+        Server { daemon, port }
+    }
+
+    fn with_log(folder: &Folder) -> Server {
+        Server::start(folder, &["--appendonly", "yes"])
+    }
+
+    fn connect(&self) -> Wire {
+        self.daemon.connect(self.port)
+    }
+
+    /// Runs commands, each with its reply.
+    #[track_caller]
+    fn check(&self, conversation: &[(&str, &str)]) {
+        let mut wire = self.connect();
+        for (command, reply) in conversation {
+            assert_eq!(wire.ask(command), *reply, "{command}");
+        }
+    }
+
+    /// Ends the process at once.
+    fn kill(mut self) {
+        self.daemon.signal("KILL");
+        self.daemon.end();
+    }
+
+    /// Ends the process in order.
+    fn stop(mut self) -> String {
+        self.daemon.signal("TERM");
+        assert!(self.daemon.end().success(), "{}", self.daemon.log_text);
+        std::mem::take(&mut self.daemon.log_text)
+    }
+}
+
+fn integer(reply: &str) -> i64 {
+    reply.strip_prefix(':').and_then(|text| text.parse().ok()).expect("an integer")
+}
+
+#[test]
+fn lock_survives_kill_with_the_rest_of_its_lease() {
+    let folder = Folder::new();
+    let server = Server::with_log(&folder);
+    server.check(&[("SET lock token NX PX 100000", "+OK"), ("SET other v", "+OK")]);
+    server.check(&[("DEL other", ":1"), ("INCR counter", ":1"), ("WAITAOF 1 0 0", "[:1, :0]")]);
+    let before = integer(&server.connect().ask("PTTL lock"));
+    server.kill();
+    let server = Server::with_log(&folder);
+    server.check(&[
+        ("SET lock thief NX PX 100000", "nil"),
+        ("GET lock", "\"token\""),
+        ("EXISTS other", ":0"),
+        ("INCR counter", ":2"),
+    ]);
+    let after = integer(&server.connect().ask("PTTL lock"));
+    assert!(0 < after && after <= before, "{after} of {before}");
+    server.stop();
+}
+
+#[test]
+fn process_that_is_killed_loses_nothing_under_any_policy() {
+    for policy in ["everysec", "no"] {
+        let folder = Folder::new();
+        let arguments = ["--appendonly", "yes", "--appendfsync", policy];
+        let server = Server::start(&folder, &arguments);
+        server.check(&[("SET lock token NX PX 100000", "+OK")]);
+        server.kill();
+        let server = Server::start(&folder, &arguments);
+        // The machine was not restarted, so there is no restart guard.
+        server.check(&[("SET lock thief NX PX 100000", "nil")]);
+        server.stop();
+    }
+}
+
+#[test]
+fn policy_changes_while_the_server_runs() {
+    let folder = Folder::new();
+    let server = Server::with_log(&folder);
+    for policy in ["everysec", "always", "no", "always"] {
+        server.check(&[
+            (&format!("CONFIG SET appendfsync {policy}"), "+OK"),
+            (
+                "INCR counter",
+                &format!(":{}", integer(&server.connect().ask("INCRBY counter 0")) + 1),
+            ),
+        ]);
+    }
+    server.check(&[("CONFIG SET appendfsync everysec", "+OK"), ("INCR counter", ":5")]);
+    server.check(&[("WAITAOF 1 0 0", "[:1, :0]")]);
+    server.kill();
+    let server = Server::with_log(&folder);
+    server.check(&[("GET counter", "\"5\"")]);
+    server.stop();
+}
+
+#[test]
+fn second_server_on_the_directory_refuses_to_start() {
+    let folder = Folder::new();
+    let server = Server::with_log(&folder);
+    let dir = folder.path("data");
+    for arguments in [["--appendonly", "yes"], ["--restart-guard", "yes"]] {
+        let arguments = [&["--port", "0", "--dir", &dir], &arguments[..]].concat();
+        let mut second = Daemon::start(&arguments);
+        second.wait_for("another process uses the directory");
+        assert!(!second.end().success());
+    }
+    // On by default only: another server of a test suite may use the same directory.
+    let mut second = Daemon::start(&["--port", "0", "--dir", &dir]);
+    second.wait_for("no restart guard: ");
+    let port = second.wait_for_port();
+    assert_eq!(second.connect(port).ask("PING"), "+PONG");
+    server.stop();
+}
+
+#[test]
+fn snapshots_replace_the_log() {
+    let folder = Folder::new();
+    let server = Server::with_log(&folder);
+    server.check(&[("SET lock token NX PX 100000", "+OK"), ("RPUSH list a b", ":2")]);
+    server.check(&[("SAVE", "+OK"), ("RPUSH list c", ":3"), ("SAVE", "+OK"), ("INCR n", ":1")]);
+    let info = server.connect().ask("INFO persistence");
+    assert!(info.contains("rdb_saves:2\\r\\n") && info.contains("aof_enabled:1\\r\\n"), "{info}");
+    let log = folder.path("data/appendonlydir");
+    let names =
+        fs::read_dir(&log).expect("the log").map(|entry| entry.expect("a file").file_name());
+    let snapshots = names.filter(|name| name.to_string_lossy().ends_with(".snapshot")).count();
+    assert_eq!(snapshots, 1);
+    server.kill();
+    let server = Server::with_log(&folder);
+    server.check(&[
+        ("LRANGE list 0 -1", "[\"a\", \"b\", \"c\"]"),
+        ("GET n", "\"1\""),
+        ("GET lock", "\"token\""),
+    ]);
+    server.stop();
+}
+
+#[test]
+fn save_points_begin_snapshots() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, &["--appendonly", "yes", "--save", "1 2"]);
+    server.check(&[("CONFIG GET save", "[\"save\", \"1 2\"]"), ("MSET a 1 b 2", "+OK")]);
+    server.daemon.wait_for("snapshot complete");
+    server.check(&[("CONFIG SET save 900 1", "+OK"), ("CONFIG GET save", "[\"save\", \"900 1\"]")]);
+    server.stop();
+}
+
+#[test]
+fn message_that_frees_a_lock_reaches_waiters_that_subscribe_after_the_restart() {
+    let folder = Folder::new();
+    let server = Server::with_log(&folder);
+    server.check(&[
+        ("SET lock token", "+OK"),
+        ("MULTI", "+OK"),
+        ("DEL lock", "+QUEUED"),
+        ("PUBLISH channel free", "+QUEUED"),
+        ("EXEC", "[:1, :0]"),
+    ]);
+    server.kill();
+    let server = Server::with_log(&folder);
+    let mut waiter = server.connect();
+    assert_eq!(waiter.ask("SUBSCRIBE channel"), "[\"subscribe\", \"channel\", :1]");
+    assert_eq!(waiter.read_text(), "[\"message\", \"channel\", \"free\"]");
+    server.stop();
+}
+
+#[test]
+fn without_log_restart_guard_waits_for_the_end_of_all_leases() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("CONFIG GET restart-guard", "[\"restart-guard\", \"yes\"]")]);
+    server.check(&[("SET lock token NX PX 100", "+OK")]);
+    server.kill();
+    let mut server = Server::start(&folder, &[]);
+    let refused = server.connect().ask("SET lock other NX PX 100");
+    let begin = "-LOADING Leases from before the restart may still be held; ready in ";
+    assert!(refused.starts_with(begin) && refused.ends_with(" ms"), "{refused}");
+    server.daemon.wait_for("the restart guard is over");
+    server.check(&[("SET lock other NX PX 100", "+OK")]);
+    server.kill();
+    // An administrator who is certain that all clients are gone.
+    let server = Server::start(&folder, &[]);
+    server.check(&[("LOCKWHEEL GUARD END", "+OK"), ("SET lock other NX PX 60000", "+OK")]);
+    server.check(&[("DEL lock", ":1")]);
+    // A lock that was released needs no guard after an end in order.
+    server.stop();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("PING", "+PONG")]);
+    server.stop();
+}
+
+#[test]
+fn exempt_keys_need_no_guard() {
+    let folder = Folder::new();
+    let arguments = ["--restart-guard-exempt", "cache:* session:*"];
+    let server = Server::start(&folder, &arguments);
+    server.check(&[("SET cache:1 v EX 86400", "+OK"), ("SET session:1 v", "+OK")]);
+    server.kill();
+    let server = Server::start(&folder, &arguments);
+    server.check(&[("PING", "+PONG")]);
+    assert!(!server.stop().contains(" # "), "no warning");
+}
+
+#[test]
+fn empty_directory_is_guarded_for_the_minimum() {
+    let folder = Folder::new();
+    let mut server = Server::start(&folder, &["--restart-guard-minimum", "100"]);
+    server.daemon.wait_for("the restart guard is over");
+    server.check(&[("SET lock token NX PX 30", "+OK"), ("SET lasting v", "+OK")]);
+    server.kill();
+    let mut server = Server::start(&folder, &[]);
+    assert!(server.daemon.log_text.contains("keys without a deadline may have been lost"));
+    server.daemon.wait_for("the restart guard is over");
+    server.stop();
+}
+
+#[test]
+fn servers_for_tests_have_no_guard() {
+    let folder = Folder::new();
+    for _ in 0..2 {
+        let server = Server::start(&folder, &["--enable-test-commands", "yes"]);
+        server.check(&[("SET lock token NX PX 100000", "+OK")]);
+        server.kill();
+    }
+}
