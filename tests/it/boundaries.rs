@@ -87,6 +87,7 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
         &["cluster", "debug", "pubsub", "sentinel"],
         "values of directives",
     ),
+    ("server/engine/src/settings/value.rs", &["save"], "a directive"),
     ("server/engine/src/store/value.rs", &["set"], "a type"),
 ];
 

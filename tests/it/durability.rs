@@ -4,6 +4,7 @@ use std::fs;
 
 use lockwheel_tests::daemon::{Daemon, Folder};
 use lockwheel_tests::wire::Wire;
+use lockwheel_tests::words;
 
 /// A server in a folder, which outlives it.
 struct Server {
@@ -34,7 +35,7 @@ impl Server {
     fn check(&self, conversation: &[(&str, &str)]) {
         let mut wire = self.connect();
         for (command, reply) in conversation {
-            assert_eq!(wire.ask(command), *reply, "{command}");
+            assert_eq!(ask(&mut wire, command), *reply, "{command}");
         }
     }
 
@@ -52,6 +53,16 @@ impl Server {
     }
 }
 
+/// Runs a command; returns the lines of its reply.
+fn ask(wire: &mut Wire, command: &str) -> String {
+    wire.send(&words(command));
+    lines(&wire.read_text())
+}
+
+fn lines(reply: &str) -> String {
+    reply.trim_end().replace("\r\n", " ")
+}
+
 fn integer(reply: &str) -> i64 {
     reply.strip_prefix(':').and_then(|text| text.parse().ok()).expect("an integer")
 }
@@ -61,17 +72,17 @@ fn lock_survives_kill_with_the_rest_of_its_lease() {
     let folder = Folder::new();
     let server = Server::with_log(&folder);
     server.check(&[("SET lock token NX PX 100000", "+OK"), ("SET other v", "+OK")]);
-    server.check(&[("DEL other", ":1"), ("INCR counter", ":1"), ("WAITAOF 1 0 0", "[:1, :0]")]);
-    let before = integer(&server.connect().ask("PTTL lock"));
+    server.check(&[("DEL other", ":1"), ("INCR counter", ":1"), ("WAITAOF 1 0 0", "*2 :1 :0")]);
+    let before = integer(&ask(&mut server.connect(), "PTTL lock"));
     server.kill();
     let server = Server::with_log(&folder);
     server.check(&[
-        ("SET lock thief NX PX 100000", "nil"),
-        ("GET lock", "\"token\""),
+        ("SET lock thief NX PX 100000", "$-1"),
+        ("GET lock", "$5 token"),
         ("EXISTS other", ":0"),
         ("INCR counter", ":2"),
     ]);
-    let after = integer(&server.connect().ask("PTTL lock"));
+    let after = integer(&ask(&mut server.connect(), "PTTL lock"));
     assert!(0 < after && after <= before, "{after} of {before}");
     server.stop();
 }
@@ -86,7 +97,7 @@ fn process_that_is_killed_loses_nothing_under_any_policy() {
         server.kill();
         let server = Server::start(&folder, &arguments);
         // The machine was not restarted, so there is no restart guard.
-        server.check(&[("SET lock thief NX PX 100000", "nil")]);
+        server.check(&[("SET lock thief NX PX 100000", "$-1")]);
         server.stop();
     }
 }
@@ -100,15 +111,15 @@ fn policy_changes_while_the_server_runs() {
             (&format!("CONFIG SET appendfsync {policy}"), "+OK"),
             (
                 "INCR counter",
-                &format!(":{}", integer(&server.connect().ask("INCRBY counter 0")) + 1),
+                &format!(":{}", integer(&ask(&mut server.connect(), "INCRBY counter 0")) + 1),
             ),
         ]);
     }
     server.check(&[("CONFIG SET appendfsync everysec", "+OK"), ("INCR counter", ":5")]);
-    server.check(&[("WAITAOF 1 0 0", "[:1, :0]")]);
+    server.check(&[("WAITAOF 1 0 0", "*2 :1 :0")]);
     server.kill();
     let server = Server::with_log(&folder);
-    server.check(&[("GET counter", "\"5\"")]);
+    server.check(&[("GET counter", "$1 5")]);
     server.stop();
 }
 
@@ -127,7 +138,7 @@ fn second_server_on_the_directory_refuses_to_start() {
     let mut second = Daemon::start(&["--port", "0", "--dir", &dir]);
     second.wait_for("no restart guard: ");
     let port = second.wait_for_port();
-    assert_eq!(second.connect(port).ask("PING"), "+PONG");
+    assert_eq!(ask(&mut second.connect(port), "PING"), "+PONG");
     server.stop();
 }
 
@@ -137,8 +148,8 @@ fn snapshots_replace_the_log() {
     let server = Server::with_log(&folder);
     server.check(&[("SET lock token NX PX 100000", "+OK"), ("RPUSH list a b", ":2")]);
     server.check(&[("SAVE", "+OK"), ("RPUSH list c", ":3"), ("SAVE", "+OK"), ("INCR n", ":1")]);
-    let info = server.connect().ask("INFO persistence");
-    assert!(info.contains("rdb_saves:2\\r\\n") && info.contains("aof_enabled:1\\r\\n"), "{info}");
+    let info = ask(&mut server.connect(), "INFO persistence");
+    assert!(info.contains("rdb_saves:2 ") && info.contains("aof_enabled:1 "), "{info}");
     let log = folder.path("data/appendonlydir");
     let names =
         fs::read_dir(&log).expect("the log").map(|entry| entry.expect("a file").file_name());
@@ -147,9 +158,9 @@ fn snapshots_replace_the_log() {
     server.kill();
     let server = Server::with_log(&folder);
     server.check(&[
-        ("LRANGE list 0 -1", "[\"a\", \"b\", \"c\"]"),
-        ("GET n", "\"1\""),
-        ("GET lock", "\"token\""),
+        ("LRANGE list 0 -1", "*3 $1 a $1 b $1 c"),
+        ("GET n", "$1 1"),
+        ("GET lock", "$5 token"),
     ]);
     server.stop();
 }
@@ -158,9 +169,10 @@ fn snapshots_replace_the_log() {
 fn save_points_begin_snapshots() {
     let folder = Folder::new();
     let mut server = Server::start(&folder, &["--appendonly", "yes", "--save", "1 2"]);
-    server.check(&[("CONFIG GET save", "[\"save\", \"1 2\"]"), ("MSET a 1 b 2", "+OK")]);
+    server.check(&[("CONFIG GET save", "*2 $4 save $3 1 2"), ("MSET a 1 b 2", "+OK")]);
     server.daemon.wait_for("snapshot complete");
-    server.check(&[("CONFIG SET save 900 1", "+OK"), ("CONFIG GET save", "[\"save\", \"900 1\"]")]);
+    server
+        .check(&[("CONFIG SET save \"900 1\"", "+OK"), ("CONFIG GET save", "*2 $4 save $5 900 1")]);
     server.stop();
 }
 
@@ -173,13 +185,13 @@ fn message_that_frees_a_lock_reaches_waiters_that_subscribe_after_the_restart() 
         ("MULTI", "+OK"),
         ("DEL lock", "+QUEUED"),
         ("PUBLISH channel free", "+QUEUED"),
-        ("EXEC", "[:1, :0]"),
+        ("EXEC", "*2 :1 :0"),
     ]);
     server.kill();
     let server = Server::with_log(&folder);
     let mut waiter = server.connect();
-    assert_eq!(waiter.ask("SUBSCRIBE channel"), "[\"subscribe\", \"channel\", :1]");
-    assert_eq!(waiter.read_text(), "[\"message\", \"channel\", \"free\"]");
+    assert_eq!(ask(&mut waiter, "SUBSCRIBE channel"), "*3 $9 subscribe $7 channel :1");
+    assert_eq!(lines(&waiter.read_text()), "*3 $7 message $7 channel $4 free");
     server.stop();
 }
 
@@ -187,17 +199,17 @@ fn message_that_frees_a_lock_reaches_waiters_that_subscribe_after_the_restart() 
 fn without_log_restart_guard_waits_for_the_end_of_all_leases() {
     let folder = Folder::new();
     let server = Server::start(&folder, &[]);
-    server.check(&[("CONFIG GET restart-guard", "[\"restart-guard\", \"yes\"]")]);
+    server.check(&[("CONFIG GET restart-guard", "*2 $13 restart-guard $3 yes")]);
     server.check(&[("SET lock token NX PX 100", "+OK")]);
     server.kill();
     let mut server = Server::start(&folder, &[]);
-    let refused = server.connect().ask("SET lock other NX PX 100");
+    let refused = ask(&mut server.connect(), "SET lock other NX PX 100");
     let begin = "-LOADING Leases from before the restart may still be held; ready in ";
     assert!(refused.starts_with(begin) && refused.ends_with(" ms"), "{refused}");
     server.daemon.wait_for("the restart guard is over");
     server.check(&[("SET lock other NX PX 100", "+OK")]);
     server.kill();
-    // An administrator who is certain that all clients are gone.
+    // It is certain that all clients have ended.
     let server = Server::start(&folder, &[]);
     server.check(&[("LOCKWHEEL GUARD END", "+OK"), ("SET lock other NX PX 60000", "+OK")]);
     server.check(&[("DEL lock", ":1")]);

@@ -22,8 +22,8 @@
 //! - **The log** begins ([`Engine::start_log`], [`Engine::start_log_of_ceilings`]), has released
 //!   units ([`Engine::release_units`]), or has other sizes ([`Engine::set_log_sizes`]).
 //! - **A restart**: the log is applied ([`Engine::begin_loading`], [`Engine::load`],
-//!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease ceiling
-//!   is recorded from now on ([`Engine::track_ceiling`]).
+//!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease
+//!   ceiling is recorded from now on ([`Engine::track_ceiling`]).
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
@@ -35,8 +35,8 @@
 //! - **Replies and messages**: `Engine::run` writes the reply and `Engine::call` returns it.
 //!   [`Engine::take_messages`] gives later messages of the same client, and [`Engine::hand_out`],
 //!   [`Engine::deliveries`] and [`Engine::has_deliveries`] those of all clients.
-//! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`], [`Engine::next_waiter`],
-//!   [`Engine::next_deadline`], [`Engine::has_garbage`],
+//! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`],
+//!   [`Engine::next_waiter`], [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`].
 //! - **Effects** of the units: [`Engine::take_effects`]; for a log, [`Engine::take_units`], and the
 //!   unit that the output depends on, [`Engine::take_dependency`]; what is waited for,

@@ -1,7 +1,8 @@
 //! The file with the lease ceiling: after a restart that has lost leases, it says when all of them
 //! are over.
 //!
-//! The file is replaced as a whole: a partial one is flushed, renamed, and the directory is flushed.
+//! The file is replaced as a whole: a partial one is flushed and renamed, and the directory is
+//! flushed.
 
 use std::io;
 

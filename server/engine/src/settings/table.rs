@@ -445,8 +445,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "appendonlydir", Fixed,
         "Directory of the log, within `dir`."),
     used("appendfsync", Choice(FlushPolicy::NAMES), "always", Live, field!(appendfsync),
-        "When the log is flushed to disk: before each reply, once a second, or when the system does \
-         it."),
+        "When the log is flushed to disk: before each reply, once a second, or when the system \
+         does it."),
     accepted("no-appendfsync-on-rewrite", Bool, "no", Live,
         "Do not sync the append-only file during a rewrite."),
     accepted("aof-load-truncated", Bool, "yes", Live,

@@ -50,8 +50,8 @@ pub(crate) struct OpenFiles {
 }
 
 impl Restored {
-    /// Opens the directory of the log and of the lease ceiling, or creates it, and reads how far the
-    /// log goes. `None` if there is neither a log nor a guard; also if the guard is on only by
+    /// Opens the directory of the log and of the lease ceiling, or creates it, and reads how far
+    /// the log goes. `None` if there is neither a log nor a guard; also if the guard is on only by
     /// default, and the directory cannot be used.
     pub(crate) fn find(settings: &Settings) -> Result<Option<Restored>, Error> {
         let (guard, has_log) = (GuardSettings::of(settings), settings.has_log());

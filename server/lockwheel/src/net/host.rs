@@ -169,8 +169,8 @@ impl Host {
         Ok(result)
     }
 
-    /// The log is loaded: from now on the units of the engine are logged to `files`, and clients are
-    /// served when the guard is over.
+    /// The log is loaded: from now on the units of the engine are logged to `files`, and clients
+    /// are served when the guard is over.
     pub(crate) fn start_log(
         self: &Arc<Self>,
         files: OpenFiles,
@@ -298,7 +298,8 @@ impl Host {
         }
     }
 
-    /// Passes the flush policy of the settings to the log, but not before the restart guard is over.
+    /// Passes the flush policy of the settings to the log, but not before the restart guard is
+    /// over.
     fn follow_settings(&self, engine: &Engine, log: &FileLog) {
         let policy = engine.settings().appendfsync;
         if !self.is_guarded.load(Ordering::Relaxed) {
