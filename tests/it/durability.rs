@@ -221,6 +221,26 @@ fn without_log_restart_guard_waits_for_the_end_of_all_leases() {
 }
 
 #[test]
+fn guard_goes_on_after_another_restart() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("SET lock token NX PX 60000", "+OK")]);
+    server.kill();
+    for _ in 0..2 {
+        let server = Server::with_log(&folder);
+        let refused = ask(&mut server.connect(), "SET lock other NX PX 100");
+        assert!(refused.starts_with("-LOADING Leases from before the restart"), "{refused}");
+        server.kill();
+    }
+    let server = Server::with_log(&folder);
+    server.check(&[("LOCKWHEEL GUARD END", "+OK"), ("SET lock other NX PX 60000", "+OK")]);
+    server.kill();
+    let server = Server::with_log(&folder);
+    server.check(&[("GET lock", "$5 other")]);
+    server.stop();
+}
+
+#[test]
 fn exempt_keys_need_no_guard() {
     let folder = Folder::new();
     let arguments = ["--restart-guard-exempt", "cache:* session:*"];

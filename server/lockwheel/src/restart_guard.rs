@@ -45,6 +45,8 @@ pub(crate) struct Found<'a> {
     pub(crate) torn: Option<TornTail>,
     /// The log was repaired, or restored from a backup: the reason.
     pub(crate) marker: Option<&'a str>,
+    /// How long the leases of the keys that were loaded still run, in milliseconds.
+    pub(crate) keys_left_ms: i64,
     /// The clocks of the machine.
     pub(crate) now: MachineTime,
 }
@@ -63,8 +65,13 @@ pub(crate) struct Necessary {
 /// Decides whether a guard is necessary, and for how long.
 pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Necessary> {
     let Some(record) = &found.record else {
-        let reason = "nothing is recorded of an earlier run".to_owned();
-        let left_ms = settings.minimum_ms;
+        let nothing = "nothing is recorded of an earlier run";
+        let reason = found.marker.unwrap_or(nothing).to_owned();
+        let left_ms = match found.marker {
+            // The best guess: a lease that is missing was no longer than those that are there.
+            Some(_) => settings.minimum_ms.max(found.keys_left_ms),
+            None => settings.minimum_ms,
+        };
         return (left_ms > 0).then_some(Necessary { left_ms, reason, had_lasting_keys: false });
     };
     let is_same_boot = found.now.boot_id == Some(record.boot_id);
@@ -87,7 +94,7 @@ pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Nece
     };
     let mut left_ms = record.deadline_ms.saturating_sub(record.lease_ms).saturating_sub(elapsed_ms);
     if found.marker.is_some() {
-        left_ms = left_ms.max(settings.minimum_ms);
+        left_ms = left_ms.max(settings.minimum_ms).max(found.keys_left_ms);
     }
     let reason = match (found.marker, record.kept) {
         (Some(marker), _) => marker.to_owned(),
@@ -118,7 +125,8 @@ fn elapsed_ms(
         Some(time) if record.kept != Kept::Nothing => time.lease_ms.saturating_sub(record.lease_ms),
         _ => 0,
     };
-    since_record.max(in_log).max(0)
+    // The first of two readings in whole milliseconds may be short of almost one.
+    since_record.max(in_log).saturating_sub(1).max(0)
 }
 
 #[cfg(test)]
@@ -154,6 +162,7 @@ mod tests {
             log_time: None,
             torn: None,
             marker: None,
+            keys_left_ms: 0,
             now: MachineTime { boot_id: Some(OTHER_BOOT), boot_ms: 20, wall_ms: 19_000 },
         }
     }
@@ -171,7 +180,7 @@ mod tests {
         let mut found = found(Kept::Nothing);
         assert_eq!(left_ms(&found), 60_000);
         found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 20_500, wall_ms: 0 };
-        assert_eq!(left_ms(&found), 40_000);
+        assert_eq!(left_ms(&found), 40_001);
         found.now.boot_ms = 70_000;
         assert_eq!(left_ms(&found), 0);
     }
@@ -181,7 +190,7 @@ mod tests {
         let trusting = GuardSettings { trusts_wall_clock: true, ..settings() };
         let mut found = found(Kept::Nothing);
         let left_ms = |found: &Found<'_>| decide(found, &trusting).map(|guard| guard.left_ms);
-        assert_eq!(left_ms(&found), Some(50_000));
+        assert_eq!(left_ms(&found), Some(50_001));
         found.now.wall_ms = 0;
         assert_eq!(left_ms(&found), Some(60_000));
     }
@@ -200,15 +209,17 @@ mod tests {
     #[test]
     fn log_that_was_only_written_needs_guard_after_a_crash_of_the_machine() {
         let mut found = Found { log_time: log_time(21_000), ..found(Kept::Written) };
-        assert_eq!(left_ms(&found), 40_000);
+        assert_eq!(left_ms(&found), 40_001);
         found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 600, wall_ms: 0 };
         assert_eq!(left_ms(&found), 0);
         found.torn = Some(TornTail { segment: Name::Segment(1), offset: 0, bytes: 9 });
-        assert_eq!(left_ms(&found), 40_000);
+        assert_eq!(left_ms(&found), 40_001);
     }
 
     #[test]
     fn empty_directory_needs_the_minimum() {
-        assert_eq!(left_ms(&Found { record: None, ..found(Kept::Nothing) }), 7);
+        let nothing = Found { record: None, keys_left_ms: 50, ..found(Kept::Nothing) };
+        assert_eq!(left_ms(&nothing), 7);
+        assert_eq!(left_ms(&Found { marker: Some("restored"), ..nothing }), 50);
     }
 }

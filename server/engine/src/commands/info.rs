@@ -426,7 +426,8 @@ mod tests {
             "EVAL \"return 1\" 0; EVAL \"return {err = 'X no'}\" 0 => !X no; \
              EVAL \"return 0x1\" 0; \
              INFO lockwheel => \"# Lockwheel\\r\\nscripts_planned:1\\r\\n\
-             scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\nscripts_disagreed:0\\r\\n\"",
+             scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\nscripts_disagreed:0\\r\\n\
+             restart_guard_left_ms:0\\r\\nrestart_guard_reason:\\r\\n\"",
         );
     }
 

@@ -20,7 +20,7 @@ use crate::clock::{Clock, MachineTime};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::net::host::Host;
-use crate::restart_guard::{self, Found, GuardSettings, Necessary};
+use crate::restart_guard::{self, Found, GuardSettings};
 
 /// See the module's documentation.
 pub(crate) struct Restored {
@@ -121,16 +121,20 @@ impl Restored {
             Some(log) => self.load(host, log).map_err(|error| in_this_path(&error))?,
             None => (None, None),
         };
+        let keys = self.track_ceiling(host).map_err(|error| in_this_path(&error))?;
+        let now_ms = host.now().now.0;
         let found = Found {
             record: self.record,
             log_time: self.log.and_then(|log| log.time),
             torn,
             marker: self.marker.as_ref().map(|marker| &*marker.reason),
+            keys_left_ms: keys.deadline.0.saturating_sub(now_ms),
             now: self.now,
         };
         let necessary =
             self.guard.is_on.then(|| restart_guard::decide(&found, &self.guard)).flatten();
-        let ceiling = self.begin_ceiling(host, necessary.as_ref());
+        let left_ms = necessary.as_ref().map_or(0, |guard| guard.left_ms);
+        let ceiling = self.begin_ceiling(host, keys, left_ms);
         let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
         if let Some(marker) = &self.marker {
             match ceiling {
@@ -179,29 +183,39 @@ impl Restored {
         Ok((Some(files), recovered.torn))
     }
 
-    /// Begins to record the lease ceiling, if there is a guard.
+    /// Lets the engine determine the lease ceiling, if there is a guard. Returns that of the keys
+    /// that were loaded.
+    fn track_ceiling(&self, host: &Host) -> io::Result<Ceiling> {
+        let none = Ceiling { deadline: Millis(0), has_lasting_keys: false };
+        if !self.guard.is_on {
+            return Ok(none);
+        }
+        let keys = host.with(|engine| {
+            engine.track_ceiling(none, self.guard.exempt.clone());
+            engine.ceiling_of_keys()
+        });
+        keys.map(|keys| keys.unwrap_or(none)).map_err(|_| io::Error::other("the engine has failed"))
+    }
+
+    /// Records the lease ceiling, if there is a guard: that of the keys, and of the leases that the
+    /// guard waits for.
     fn begin_ceiling(
         &self,
         host: &Host,
-        necessary: Option<&Necessary>,
+        keys: Ceiling,
+        left_ms: i64,
     ) -> io::Result<Option<CeilingFile>> {
         if !self.guard.is_on {
             return Ok(None);
         }
         let clocks = host.clock.readings();
-        let left_ms = necessary.map_or(0, |guard| guard.left_ms);
         let guarded = Millis(clocks.lease_ms.saturating_add(left_ms));
-        let exempt = self.guard.exempt.clone();
+        let ceiling = Ceiling { deadline: guarded.max(keys.deadline), ..keys };
         let begun = host.with(|engine| {
-            let none = Ceiling { deadline: guarded, has_lasting_keys: false };
-            engine.track_ceiling(none, exempt);
-            let keys = engine.ceiling_of_keys().unwrap_or(none);
-            let deadline = guarded.max(keys.deadline);
-            let ceiling = Ceiling { deadline, has_lasting_keys: keys.has_lasting_keys };
             engine.track_ceiling(ceiling, self.guard.exempt.clone());
-            (ceiling, engine.settings().appendfsync)
+            engine.settings().appendfsync
         });
-        let (ceiling, policy) = begun.map_err(|_| io::Error::other("the engine has failed"))?;
+        let policy = begun.map_err(|_| io::Error::other("the engine has failed"))?;
         // Until the guard is over, leases may be held that the log does not contain.
         let is_complete = self.log.is_some() && left_ms <= 0;
         let kept = if is_complete { kept_by(policy) } else { Kept::Nothing };
