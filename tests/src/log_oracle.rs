@@ -1,6 +1,6 @@
 //! Compares logs with a real `redis-server`: a server with a log runs random commands and ends, or
-//! is killed; the program exports the log, and the other server loads it. All keys, values, deadlines and function
-//! libraries must be those that clients saw before the end.
+//! is killed; the program exports the log, and the other server loads it. All keys, values,
+//! deadlines and function libraries must be those that clients saw before the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
