@@ -1,5 +1,7 @@
 //! All limits of the program, with their reasons.
 
+use std::time::Duration;
+
 /// File descriptors reserved for listening sockets, log and standard streams. As in Redis, so that
 /// the same `ulimit -n` allows as many clients.
 pub(crate) const RESERVED_FILE_DESCRIPTORS: u32 = 32;
@@ -20,3 +22,7 @@ pub(crate) const INCLUDE_DEPTH_MAX: usize = 16;
 
 /// Attempts to read the log of a running server, which removes files at each snapshot.
 pub(crate) const LOG_READ_ATTEMPTS: u32 = 10;
+
+/// How often a supervisor is asked to wait for longer while the server is not ready. systemd waits
+/// 90 s by default.
+pub(crate) const NOTIFY_INTERVAL: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings};
 use lockwheel_engine::settings::{LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised};
@@ -134,7 +135,19 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         let mut terminate = signal(SignalKind::terminate())?;
         // Ignored: a server continues when its terminal closes.
         let _hang_up = signal(SignalKind::hangup())?;
-        let server = Builder::from_settings(settings).start().map_err(std::io::Error::other)?;
+        let builder = Builder::from_settings(settings);
+        // On a thread of its own: the log may take long to load.
+        let mut started = tokio::task::spawn_blocking(move || builder.start());
+        let server = loop {
+            tokio::select! {
+                started = &mut started => break started?.map_err(std::io::Error::other)?,
+                _ = interrupt.recv() => return Ok(false),
+                _ = terminate.recv() => return Ok(false),
+                () = tokio::time::sleep(limits::NOTIFY_INTERVAL) => {
+                    extend_start(supervised, Duration::ZERO);
+                }
+            }
+        };
         info!("Server initialized");
         if listens {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
@@ -144,12 +157,16 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         }
         log_ready(&server, listens, unixsocket.as_deref());
         title.set(&title_text(&server, listens, mode));
-        notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
+        let notify = async {
+            notify_when_ready(&server, supervised).await;
+            std::future::pending::<()>().await;
+        };
         let reason = tokio::select! {
             _ = interrupt.recv() => Some("SIGINT"),
             _ = terminate.recv() => Some("SIGTERM"),
             () = stdin_closed(), if end_with_stdin => Some("the end of standard input"),
             () = server.stopped() => None,
+            () = notify => None,
         };
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
@@ -159,14 +176,33 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         server.stop();
         Ok::<bool, std::io::Error>(server.has_failed())
     });
+    // A signal may have come while the log was loaded.
+    runtime.shutdown_background();
     match end {
         Ok(false) => {
             info!("Lockwheel is now ready to exit, bye bye...");
             ExitCode::SUCCESS
         }
-        Ok(true) => fail_in_log("The engine has failed."),
+        Ok(true) => fail_in_log("The server has failed."),
         Err(error) => fail_in_log(&format!("Failed to start: {error}")),
     }
+}
+
+/// Notifies the supervisor when the server serves commands: when the restart guard is over.
+async fn notify_when_ready(server: &Server, supervised: Supervised) {
+    // A server that has ended is never ready.
+    while let Ok(Some(left)) = server.restart_guard_left() {
+        extend_start(supervised, left);
+        tokio::time::sleep(left.min(limits::NOTIFY_INTERVAL)).await;
+    }
+    notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
+}
+
+/// Lets the supervisor wait for longer.
+fn extend_start(supervised: Supervised, left: Duration) {
+    let micros = (left + 3 * limits::NOTIFY_INTERVAL).as_micros();
+    let micros = u32::try_from(micros).unwrap_or(u32::MAX);
+    notify_systemd(supervised, &[sd_notify::NotifyState::ExtendTimeoutUsec(micros)]);
 }
 
 /// Waits until standard input is closed. Input is discarded.

@@ -23,6 +23,7 @@ use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
 use lockwheel_engine::inputs::Process;
+use lockwheel_engine::readiness::Readiness;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{ClockOrder, Millis};
 
@@ -246,6 +247,19 @@ impl Server {
         self.clock().advance(span)
     }
 
+    /// How long the restart guard still refuses commands; `None` if it does not.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn restart_guard_left(&self) -> Result<Option<Duration>, Error> {
+        let now = self.host.now();
+        let left = self.host.with(|engine| match engine.readiness() {
+            Readiness::Guarded(guard) => Some(now.remaining(guard.until)),
+            Readiness::Ready | Readiness::Loading(_) => None,
+        })?;
+        Ok(left.map(|left| Duration::from_millis(u64::try_from(left.0).unwrap_or(0))))
+    }
+
     /// Whether the server has stopped, or is stopping.
     pub fn is_stopped(&self) -> bool {
         self.host.is_stopped()
@@ -256,9 +270,10 @@ impl Server {
         self.host.stopped().await;
     }
 
-    /// Whether the engine has failed because of a bug. The server is stopped then.
+    /// Whether the engine has failed because of a bug, or the log could not be written. The server
+    /// is stopped then.
     pub fn has_failed(&self) -> bool {
-        self.host.has_failed()
+        self.host.has_failed() || self.host.gate.has_failed()
     }
 
     /// Stops the server: closes its port and all connections, and waits for its threads. Does

@@ -161,6 +161,11 @@ impl CommitGate {
         self.changed.notify_all();
     }
 
+    /// Whether the log has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
     fn count(&self, held: &Held) {
         self.held_count.store(held.connections.len() + held.callers.len(), Ordering::Release);
     }
