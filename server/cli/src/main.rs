@@ -108,6 +108,8 @@ fn environment() -> Vec<(String, String)> {
 
 /// Runs the server until it is stopped.
 fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> ExitCode {
+    // The directory above it must exist. If this fails, so does the next call.
+    let _ = std::fs::create_dir(&process.dir);
     if let Err(error) = std::env::set_current_dir(&process.dir) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
     }

@@ -692,9 +692,6 @@ impl Engine {
         key: &[u8],
         time: Time,
     ) -> Option<Slot> {
-        if self.has_unreleased {
-            self.depend_on_key(database, key);
-        }
         match self.writer.find_in_cache::<IS_USE>(database, key, time) {
             Some(found) => found,
             None => self.search_alive::<IS_USE>(database, key, time),
@@ -710,6 +707,10 @@ impl Engine {
         key: &[u8],
         time: Time,
     ) -> Option<Slot> {
+        // While there are such units, no key is found in the cache.
+        if self.has_unreleased {
+            self.depend_on_key(database, key);
+        }
         let slot = self.writer.find_cached(database, key)?;
         if self.writer.is_alive::<IS_USE>(database, slot, time) {
             return Some(slot);

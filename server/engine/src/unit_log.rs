@@ -189,6 +189,7 @@ impl Engine {
     }
 
     /// Whether the effects of units are logged.
+    #[inline]
     pub(crate) fn has_log(&self) -> bool {
         self.unit_log.as_ref().is_some_and(|log| log.keeps_effects)
     }
@@ -215,10 +216,20 @@ impl Engine {
         let Some(log) = &mut self.unit_log else { return };
         log.release(position);
         log.flushed = flushed;
-        self.has_unreleased = log.has_unreleased();
+        let has_unreleased = log.has_unreleased();
+        if has_unreleased != self.has_unreleased {
+            self.set_has_unreleased(has_unreleased);
+        }
+        let Some(log) = &self.unit_log else { return };
         if !log.flush_waiters.is_empty() {
             self.end_flush_waits();
         }
+    }
+
+    /// While units are not released, every look-up of a key passes [`Engine::depend_on_key`].
+    fn set_has_unreleased(&mut self, has_unreleased: bool) {
+        self.has_unreleased = has_unreleased;
+        self.writer.bypass_lookup_cache(has_unreleased);
     }
 
     #[cold]
@@ -271,6 +282,7 @@ impl Engine {
     }
 
     #[cold]
+    #[inline(never)]
     fn dependency(&mut self) -> Position {
         let keeps = self.script.is_some();
         let Some(log) = &mut self.unit_log else { return 0 };
@@ -282,7 +294,6 @@ impl Engine {
     }
 
     /// Records a message with the other effects of its unit.
-    #[inline]
     pub(crate) fn record_message(&mut self, is_sharded: bool, channel: &[u8], message: &[u8]) {
         if self.has_log() {
             self.writer.publish(is_sharded, channel, message);
@@ -297,12 +308,15 @@ impl Engine {
             && effects.iter().any(|(_, effect)| effect.changes_state())
         {
             log.add(effects);
-            self.has_unreleased = true;
+            if !self.has_unreleased {
+                self.set_has_unreleased(true);
+            }
         }
     }
 
     /// The output depends on the last change of this key.
     #[cold]
+    #[inline(never)]
     pub(crate) fn depend_on_key(&mut self, database: usize, key: &[u8]) {
         if let Some(log) = &mut self.unit_log {
             log.look_up(Place { database, key });

@@ -207,8 +207,18 @@ fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.mode() == Mode::Sentinel {
         return super::sentinel::publish(argv[1]);
     }
-    context.engine.record_message(false, argv[1], argv[2]);
+    if context.engine.has_log() {
+        return Ok(publish_and_record(context, argv));
+    }
     Ok(Reply::from(context.engine.sessions.publish(argv[1], argv[2])))
+}
+
+/// As [`publish`], with a log. Not inlined, so that the other function saves no registers.
+#[cold]
+#[inline(never)]
+fn publish_and_record(context: &mut Context<'_>, argv: &[&[u8]]) -> Reply {
+    context.engine.record_message(false, argv[1], argv[2]);
+    Reply::from(context.engine.sessions.publish(argv[1], argv[2]))
 }
 
 /// `SPUBLISH`: replies with the number of clients that received the message.

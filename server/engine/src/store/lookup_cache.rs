@@ -31,7 +31,14 @@ pub struct LookupCache {
     latest: usize,
     /// Incremented when any key is added or removed.
     generation: u64,
+    /// The generation that [`LookupCache::find`] accepts: the same, or one that no line has while
+    /// the cache is bypassed.
+    found_generation: u64,
 }
+
+/// The distance between the two generations while the cache is bypassed: more than there will be
+/// generations.
+const BYPASS: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
@@ -56,7 +63,13 @@ impl LookupCache {
             length: 0,
             key: [0; KEY_BYTES_MAX],
         };
-        LookupCache { seed, lines: Box::new([empty; LINES + 1]), latest: 0, generation: 1 }
+        LookupCache {
+            seed,
+            lines: Box::new([empty; LINES + 1]),
+            latest: 0,
+            generation: 1,
+            found_generation: 1,
+        }
     }
 
     /// The slot of a key, which becomes the latest key, if the slot is cached. May miss a cached
@@ -70,7 +83,7 @@ impl LookupCache {
         let number = line_of_end(u64::from_le_bytes(*end), key.len());
         let line = &self.lines[number];
         let is_cached = usize::from(line.length) == key.len()
-            && line.generation == self.generation
+            && line.generation == self.found_generation
             && line.database == database;
         let cached = if is_cached { line.key.get(..key.len())? } else { return None };
         let words = key.as_chunks::<WORD_BYTES>().0.iter().zip(cached.as_chunks().0);
@@ -135,6 +148,12 @@ impl LookupCache {
     #[inline]
     pub fn invalidate_slots(&mut self) {
         increment(&mut self.generation);
+        increment(&mut self.found_generation);
+    }
+
+    /// From now on [`LookupCache::find`] finds nothing, or what is cached.
+    pub fn bypass(&mut self, is_bypassed: bool) {
+        self.found_generation = self.generation + if is_bypassed { BYPASS } else { 0 };
     }
 }
 

@@ -157,6 +157,11 @@ impl Keyspace {
         }
     }
 
+    /// See [`LookupCache::bypass`].
+    pub(in crate::store) fn bypass_lookup_cache(&mut self, is_bypassed: bool) {
+        self.lookup_cache.bypass(is_bypassed);
+    }
+
     /// Whether the deadline of the key in `slot` has not been reached. If so and if `IS_USE`,
     /// records that the key is used now.
     #[inline(always)]

@@ -160,12 +160,14 @@ impl Writer {
     }
 
     #[cold]
+    #[inline(never)]
     fn record(&mut self, database: usize, key: &[u8], effect: &Effect<'_>) {
         self.effects.push(Place { database, key }, effect);
     }
 
     /// As `record`, for the key in a slot, which is about to be changed.
     #[cold]
+    #[inline(never)]
     fn record_at(&mut self, database: usize, slot: Slot, effect: &Effect<'_>) {
         self.save(database, slot);
         let key = self.state.keyspace.database(database).key(slot);
@@ -174,6 +176,7 @@ impl Writer {
 
     /// Passes the key in `slot` to the snapshot before it is changed.
     #[cold]
+    #[inline(never)]
     fn save(&mut self, database: usize, slot: Slot) {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.save(&self.state.keyspace, database, slot);
@@ -222,6 +225,7 @@ impl Writer {
     }
 
     #[cold]
+    #[inline(never)]
     fn add_recorded(
         &mut self,
         database: usize,
@@ -389,9 +393,7 @@ impl Writer {
 
     /// Records that a message was sent to the subscribers of a channel.
     pub fn publish(&mut self, is_sharded: bool, channel: &[u8], message: &[u8]) {
-        if self.is_recording {
-            self.record(0, channel, &Effect::Published { is_sharded, message });
-        }
+        self.record(0, channel, &Effect::Published { is_sharded, message });
     }
 
     // --- databases ---
@@ -511,6 +513,11 @@ impl Writer {
         time: Time,
     ) -> bool {
         self.state.keyspace.is_alive::<IS_USE>(database, slot, time)
+    }
+
+    /// From now on [`Writer::find_in_cache`] finds nothing, or what is cached.
+    pub fn bypass_lookup_cache(&mut self, is_bypassed: bool) {
+        self.state.keyspace.bypass_lookup_cache(is_bypassed);
     }
 
     /// Finds a key, expired or not, with the cache of recent look-ups.
