@@ -274,3 +274,43 @@ fn servers_for_tests_have_no_guard() {
         server.kill();
     }
 }
+
+/// Files that the first version of the format has written: they must be readable for ever.
+#[test]
+fn log_of_version_1_is_read() {
+    let folder = Folder::new();
+    let log = folder.path("data/appendonlydir");
+    fs::create_dir_all(&log).expect("a folder");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/it/logs/version-1");
+    for file in fs::read_dir(source).expect("the files").map(|entry| entry.expect("a file")) {
+        let name = file.file_name().into_string().expect("a name");
+        fs::copy(file.path(), folder.path(&format!("data/appendonlydir/{name}"))).expect("a copy");
+    }
+    let server = Server::with_log(&folder);
+    server.check(&[
+        ("DBSIZE", ":10"),
+        ("SET lock thief NX PX 100000", "$-1"),
+        ("GET lock", "$5 token"),
+        ("GET text", "$11 Jello world"),
+        ("GET counter", "$1 1"),
+        ("HGETALL hash", "*2 $1 a $1 5"),
+        ("LRANGE list 0 -1", "*3 $1 z $1 b $1 c"),
+        ("SMEMBERS set", "*2 $1 1 $1 3"),
+        ("ZRANGE zset 0 -1 WITHSCORES", "*6 $1 a $1 2 $1 b $3 2.5 $1 c $1 9"),
+        ("XRANGE stream - +", "*2 *2 $3 1-1 *2 $1 f $1 v *2 $3 2-1 *2 $1 f $1 w"),
+        ("XPENDING stream group", "*4 :0 $-1 $-1 *-1"),
+        ("FCALL f 0", ":7"),
+        ("GET in-transaction", "$1 1"),
+        ("GET scripted", "$9 by script"),
+        ("PTTL text", ":-1"),
+        ("SELECT 3", "+OK"),
+        ("GET other", "$1 v"),
+        ("GET copy", "$11 Jello world"),
+    ]);
+    for key in ["lock", "in-transaction", "scripted"] {
+        // A hundred years.
+        let left_ms = integer(&ask(&mut server.connect(), &format!("PTTL {key}")));
+        assert!((3_000_000_000_000..=3_153_600_000_000).contains(&left_ms), "{key}: {left_ms}");
+    }
+    server.stop();
+}
