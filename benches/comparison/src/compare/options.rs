@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// Measure only workloads with this text in their names; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Let every server flush a log before each reply, on the disk of TMPDIR
+    #[arg(long)]
+    pub(crate) durable: bool,
     /// List the workloads
     #[arg(long)]
     pub(crate) list: bool,

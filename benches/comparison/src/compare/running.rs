@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,9 +25,28 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// The longest time to wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server without persistence, empty after its start.
+/// Creates an empty directory for the log of a server: its path, and its path for the server, which
+/// may run in another root directory.
+fn log_directory(words: &[String], port: u16) -> Outcome<(PathBuf, PathBuf)> {
+    let name = format!("lockwheel-compare-{}-{port}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let directory = match words {
+        [program, root, ..] if program == "chroot" => {
+            PathBuf::from(root).join(path.strip_prefix("/").unwrap_or(&path))
+        }
+        _ => path.clone(),
+    };
+    // Of an earlier server on this port.
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory)?;
+    Ok((directory, path))
+}
+
+/// A running server, empty after its start.
 pub(crate) struct Running {
     child: Child,
+    /// The directory of its log, if it has one, removed when it ends.
+    directory: Option<PathBuf>,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
     /// The time from before the start of the process until the reply to PING.
@@ -35,14 +55,16 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a server on a free port, bound to a processor if one is given.
+    /// With a log, every change is flushed before the reply.
     pub(crate) fn start(
         words: &[String],
         arguments: &[&str],
         core: Option<usize>,
+        has_log: bool,
     ) -> Outcome<Running> {
         let mut outcome = Err("no port is free".into());
         for _ in 0..PORT_ATTEMPTS {
-            outcome = Running::start_on(free_port(), words, arguments, core);
+            outcome = Running::start_on(free_port(), words, arguments, core, has_log);
             if outcome.is_ok() {
                 break;
             }
@@ -55,15 +77,25 @@ impl Running {
         words: &[String],
         rest: &[&str],
         core: Option<usize>,
+        has_log: bool,
     ) -> Outcome<Running> {
         let mut command = command(words);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--appendonly", "no"]).args(rest);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        let directory = has_log.then(|| log_directory(words, port)).transpose()?;
+        match &directory {
+            Some((_, path)) => command
+                .args(["--appendonly", "yes", "--appendfsync", "always"])
+                .arg("--dir")
+                .arg(path),
+            None => command.args(["--appendonly", "no"]),
+        };
+        command.args(rest);
         let began = Instant::now();
         let child = on_core(core, || shutdown::spawn(&mut command))?;
         let child = child.map_err(|error| format!("{}: {error}", words.join(" ")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut running = Running { child, address, start: Duration::ZERO };
+        let directory = directory.map(|(directory, _)| directory);
+        let mut running = Running { child, directory, address, start: Duration::ZERO };
         while !running.answers() {
             if let Some(status) = running.child.try_wait()? {
                 return Err(format!("{command:?} ended at once: {status}").into());
@@ -119,6 +151,9 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         shutdown::end(&mut self.child);
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory);
+        }
     }
 }
 

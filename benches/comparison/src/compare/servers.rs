@@ -30,17 +30,19 @@ pub(crate) struct ComparedServer {
     pub(crate) first_round_only: bool,
     words: Vec<String>,
     core: Option<usize>,
+    /// It flushes a log before each reply.
+    has_log: bool,
 }
 
 impl ComparedServer {
-    /// Starts it without persistence, with additional arguments.
+    /// Starts it with additional arguments.
     pub(crate) fn start(&self, arguments: &[&str]) -> Outcome<Running> {
-        Running::start(&self.words, arguments, self.core)
+        Running::start(&self.words, arguments, self.core, self.has_log)
     }
 
     /// Starts it like [`ComparedServer::start`], on any processor.
     pub(crate) fn start_anywhere(&self, arguments: &[&str]) -> Outcome<Running> {
-        Running::start(&self.words, arguments, None)
+        Running::start(&self.words, arguments, None, self.has_log)
     }
 
     /// The processor it is bound to, if any.
@@ -59,6 +61,7 @@ impl ComparedServer {
             first_round_only: false,
             words,
             core,
+            has_log: false,
         }
     }
 
@@ -87,8 +90,11 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
     let alone = servers.is_empty();
     servers.extend(own_servers(core)?);
     // The bare server is useful only in a comparison with other servers.
-    if !alone {
+    if !alone && !options.durable {
         servers.push(bare_server(core)?);
+    }
+    for server in &mut servers {
+        server.has_log = options.durable;
     }
     if !options.peers.is_empty() {
         servers.retain(|server| holds_one_of(&server.name, &options.peers));
