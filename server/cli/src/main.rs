@@ -137,19 +137,10 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         let mut terminate = signal(SignalKind::terminate())?;
         // Ignored: a server continues when its terminal closes.
         let _hang_up = signal(SignalKind::hangup())?;
-        let builder = Builder::from_settings(settings);
-        // On a thread of its own: the log may take long to load.
-        let mut started = tokio::task::spawn_blocking(move || builder.start());
-        let server = loop {
-            tokio::select! {
-                started = &mut started => break started?.map_err(std::io::Error::other)?,
-                _ = interrupt.recv() => return Ok(false),
-                _ = terminate.recv() => return Ok(false),
-                () = tokio::time::sleep(limits::NOTIFY_INTERVAL) => {
-                    extend_start(supervised, Duration::ZERO);
-                }
-            }
+        let signalled = async {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
+        let Some(server) = start(settings, supervised, signalled).await? else { return Ok(false) };
         info!("Server initialized");
         if listens {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
@@ -180,6 +171,11 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
     });
     // A signal may have come while the log was loaded.
     runtime.shutdown_background();
+    report_end(end)
+}
+
+/// Logs how the server has ended: whether it has failed, or why it has not started.
+fn report_end(end: std::io::Result<bool>) -> ExitCode {
     match end {
         Ok(false) => {
             info!("Lockwheel is now ready to exit, bye bye...");
@@ -187,6 +183,29 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         }
         Ok(true) => fail_in_log("The server has failed."),
         Err(error) => fail_in_log(&format!("Failed to start: {error}")),
+    }
+}
+
+/// Starts the server on a thread of its own, since the log may take long to load; `None` if a signal
+/// comes first.
+async fn start(
+    settings: Settings,
+    supervised: Supervised,
+    signalled: impl Future<Output = ()>,
+) -> std::io::Result<Option<Server>> {
+    let builder = Builder::from_settings(settings);
+    let mut started = tokio::task::spawn_blocking(move || builder.start());
+    let mut signalled = std::pin::pin!(signalled);
+    loop {
+        tokio::select! {
+            started = &mut started => {
+                return started?.map(Some).map_err(std::io::Error::other);
+            }
+            () = &mut signalled => return Ok(None),
+            () = tokio::time::sleep(limits::NOTIFY_INTERVAL) => {
+                extend_start(supervised, Duration::ZERO);
+            }
+        }
     }
 }
 

@@ -61,7 +61,8 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-const NO_LOG: Error =
+/// The error for a request that would promise durability without a log.
+pub(super) const NO_LOG: Error =
     Error::line("ERR snapshots belong to the log: start the server with 'appendonly yes'");
 
 /// Asks for a snapshot, unless one is being written, which the error says.

@@ -65,17 +65,19 @@ fn time(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SHUTDOWN`: ends the server without a reply, or replies with an error.
 fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let (mut save, mut no_save, mut abort, mut how) = (false, false, false, false);
+    let (mut save, mut no_save, mut abort, mut now, mut force) =
+        (false, false, false, false, false);
     for option in &argv[1..] {
         match () {
             () if is(option, "save") => save = true,
             () if is(option, "nosave") => no_save = true,
-            () if is(option, "now") || is(option, "force") => how = true,
+            () if is(option, "now") => now = true,
+            () if is(option, "force") => force = true,
             () if is(option, "abort") => abort = true,
             () => return Err(Error::Syntax),
         }
     }
-    if (save && no_save) || (abort && (save || no_save || how)) {
+    if (save && no_save) || (abort && (save || no_save || now || force)) {
         return Err(Error::Syntax);
     }
     if abort {
@@ -84,6 +86,10 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     // A running script may be in the middle of a change that must not be saved.
     if context.engine.is_busy() && !no_save {
         return Err(context.engine.busy_error());
+    }
+    // The log is complete without a snapshot.
+    if save && !force && !context.engine.has_log() {
+        return Err(super::persistence::NO_LOG);
     }
     context.engine.flow = Some(Flow::Shutdown);
     Ok(Reply::NOTHING)
@@ -94,6 +100,8 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 const DEBUG_HELP: &[&str] = &[
     "ERROR <line>",
     "    Replies with that error.",
+    "RELOAD",
+    "    Writes all keys as a snapshot does, removes them, and reads them back.",
     "SET-ACTIVE-EXPIRE (0|1)",
     "    Selects whether keys are removed at their deadline (1), or when next accessed (0).",
     "SLEEP <seconds>",
@@ -116,6 +124,11 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             if millis > 0.0 {
                 context.engine.flow = Some(Flow::Sleep(Millis(millis.ceil() as i64)));
             }
+            Ok(Reply::OK)
+        }
+        [name] if is(name, "reload") => {
+            let reloaded = context.engine.writer.reload(context.time.now);
+            reloaded.map_err(|error| Error::text(format!("ERR {error}")))?;
             Ok(Reply::OK)
         }
         [name, on] if is(name, "set-active-expire") => {
@@ -153,6 +166,12 @@ mod tests {
         for (command, reply, flow) in [
             ("SHUTDOWN", "", Flow::Shutdown),
             ("SHUTDOWN NOSAVE NOW FORCE", "", Flow::Shutdown),
+            ("SHUTDOWN SAVE FORCE", "", Flow::Shutdown),
+            (
+                "SHUTDOWN SAVE",
+                "!ERR snapshots belong to the log: start the server with 'appendonly yes'",
+                Flow::Next,
+            ),
             ("SHUTDOWN SAVE NOSAVE", "!ERR syntax error", Flow::Next),
             ("SHUTDOWN NOW ABORT", "!ERR syntax error", Flow::Next),
             ("SHUTDOWN x", "!ERR syntax error", Flow::Next),

@@ -129,6 +129,7 @@ impl Snapshot {
 mod tests {
     use super::SnapshotProgress;
     use crate::random::Random;
+    use crate::settings::{Permission, Settings};
     use crate::testing::Stage;
 
     /// Commands with a number in place of each `#`.
@@ -214,6 +215,26 @@ mod tests {
         stage.engine.end_snapshot(false, stage.time());
         // There is nothing that a change has to be kept for.
         assert_eq!(stage.engine.snapshot_part(1, |_| {}), SnapshotProgress::Void);
+    }
+
+    #[test]
+    fn reload_changes_nothing() {
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let mut settings = Settings::default();
+            settings.enable_debug_command = Permission::Yes;
+            let mut stage = Stage::new(settings);
+            stage.check("FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', print)\"");
+            for _ in 0..100 {
+                stage.step(&change(&mut random));
+            }
+            let digest = stage.engine.digest();
+            stage.check("DEBUG RELOAD => OK");
+            assert_eq!(stage.engine.digest(), digest, "seed {seed}");
+            for _ in 0..50 {
+                stage.step(&change(&mut random));
+            }
+        }
     }
 
     #[test]

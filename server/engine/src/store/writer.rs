@@ -471,6 +471,29 @@ impl Writer {
         progress
     }
 
+    /// Replaces the state by a copy that is made of a snapshot. Nothing has changed afterwards.
+    ///
+    /// # Errors
+    /// If a snapshot is being given out. Then nothing is done.
+    pub fn reload(&mut self, now: Millis) -> Result<(), &'static str> {
+        if self.snapshot.is_some() {
+            return Err("Background save already in progress");
+        }
+        let mut effects = Effects::default();
+        effects.push(Place { database: 0, key: &[] }, &Effect::LibrariesFlushed {});
+        let mut bytes = effects.bytes().to_vec();
+        self.begin_snapshot();
+        while self.snapshot_part(usize::MAX, |part| bytes.extend_from_slice(part))
+            == SnapshotProgress::Partial
+        {}
+        for database in 0..self.state.keyspace.count() {
+            self.state.keyspace.clear(database);
+        }
+        // The engine has written the effects just now.
+        self.state.apply(&bytes, now).expect("effects of the state itself");
+        Ok(())
+    }
+
     /// Gives up a snapshot that is not complete.
     pub fn give_up_snapshot(&mut self) {
         self.snapshot = None;
