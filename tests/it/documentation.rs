@@ -49,6 +49,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     // Serves until it is ended.
     ("docs/running.md", "lockwheel --port 6379 --io-threads", Instead::Serves),
     ("docs/running.md", "lockwheel lockwheel.conf", Instead::Serves),
+    ("docs/running.md", "lockwheel --appendonly yes --dir", Instead::Serves),
     ("docs/running.md", "LOCKWHEEL_REQUIREPASS=secret", Instead::Serves),
     ("docs/running.md", "^lockwheel$", Instead::Serves),
     ("docs/testing.md", "go mod edit", Instead::Needs("go")),

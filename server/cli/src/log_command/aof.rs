@@ -42,12 +42,12 @@ impl<'a> AofWriter<'a> {
     /// Writes a key.
     pub(super) fn key(&mut self, database: usize, record: Record<'_>) -> io::Result<()> {
         if self.database != Some(database) {
-            self.command(&[b"SELECT", &*text(database)])?;
+            self.command(&[&b"SELECT"[..], &*text(database)])?;
             self.database = Some(database);
         }
         let key = record.key();
         match record.value() {
-            ValueRef::String(value) => self.command(&[b"SET", key, value.bytes()])?,
+            ValueRef::String(value) => self.command(&[&b"SET"[..], key, value.bytes()])?,
             ValueRef::Hash(fields) => {
                 self.items("HSET", key, fields.iter().map(|(f, v)| [f.into(), v.into()]))?;
             }
@@ -63,7 +63,7 @@ impl<'a> AofWriter<'a> {
         }
         match record.deadline() {
             Some(deadline) => {
-                self.command(&[b"PEXPIREAT", key, &*text(self.deadlines.wall_ms(deadline))])
+                self.command(&[&b"PEXPIREAT"[..], key, &*text(self.deadlines.wall_ms(deadline))])
             }
             None => Ok(()),
         }
@@ -112,9 +112,9 @@ impl<'a> AofWriter<'a> {
         // Only a deletion other than by trimming raises the greatest deleted id, which cannot be
         // set to zero afterwards.
         match stream.first_id() {
-            None => self.command(&[b"XTRIM", key, b"MAXLEN", b"0"])?,
+            None => self.command(&[&b"XTRIM"[..], key, b"MAXLEN", b"0"])?,
             Some(first) => {
-                self.command(&[b"XTRIM", key, b"MINID", &*text(first)])?;
+                self.command(&[&b"XTRIM"[..], key, b"MINID", &*text(first)])?;
                 self.items("XDEL", key, deleted.range(first..).map(|id| [text(id).into()]))?;
             }
         }
@@ -138,13 +138,13 @@ impl<'a> AofWriter<'a> {
         if stream.is_empty() && deleted.peek().is_none() {
             // A stream that is empty is added together with an entry that it does not keep.
             let id = stream.last_id.max(StreamId { ms: 0, seq: 1 });
-            return self.command(&[b"XADD", key, b"MAXLEN", b"0", &*text(id), b"x", b"y"]);
+            return self.command(&[&b"XADD"[..], key, b"MAXLEN", b"0", &*text(id), b"x", b"y"]);
         }
         deleted.try_for_each(|id| self.placeholder(key, id))
     }
 
     fn placeholder(&mut self, key: &[u8], id: StreamId) -> io::Result<()> {
-        self.command(&[b"XADD", key, &*text(id), b"x", b"y"])
+        self.command(&[&b"XADD"[..], key, &*text(id), b"x", b"y"])
     }
 
     fn entry(&mut self, key: &[u8], id: StreamId, entry: &Entry) -> io::Result<()> {
@@ -163,7 +163,7 @@ impl<'a> AofWriter<'a> {
         entries_added: i64,
     ) -> io::Result<()> {
         self.command(&[
-            b"XSETID",
+            &b"XSETID"[..],
             key,
             &*text(last_id),
             b"ENTRIESADDED",
@@ -176,13 +176,13 @@ impl<'a> AofWriter<'a> {
     fn group(&mut self, key: &[u8], name: &[u8], group: &Group) -> io::Result<()> {
         let read = text(group.entries_read.unwrap_or(-1));
         let last_id = text(group.last_id);
-        self.command(&[b"XGROUP", b"CREATE", key, name, &*last_id, b"ENTRIESREAD", &*read])?;
+        self.command(&[&b"XGROUP"[..], b"CREATE", key, name, &*last_id, b"ENTRIESREAD", &*read])?;
         for (consumer, _) in group.consumers() {
             self.command(&[&b"XGROUP"[..], b"CREATECONSUMER", key, name, consumer])?;
         }
         for (&id, pending) in group.pending() {
             self.command(&[
-                b"XCLAIM",
+                &b"XCLAIM"[..],
                 key,
                 name,
                 &pending.consumer,
