@@ -90,6 +90,7 @@ pub struct Files {
     written: Position,
     flushed: Position,
     clocks: Clocks,
+    segment_bytes_max: u64,
 }
 
 impl Files {
@@ -131,8 +132,14 @@ impl Files {
             written: recovered.last,
             flushed: recovered.last,
             clocks,
+            segment_bytes_max: limits::SEGMENT_BYTES,
         };
         Ok((files, recovered))
+    }
+
+    /// A segment ends when it is longer than this, instead of [`limits::SEGMENT_BYTES`].
+    pub fn set_segment_bytes_max(&mut self, bytes: u64) {
+        self.segment_bytes_max = bytes;
     }
 
     /// The number of this start.
@@ -184,7 +191,7 @@ impl Files {
             let message = "a transaction or script has changed more than a frame can contain";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        if *self.current_bytes() > limits::SEGMENT_BYTES {
+        if *self.current_bytes() > self.segment_bytes_max {
             self.end_segment()?;
         }
         let header = Header {

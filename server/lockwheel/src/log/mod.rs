@@ -130,6 +130,10 @@ impl FileLog {
 
     /// Starts the thread.
     pub(crate) fn start_thread(&self) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_on() {
+            return Ok(());
+        }
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("lockwheel-log".into());
         *self.thread.lock() = Some(thread.spawn(move || shared.write_until_end())?);
@@ -207,6 +211,36 @@ impl FileLog {
         self.wake();
     }
 
+    /// Carries out the next order, on this thread; returns whether there was one. For a log
+    /// without a thread.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn step(&self) -> bool {
+        let shared = &self.shared;
+        let mut files = shared.files.lock();
+        !shared.has_failed.load(Ordering::Acquire) && shared.check(shared.carry_out(&mut files))
+    }
+
+    /// Whether [`FileLog::step`] has something to do.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn has_orders(&self) -> bool {
+        !self.shared.has_failed.load(Ordering::Acquire)
+            && !self.shared.orders.lock().waiting.is_empty()
+    }
+
+    /// Does what the thread does once a second.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn second(&self) {
+        if !self.shared.has_failed.load(Ordering::Acquire) {
+            self.shared.end_second(self.shared.files.lock());
+        }
+    }
+
+    /// Writes and flushes all units, as the thread does when it ends.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn finish(&self) {
+        self.shared.finish();
+    }
+
     /// Writes and flushes all units, and ends the thread. The leases of `keys` still run.
     pub(crate) fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
         self.end();
@@ -241,6 +275,10 @@ impl Shared {
                 self.end_second(files);
             }
         }
+        self.finish();
+    }
+
+    fn finish(&self) {
         let mut files = self.files.lock();
         self.carry_out_all(&mut files);
         self.check(files.sync());

@@ -171,8 +171,11 @@ impl Restored {
             }
         };
         let boot_id = self.now.boot_id.unwrap_or_default();
-        let (files, recovered) =
-            Files::open(Arc::clone(&self.disk), boot_id, apply, |_| clock.readings())?;
+        let opened = Files::open(Arc::clone(&self.disk), boot_id, apply, |_| clock.readings());
+        #[cfg_attr(not(feature = "simulation"), expect(unused_mut))]
+        let (mut files, recovered) = opened?;
+        #[cfg(feature = "simulation")]
+        files.set_segment_bytes_max(crate::simulation::segment_bytes_max());
         if let Some(torn) = recovered.torn {
             warn!(
                 segment = %torn.segment, offset = torn.offset, bytes = torn.bytes,

@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::task::Poll;
 
 use bytes::BytesMut;
@@ -200,6 +200,12 @@ impl Host {
         begun.map_err(|_| io::Error::other("the engine has failed"))?
     }
 
+    /// The log of the server, if it has one.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn log(&self) -> Option<&Arc<FileLog>> {
+        self.log.get()
+    }
+
     fn begin_guard(&self, engine: &mut Engine, guard: Necessary) {
         let Necessary { left_ms, reason, had_lasting_keys } = guard;
         if had_lasting_keys {
@@ -228,17 +234,16 @@ impl Host {
         }
     }
 
-    /// Begins a snapshot of the state after all units so far; returns its file.
-    pub(crate) fn begin_snapshot(&self) -> io::Result<Snapshot> {
-        let stopped = || io::Error::other("the server has ended");
-        let log = self.log.get().ok_or_else(stopped)?;
+    /// Begins a snapshot of the state after all units so far. The log sends its file, unless the
+    /// log fails.
+    pub(crate) fn begin_snapshot(&self) -> io::Result<mpsc::Receiver<Snapshot>> {
+        let log = self.log.get().ok_or_else(snapshots::stopped)?;
         let file = self.with(|engine| {
             self.log_units(engine);
             engine.begin_snapshot(self.now());
             log.begin_snapshot()
         });
-        // The log sends no file if it has failed.
-        file.map_err(|_| stopped())?.recv().map_err(|_| stopped())
+        file.map_err(|_| snapshots::stopped())
     }
 
     /// A snapshot is complete: files that it replaces are removed.
