@@ -14,6 +14,11 @@ mod switch {
         ACTIVE.set(name);
     }
 
+    /// Whether the defect is switched on that leaves out effects with this name.
+    pub fn leaves_out(effect: &str) -> bool {
+        ACTIVE.get().strip_prefix("effect-left-out:") == Some(effect)
+    }
+
     /// Whether the defect with this name is switched on.
     pub fn is_on(name: &str) -> bool {
         ACTIVE.get() == name
@@ -21,7 +26,7 @@ mod switch {
 }
 
 #[cfg(feature = "mutants")]
-pub use switch::{is_on, set};
+pub use switch::{is_on, leaves_out, set};
 
 /// Whether the defect with this name is switched on: never.
 #[cfg(not(feature = "mutants"))]

@@ -15,7 +15,7 @@ use lockwheel_log::simulated_disk::DiskFault;
 
 use crate::facts::Facts;
 use crate::machine::Machine;
-use crate::plan::{FaultKind, Plan};
+use crate::plan::{FaultKind, Plan, Role};
 use crate::trace::Trace;
 
 /// Keys that a snapshot takes at once at most.
@@ -120,6 +120,8 @@ pub struct Core {
     pub disturbed_us: i64,
     /// Clients begin nothing new.
     pub is_ending: bool,
+    /// The clients that must read marks in the end.
+    pub unread: usize,
     connections: Vec<Connection>,
     queue: BinaryHeap<Reverse<(i64, u64, Queued)>>,
     sequence: u64,
@@ -163,6 +165,7 @@ impl Core {
             paused_until_us: vec![0; plan.roles.len()],
             disturbed_us: 0,
             is_ending: false,
+            unread: plan.roles.iter().filter(|(_, role)| *role == Role::ReadsMarks).count(),
             connections: Vec::new(),
             queue: BinaryHeap::new(),
             sequence: 0,
@@ -534,6 +537,7 @@ impl Core {
         let Machine { server: Some(process), random, .. } = machine else { return };
         process.run_tasks(&mut |bound| random.below(bound));
         process.end_turn();
+        process.end();
         self.note(|| format!("server {server} stops"));
         self.collect_output(server);
         self.end_process(server);
@@ -641,7 +645,7 @@ impl Core {
 
     /// Another process must not be able to use the directory.
     fn start_second(&mut self, server: usize) {
-        if !self.plan.durability.has_log() {
+        if !self.plan.durability.has_log() && !self.plan.has_guard {
             return;
         }
         let (plan, now_us) = (self.plan.clone(), self.now_us);

@@ -102,6 +102,7 @@ impl Machine {
             ("appendonly", log),
             ("appendfsync", plan.durability.appendfsync()),
             ("notify-keyspace-events", "KEA"),
+            ("restart-guard", if plan.has_guard { "yes" } else { "no" }),
         ];
         let options = StartOptions {
             settings: &settings,

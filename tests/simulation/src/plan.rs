@@ -14,9 +14,11 @@ pub enum Durability {
     EverySecond,
     /// `appendfsync no`, without crashes of the machine.
     No,
-    /// `appendfsync everysec` with crashes of the machine: only what `WAITAOF` has confirmed
-    /// survives.
+    /// `appendfsync everysec` with crashes of the machine and a restart guard: what `WAITAOF` has
+    /// confirmed survives, and no lock is granted twice.
     Confirmed,
+    /// No log, but a restart guard: no lock is granted twice.
+    Guarded,
     /// No log, and no restart.
     Memory,
 }
@@ -24,21 +26,21 @@ pub enum Durability {
 impl Durability {
     /// Whether the server keeps a log.
     pub fn has_log(self) -> bool {
-        self != Durability::Memory
+        !matches!(self, Durability::Memory | Durability::Guarded)
     }
 
     /// The value of `appendfsync`.
     pub fn appendfsync(self) -> &'static str {
         match self {
-            Durability::Always | Durability::Memory => "always",
+            Durability::Always | Durability::Memory | Durability::Guarded => "always",
             Durability::EverySecond | Durability::Confirmed => "everysec",
             Durability::No => "no",
         }
     }
 
-    /// Whether what was sent survives a crash of the machine.
-    pub fn survives_machine(self) -> bool {
-        self == Durability::Always
+    /// Whether keys survive every fault.
+    pub fn keeps_keys(self) -> bool {
+        !matches!(self, Durability::Confirmed | Durability::Guarded)
     }
 }
 
@@ -131,6 +133,8 @@ pub struct Plan {
     pub servers: usize,
     /// The durability of the servers.
     pub durability: Durability,
+    /// There is a restart guard.
+    pub has_guard: bool,
     /// The clients, with the numbers of their random choices.
     pub roles: Vec<(u64, Role)>,
     /// The faults, in order.
@@ -154,12 +158,17 @@ impl Plan {
     pub fn draw(seed: u64, mutant: &'static str) -> Plan {
         let mut random = Random::of(seed, u64::MAX);
         let durability = match random.below(20) {
-            0..12 => Durability::Always,
-            12..15 => Durability::EverySecond,
-            15 => Durability::No,
-            16..18 => Durability::Confirmed,
-            18 => Durability::Memory,
-            _ => Durability::Always,
+            0..10 => Durability::Always,
+            10..13 => Durability::EverySecond,
+            13 => Durability::No,
+            14..17 => Durability::Confirmed,
+            17..19 => Durability::Guarded,
+            _ => Durability::Memory,
+        };
+        let has_guard = match durability {
+            Durability::Memory => false,
+            Durability::Confirmed | Durability::Guarded => true,
+            _ => random.once_in(2),
         };
         let is_redlock = durability == Durability::Always && random.once_in(8);
         let servers = if is_redlock { 5 } else { 1 };
@@ -179,6 +188,7 @@ impl Plan {
             seed,
             servers,
             durability,
+            has_guard,
             roles,
             faults,
             end_us,
@@ -192,18 +202,20 @@ impl Plan {
 
 fn draw_roles(random: &mut Random, durability: Durability, roles: &mut Vec<Role>) {
     let recipes = [Recipe::Plain, Recipe::Redisson, Recipe::ReadWrite, Recipe::Semaphore];
-    if durability != Durability::Confirmed {
-        for lock in 0..random.between(1, 2) as u32 {
-            let common = if random.once_in(3) { 4 } else { 2 };
-            let recipe = *random.pick(&recipes[..common]);
-            let clients = random.between(2, 4);
-            roles.extend((0..clients).map(|_| Role::Locks(recipe, lock)));
-        }
+    // A semaphore without leases is lost with its key.
+    let all = if durability.keeps_keys() { 4 } else { 3 };
+    for lock in 0..random.between(1, 2) as u32 {
+        let common = if random.once_in(3) { all } else { 2 };
+        let recipe = *random.pick(&recipes[..common]);
+        let clients = random.between(2, 4);
+        roles.extend((0..clients).map(|_| Role::Locks(recipe, lock)));
     }
-    roles.extend([Role::WritesMarks, Role::ReadsMarks]);
+    if durability != Durability::Guarded {
+        roles.extend([Role::WritesMarks, Role::ReadsMarks]);
+    }
     let others = [Role::WritesMarks, Role::ReadsMarks, Role::HearsOfMarks, Role::InProcess];
     for role in others.into_iter().chain([Role::Keeps]) {
-        if durability != Durability::Confirmed && !random.once_in(3) {
+        if durability.keeps_keys() && !random.once_in(3) {
             roles.push(role);
         }
     }
@@ -253,7 +265,9 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
         };
         let needs_machine = kind.stops_machine();
         let allowed = match durability {
-            Durability::Always | Durability::Confirmed => !(only_kills && kind.moves_lease_clock()),
+            Durability::Always | Durability::Confirmed | Durability::Guarded => {
+                !(only_kills && kind.moves_lease_clock())
+            }
             Durability::EverySecond | Durability::No => !needs_machine,
             Durability::Memory => !kind.ends_process() && kind != FaultKind::SecondStart,
         };
@@ -287,7 +301,9 @@ impl FaultKind {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { servers, durability, segment_bytes_max, flush_us, network_us, .. } = self;
-        writeln!(f, "{servers} server(s), {durability:?}, until {} ms", self.end_us / 1000)?;
+        let guard = if self.has_guard { "a" } else { "no" };
+        let end_ms = self.end_us / 1000;
+        writeln!(f, "{servers} server(s), {durability:?}, {guard} guard, until {end_ms} ms")?;
         writeln!(
             f,
             "segments of {segment_bytes_max} bytes, flush {flush_us} us, network {network_us} us"

@@ -10,7 +10,10 @@ use crate::plan::Plan;
 use crate::trace::Trace;
 
 /// Clients may still read for this span after the end.
-const AFTER_END_US: i64 = 8_000_000;
+const AFTER_END_US: i64 = 15_000_000;
+
+/// Clients may finish what they have begun for this span.
+const FINISH_US: i64 = 1_000_000;
 
 /// What came of a history.
 #[derive(Debug)]
@@ -76,7 +79,8 @@ fn play(core: &mut Core) {
                 actors[*client].after_step(core);
             }
         }
-        if !core.violations.is_empty() {
+        let is_read = core.unread == 0 && core.now_us > end_us + FINISH_US;
+        if is_read || !core.violations.is_empty() {
             break;
         }
     }

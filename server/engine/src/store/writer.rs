@@ -39,6 +39,7 @@ use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
 use crate::counter::increment;
+use crate::mutants;
 use crate::notify::Events;
 use crate::time::{Millis, Time};
 
@@ -175,7 +176,9 @@ impl Writer {
     /// Passes the key in `slot` to the snapshot before it is changed.
     #[cold]
     fn save(&mut self, database: usize, slot: Slot) {
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-misses-changes")
+        {
             snapshot.save(&self.state.keyspace, database, slot);
         }
     }
@@ -231,7 +234,9 @@ impl Writer {
     ) -> Slot {
         self.record(database, key, &Effect::Set { value: Image::New(&value) });
         let slot = self.state.keyspace.add(database, key, value, now);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-has-later-keys")
+        {
             snapshot.leave_out(database, slot);
         }
         slot

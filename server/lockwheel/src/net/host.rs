@@ -35,6 +35,7 @@ use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine, Flow};
 use lockwheel_log::files::Snapshot;
+use lockwheel_log::mutants;
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -265,7 +266,12 @@ impl Host {
     #[inline]
     fn log_units(&self, engine: &mut Engine) {
         if let Some(log) = self.log.get() {
-            if let Some(ceiling) = engine.take_ceiling(self.now().now) {
+            if mutants::is_on("ceiling-after-grant") {
+                engine.take_units(|units| log.append(units, self.clock.readings(), false));
+            }
+            if let Some(ceiling) = engine.take_ceiling(self.now().now)
+                && !mutants::is_on("ceiling-not-raised")
+            {
                 log.raise_ceiling(ceiling, self.clock.readings());
             }
             engine.take_units(|units| {
@@ -508,6 +514,8 @@ impl Host {
         let receiver = self.registry.get(client)?;
         let (outbox, limit) = (receiver.outbox(), output_limit(engine, client));
         let now = || self.now().now;
+        #[cfg(feature = "mutants")]
+        let position = if is_not_gated(delivery) { 0 } else { position };
         let mut check = outbox.put(delivery, position, limit, now);
         if let (LimitCheck::Overrun(_), Receiver::Socket(connection)) = (check, &receiver) {
             // Part of the output may only have been held back by a turn.
@@ -673,6 +681,19 @@ impl LogOwner for Host {
         // Ends the waits: see `log_units`. A failed engine has no clients any more.
         let _ = self.with(|_| {});
     }
+}
+
+/// Whether a defect sends this delivery at once.
+#[cfg(feature = "mutants")]
+fn is_not_gated(delivery: &Delivery) -> bool {
+    let contains = |text: &[u8]| delivery.bytes.windows(text.len()).any(|bytes| bytes == text);
+    [
+        ("messages-not-gated", &b"\nmessage\r"[..]),
+        ("keyspace-events-not-gated", b"__keyevent"),
+        ("invalidations-not-gated", b"\ninvalidate\r"),
+    ]
+    .iter()
+    .any(|(name, text)| mutants::is_on(name) && contains(text))
 }
 
 fn micros(span: Millis) -> i64 {

@@ -133,7 +133,7 @@ impl SimulatedServer {
         let seeds = [0, 1, 2, 3].map(|number| options.seed.wrapping_add(number));
         let mut engine = Engine::new(settings, Process::default(), clock.now(), seeds);
         if let Some(restored) = &restored {
-            engine.begin_loading(restored.bytes(), clock.now());
+            engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
         let host = Arc::new(Host::new(engine, clock, RuntimeFiles::default())?);
         if let Some(restored) = restored {

@@ -138,7 +138,7 @@ impl LockClient {
         let Some((event, _)) = self.pending.take() else { return };
         let (action, asked_us) = (event.action, event.invoked_us);
         let Some(answer) = answer else {
-            core.record(event);
+            // An error: it was not carried out.
             let after_us = self.random.between(10_000, 100_000);
             return self.set_timer(core, after_us);
         };

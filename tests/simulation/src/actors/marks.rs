@@ -162,7 +162,11 @@ pub struct MarkReader {
     pending: VecDeque<(Reading, i64)>,
     is_connected: bool,
     timer: u64,
+    /// It has begun to read all marks, and ended.
+    reads_all: bool,
     has_read_all: bool,
+    /// The marks that it still has to read.
+    unread: VecDeque<String>,
     /// Whether the mark existed that is watched.
     watched_exists: bool,
 }
@@ -185,7 +189,9 @@ impl MarkReader {
             pending: VecDeque::new(),
             is_connected: false,
             timer: 0,
+            reads_all: false,
             has_read_all: false,
+            unread: VecDeque::new(),
             watched_exists: false,
         }
     }
@@ -206,10 +212,14 @@ impl MarkReader {
         }
         self.set_timer(core, REPLY_TIMEOUT_US);
         if core.is_ending {
-            if !std::mem::replace(&mut self.has_read_all, true) {
-                for mark in core.facts.names() {
-                    self.ask(core, &["EXISTS", &mark], Reading::Exists(mark.clone()));
-                }
+            if self.unread.is_empty() && !std::mem::replace(&mut self.reads_all, true) {
+                self.unread = core.facts.names().into();
+            }
+            for mark in self.unread.iter().take(100).cloned().collect::<Vec<String>>() {
+                self.ask(core, &["EXISTS", &mark], Reading::Exists(mark.clone()));
+            }
+            if self.unread.is_empty() && !std::mem::replace(&mut self.has_read_all, true) {
+                core.unread -= 1;
             }
             return;
         }
@@ -235,11 +245,12 @@ impl MarkReader {
     fn replied(&mut self, core: &mut Core, reply: &Frame) {
         let Some((reading, asked_us)) = self.pending.pop_front() else { return };
         let now_us = core.now_us;
-        if reply.kind == b'-' {
-            return;
-        }
         match reading {
+            _ if reply.kind == b'-' => {}
             Reading::Exists(mark) => {
+                if self.unread.front() == Some(&mark) {
+                    self.unread.pop_front();
+                }
                 let exists = reply.text == b"1";
                 self.watched_exists = exists;
                 let wrong = core.facts.answered(&mark, exists, asked_us, now_us, "EXISTS");
@@ -284,7 +295,6 @@ impl Actor for MarkReader {
             }
             Notice::Lost(..) => {
                 self.is_connected = false;
-                self.has_read_all = false;
                 self.pending.clear();
             }
             Notice::Received(_, frame) => self.replied(core, &frame),

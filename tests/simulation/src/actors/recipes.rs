@@ -100,7 +100,8 @@ pub fn meaning(recipe: Recipe, action: Action, reply: &Frame) -> Option<Answer> 
             }
         }
         (Recipe::Semaphore, Action::Release { .. }) => Answer::Released,
-        (_, action) => match (action, number(reply)?) {
+        // The script renews several locks.
+        (_, action) => match (action, number(reply.items.first().unwrap_or(reply))?) {
             (Action::Release { .. }, 1) => Answer::Released,
             (_, 1) => Answer::Granted,
             (Action::Acquire { .. }, 0) => refused,
