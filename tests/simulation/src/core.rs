@@ -40,6 +40,8 @@ pub enum Event {
     Start(usize),
     /// The fault with this number happens.
     Fault(usize),
+    /// The machine crashes, if the process with this generation still runs.
+    Crash(usize, u64),
 }
 
 /// What a process does.
@@ -321,6 +323,12 @@ impl Core {
                 self.fault(number);
                 None
             }
+            Event::Crash(server, generation) => {
+                if self.machines[server].generation == generation {
+                    self.crash(server, 0, None);
+                }
+                None
+            }
         }
     }
 
@@ -597,6 +605,12 @@ impl Core {
             FaultKind::DiskIsSlow(span_us) => {
                 machine.slow_until_us = now_us + span_us;
                 self.disturbed_us = now_us + span_us;
+            }
+            FaultKind::StallThenCrash(span_us) => {
+                machine.slow_until_us = now_us + span_us;
+                let generation = machine.generation;
+                self.disturbed_us = now_us + span_us;
+                self.schedule(span_us, Event::Crash(server, generation));
             }
             FaultKind::CrashDuringOperation(after) => {
                 machine.add_disk_fault(after, DiskFault::Crash);

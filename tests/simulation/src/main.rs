@@ -7,9 +7,10 @@
 //! ```
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use lockwheel_simulation::mutants::MUTANTS;
+use lockwheel_simulation::mutants::{MUTANTS, Mutant};
 use lockwheel_simulation::plan::Plan;
 use lockwheel_simulation::run::{catch_panics, run};
 use lockwheel_simulation::shrink::shrink;
@@ -117,26 +118,39 @@ const STORY_LINES: usize = 150;
 const HISTORIES_MAX: u64 = 200;
 
 fn find_mutants() -> bool {
-    let mut all_found = true;
-    for mutant in MUTANTS {
-        let begin = Instant::now();
-        let found = (1..=HISTORIES_MAX).find_map(|seed| {
-            let outcome = run(&Plan::draw(seed, mutant.name), false);
-            outcome.violations.into_iter().next().map(|violation| (seed, violation))
-        });
-        let seconds = begin.elapsed().as_secs_f64();
-        match found {
-            Some((seed, violation)) => println!(
-                "{:<36} {seed:>4} histories {seconds:>5.1} s  {}: {}",
-                mutant.name,
-                violation.kind,
-                violation.text.chars().take(110).collect::<String>()
-            ),
-            None => {
-                all_found = false;
-                println!("{:<36} NOT FOUND in {HISTORIES_MAX} histories", mutant.name);
+    let next = AtomicUsize::new(0);
+    let all_found = AtomicBool::new(true);
+    let work = || {
+        while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !find_mutant(*mutant) {
+                all_found.store(false, Ordering::Relaxed);
             }
         }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    all_found.into_inner()
+}
+
+/// Runs histories with a mutant until it is found.
+fn find_mutant(mutant: Mutant) -> bool {
+    let begin = Instant::now();
+    let name = mutant.name;
+    let found = (1..=HISTORIES_MAX).find_map(|seed| {
+        let outcome = run(&Plan::draw(seed, name), false);
+        outcome.violations.into_iter().next().map(|violation| (seed, violation))
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    match &found {
+        Some((seed, violation)) => {
+            let text: String = violation.text.chars().take(80).collect();
+            println!("{name:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
+        }
+        None => println!("{name:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", mutant.defect),
     }
-    all_found
+    found.is_some()
 }

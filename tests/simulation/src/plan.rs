@@ -89,6 +89,8 @@ pub enum FaultKind {
     Crash { wall_us: i64 },
     /// As a crash, but the disk is moved to a machine that has run for this span.
     Move { boot_us: i64 },
+    /// The disk does nothing for this span, and then the machine crashes.
+    StallThenCrash(i64),
     /// The machine crashes during the operation of the disk with this number from now.
     CrashDuringOperation(u64),
     /// That operation of the disk fails.
@@ -158,11 +160,11 @@ impl Plan {
     pub fn draw(seed: u64, mutant: &'static str) -> Plan {
         let mut random = Random::of(seed, u64::MAX);
         let durability = match random.below(20) {
-            0..10 => Durability::Always,
-            10..13 => Durability::EverySecond,
-            13 => Durability::No,
-            14..17 => Durability::Confirmed,
-            17..19 => Durability::Guarded,
+            0..9 => Durability::Always,
+            9..11 => Durability::EverySecond,
+            11 => Durability::No,
+            12..16 => Durability::Confirmed,
+            16..19 => Durability::Guarded,
             _ => Durability::Memory,
         };
         let has_guard = match durability {
@@ -230,7 +232,7 @@ fn draw_faults(
     servers: usize,
     end_us: i64,
 ) -> Vec<Fault> {
-    let count = random.between(0, 8);
+    let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
     let mut faults = Vec::new();
     // Many histories have one kind of crash only, so that the judges can be stricter.
     let only_kills = random.once_in(3);
@@ -247,7 +249,8 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
     let wall =
         |random: &mut Random| *random.pick(&[-86_400, -3600, -2, 2, 3600, 86_400]) * SECOND_US;
     loop {
-        let kind = match random.below(19) {
+        let is_lossy = !durability.keeps_keys() && random.once_in(2);
+        let kind = match if is_lossy { random.below(6) } else { random.below(22) } {
             0..2 => FaultKind::Kill,
             2 => FaultKind::Stop,
             3..5 => FaultKind::Crash { wall_us: if random.once_in(2) { wall(random) } else { 0 } },
@@ -261,6 +264,7 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
             14..16 => FaultKind::ConnectionLost,
             16 => FaultKind::ClientPauses(span(random)),
             17 => FaultKind::SecondStart,
+            18..21 => FaultKind::StallThenCrash(random.between(1_000, 200_000)),
             _ => *random.pick(&[FaultKind::DamagedRead, FaultKind::FailedRead]),
         };
         let needs_machine = kind.stops_machine();
@@ -280,8 +284,8 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
 impl FaultKind {
     /// Whether the machine ends.
     pub fn stops_machine(self) -> bool {
-        use FaultKind::{Crash, CrashDuringOperation, Move};
-        matches!(self, Crash { .. } | Move { .. } | CrashDuringOperation(_))
+        use FaultKind::{Crash, CrashDuringOperation, Move, StallThenCrash};
+        matches!(self, Crash { .. } | Move { .. } | CrashDuringOperation(_) | StallThenCrash(_))
     }
 
     /// Whether leases may end late after it.

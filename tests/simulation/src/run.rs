@@ -68,7 +68,10 @@ fn play(core: &mut Core) {
     let end_us = core.plan.end_us;
     while let Some(event) = core.next(end_us + AFTER_END_US) {
         core.is_ending = core.now_us > end_us;
-        let is_of_server = matches!(event, Event::Server(..) | Event::Fault(_) | Event::Start(_));
+        let is_of_server = matches!(
+            event,
+            Event::Server(..) | Event::Fault(_) | Event::Start(_) | Event::Crash(..)
+        );
         if let Some((client, notices)) = core.handle(event) {
             for notice in notices {
                 actors[client].notice(core, notice);

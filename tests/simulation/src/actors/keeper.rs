@@ -19,6 +19,8 @@ const CHANGES: &[&str] = &[
     "SETBIT b 100 1",
     "SETBIT b # 1",
     "DEL t|SET t short PX 1|SET u 1",
+    "DEL t|SET t short PX 1",
+    "HSET t f# v",
     "HSET t f# v",
     "RENAME k r",
     "COPY k c REPLACE",
@@ -77,6 +79,7 @@ const READS: &[&[&str]] = &[
     &["GET", "u"],
     &["GET", "b"],
     &["HGETALL", "h"],
+    &["HGETALL", "t"],
     &["LRANGE", "l", "0", "-1"],
     &["SORT", "s", "ALPHA"],
     &["ZRANGE", "z", "0", "-1", "WITHSCORES"],
@@ -146,11 +149,13 @@ impl Keeper {
         let mut requests = vec![owned(&["MULTI"])];
         let mut change = None;
         if changes {
-            let template = self.random.pick(CHANGES);
-            let number = self.random.below(60).to_string();
-            change = Some(template.replace('#', &number));
-            let commands = template.split('|');
-            requests.extend(commands.map(|command| words(command, &number)));
+            for _ in 0..self.random.between(1, 4) {
+                let template = self.random.pick(CHANGES);
+                let number = self.random.below(60).to_string();
+                change = Some(template.replace('#', &number));
+                let commands = template.split('|');
+                requests.extend(commands.map(|command| words(command, &number)));
+            }
         }
         requests.extend(READS.iter().map(|read| owned(read)));
         requests.extend(DEADLINES.iter().map(|key| owned(&["PTTL", key])));
@@ -176,8 +181,11 @@ impl Keeper {
         let lives = state.split_off(state.len() - DEADLINES.len());
         let lives_ms = lives.iter().map(|life| number(life).unwrap_or_default()).collect();
         let mut state = state.split_off(state.len() - READS.len());
+        // The key `t` is a hash, or a string that expires by itself.
+        for frame in state.iter_mut().filter(|frame| frame.kind == b'-') {
+            *frame = Frame { kind: b'*', text: Vec::new(), ..frame.clone() };
+        }
         if let Some(keys) = state.last_mut() {
-            // It expires by itself.
             keys.items.retain(|key| key.text != b"t");
             keys.items.sort();
         }
@@ -202,10 +210,12 @@ fn compare(core: &mut Core, known: &Found, found: &Found) {
             return core.report("keeper", text);
         }
     }
+    // The lease clock may go back to the last change when the machine starts again.
+    let goes_back = core.plan.faults.iter().any(|fault| fault.kind.moves_lease_clock());
     for ((was_ms, is_ms), key) in known.lives_ms.iter().zip(&found.lives_ms).zip(DEADLINES) {
         let longest_ms = (found.returned_us - known.asked_us) / 1000 + 2;
         let is_wrong = match (*was_ms, *is_ms) {
-            (0.., 0..) => *is_ms > *was_ms || *is_ms < *was_ms - longest_ms,
+            (0.., 0..) => *is_ms > *was_ms && !goes_back || *is_ms < *was_ms - longest_ms,
             (was_ms, is_ms) => was_ms != is_ms,
         };
         if is_wrong {

@@ -25,6 +25,8 @@ pub struct MarkWriter {
     connection: usize,
     random: Random,
     count: u64,
+    /// The number of marks that are not deleted.
+    kept: usize,
     /// Marks that are written and not deleted.
     written: VecDeque<String>,
     pending: Option<(Step, String, i64)>,
@@ -43,12 +45,14 @@ enum Step {
 
 impl MarkWriter {
     pub fn new(core: &mut Core, client: usize) -> MarkWriter {
-        let random = Random::of(core.plan.seed, core.plan.roles[client].0);
+        let mut random = Random::of(core.plan.seed, core.plan.roles[client].0);
+        let kept = *random.pick(&[3, 12, 60]);
         MarkWriter {
             client,
             connection: core.connect(client, 0, 0),
             random,
             count: 0,
+            kept,
             written: VecDeque::new(),
             pending: None,
             is_connected: false,
@@ -65,7 +69,7 @@ impl MarkWriter {
         if !self.is_connected || core.is_ending {
             return;
         }
-        let deletes = self.written.len() > 3 && self.random.once_in(2);
+        let deletes = self.written.len() > self.kept && self.random.once_in(2);
         let mark = match self.written.pop_front().filter(|_| deletes) {
             Some(mark) => mark,
             None => {
@@ -154,6 +158,12 @@ impl Actor for MarkWriter {
 /// The marks that are looked for among all names.
 const NAMES_CHECKED: usize = 40;
 
+/// The mark that its writer writes next.
+fn next(mark: &str) -> String {
+    let (writer, number) = mark.rsplit_once(':').unwrap_or_default();
+    format!("{writer}:{:04}", number.parse::<u64>().unwrap_or_default() + 1)
+}
+
 /// Reads marks in several ways; in the end, all of them.
 pub struct MarkReader {
     client: usize,
@@ -169,6 +179,7 @@ pub struct MarkReader {
     unread: VecDeque<String>,
     /// Whether the mark existed that is watched.
     watched_exists: bool,
+    watched: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +204,7 @@ impl MarkReader {
             has_read_all: false,
             unread: VecDeque::new(),
             watched_exists: false,
+            watched: None,
         }
     }
 
@@ -211,6 +223,11 @@ impl MarkReader {
             return;
         }
         self.set_timer(core, REPLY_TIMEOUT_US);
+        if let Some(mark) = self.watched.take() {
+            self.ask(core, &["MULTI"], Reading::Watch(mark.clone(), 2));
+            self.ask(core, &["PING"], Reading::Watch(mark.clone(), 2));
+            return self.ask(core, &["EXEC"], Reading::Watch(mark, 3));
+        }
         if core.is_ending {
             if self.unread.is_empty() && !std::mem::replace(&mut self.reads_all, true) {
                 self.unread = core.facts.names().into();
@@ -228,9 +245,10 @@ impl MarkReader {
             return self.set_timer(core, 10_000);
         }
         let mark = self.random.pick(&recent).clone();
-        match self.random.below(6) {
+        match self.random.below(8) {
             0 => self.ask(core, &["KEYS", "mark:*"], Reading::Names),
-            1 => {
+            1..4 => {
+                let mark = if self.random.once_in(2) { mark } else { next(&recent[0]) };
                 self.ask(core, &["EXISTS", &mark], Reading::Exists(mark.clone()));
                 self.ask(core, &["WATCH", &mark], Reading::Watch(mark.clone(), 1));
             }
@@ -264,11 +282,7 @@ impl MarkReader {
                     wrong.into_iter().for_each(|text| core.report("mark", text));
                 }
             }
-            Reading::Watch(mark, 1) => {
-                self.ask(core, &["MULTI"], Reading::Watch(mark.clone(), 2));
-                self.ask(core, &["PING"], Reading::Watch(mark.clone(), 2));
-                self.ask(core, &["EXEC"], Reading::Watch(mark, 3));
-            }
+            Reading::Watch(mark, 1) => self.watched = Some(mark),
             Reading::Watch(mark, 3) if is_missing(reply) => {
                 // It has changed since it was read.
                 if self.watched_exists {
@@ -295,6 +309,7 @@ impl Actor for MarkReader {
             }
             Notice::Lost(..) => {
                 self.is_connected = false;
+                self.watched = None;
                 self.pending.clear();
             }
             Notice::Received(_, frame) => self.replied(core, &frame),
