@@ -506,7 +506,7 @@ impl Core {
         }
         if process.has_snapshot_work() && !scheduled.snapshot {
             scheduled.snapshot = true;
-            next.push((20 + random.below(2 * self.plan.flush_us) as i64, Work::Snapshot));
+            next.push((20 + random.below(6 * self.plan.flush_us) as i64, Work::Snapshot));
         }
         if let Some(left) = process.deadline() {
             let left_us = i64::try_from(left.as_micros()).unwrap_or(i64::MAX / 2);

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use lockwheel_compat::random::Random;
+
 /// What is known of a mark.
 #[derive(Clone, Debug, Default)]
 struct Mark {
@@ -79,6 +81,12 @@ impl Facts {
     /// The marks that a client should look at when all is over.
     pub fn names(&self) -> Vec<String> {
         self.marks.keys().cloned().collect()
+    }
+
+    /// One of the last hundred marks.
+    pub fn older(&self, random: &mut Random) -> Option<String> {
+        let last = &self.order[self.order.len().saturating_sub(100)..];
+        (!last.is_empty()).then(|| random.pick(last).clone())
     }
 
     /// The last marks, the newest first; what is known of them may be nothing.

@@ -75,7 +75,7 @@ fn run_histories(options: &Options) -> bool {
         }
         requests += outcome.requests;
         if !outcome.violations.is_empty() {
-            tell(&plan, &outcome);
+            report_failure(&plan, &outcome);
             return false;
         }
     }
@@ -87,17 +87,15 @@ fn run_histories(options: &Options) -> bool {
     true
 }
 
-fn tell(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
+fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
     println!("seed {}: trace {:016x}", plan.seed, outcome.hash);
     for violation in &outcome.violations {
         println!("  {}: {}", violation.kind, violation.text);
     }
     let mutant =
         if plan.mutant.is_empty() { String::new() } else { format!(" --mutant {}", plan.mutant) };
-    println!(
-        "repeat: cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed {}{mutant}",
-        plan.seed
-    );
+    let package = "--manifest-path tests/simulation/Cargo.toml";
+    println!("repeat: cargo run --release {package} -- --seed {}{mutant}", plan.seed);
     let (smaller, tried) = shrink(plan, &outcome.violations[0]);
     println!("made smaller in {tried} runs:\n{smaller}");
     let story = run(&smaller, true);

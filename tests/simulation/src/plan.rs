@@ -69,7 +69,7 @@ pub enum Role {
     /// Reads marks.
     ReadsMarks,
     /// Subscribes to messages, keyspace events and invalidations of marks.
-    HearsOfMarks,
+    ReceivesMarks,
     /// Reads and writes marks in the server's process.
     InProcess,
     /// Changes keys of all types and reads them back.
@@ -215,7 +215,7 @@ fn draw_roles(random: &mut Random, durability: Durability, roles: &mut Vec<Role>
     if durability != Durability::Guarded {
         roles.extend([Role::WritesMarks, Role::ReadsMarks]);
     }
-    let others = [Role::WritesMarks, Role::ReadsMarks, Role::HearsOfMarks, Role::InProcess];
+    let others = [Role::WritesMarks, Role::ReadsMarks, Role::ReceivesMarks, Role::InProcess];
     for role in others.into_iter().chain([Role::Keeps]) {
         if durability.keeps_keys() && !random.once_in(3) {
             roles.push(role);

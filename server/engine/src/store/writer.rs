@@ -296,7 +296,9 @@ impl Writer {
             self.record_at(database, slot, &Effect::Moved { database: to_database, key });
         }
         let slot = self.state.keyspace.move_key(database, slot, to, now);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-has-later-keys")
+        {
             snapshot.leave_out(to.database, slot);
         }
     }
@@ -309,7 +311,9 @@ impl Writer {
             self.record_at(database, slot, &Effect::Copied { database: to_database, key });
         }
         let slot = self.state.keyspace.copy_key(database, slot, to, now);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-has-later-keys")
+        {
             snapshot.leave_out(to.database, slot);
         }
     }

@@ -83,7 +83,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug, Default)]
 struct Current {
     /// A snapshot is to be written.
-    wants_snapshot: bool,
+    begins_snapshot: bool,
     segment_bytes_max: u64,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn segment_bytes_max() -> u64 {
 
 /// Whether a simulation, rather than a thread, writes the snapshot that is about to begin.
 pub(crate) fn takes_snapshot() -> bool {
-    CURRENT.set(CURRENT.get().map(|it| Current { wants_snapshot: true, ..it }));
+    CURRENT.set(CURRENT.get().map(|it| Current { begins_snapshot: true, ..it }));
     is_on()
 }
 
@@ -112,7 +112,7 @@ impl SimulatedServer {
         turn::begin_simulated_loop();
         turn::discard();
         let segment_bytes_max = options.segment_bytes_max;
-        CURRENT.set(Some(Current { wants_snapshot: false, segment_bytes_max }));
+        CURRENT.set(Some(Current { begins_snapshot: false, segment_bytes_max }));
         let mut settings = Settings::default();
         for (name, value) in options.settings {
             let refused = |error: String| Error::new(ErrorKind::Config, error);
@@ -198,8 +198,8 @@ impl SimulatedServer {
         turn::before_sleep();
         self.host.gate.send_released();
         let Some(current) = CURRENT.get() else { return };
-        if current.wants_snapshot {
-            CURRENT.set(Some(Current { wants_snapshot: false, ..current }));
+        if current.begins_snapshot {
+            CURRENT.set(Some(Current { begins_snapshot: false, ..current }));
             self.snapshot = Some(SnapshotWriter::default());
         }
     }

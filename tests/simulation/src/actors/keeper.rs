@@ -23,6 +23,11 @@ const CHANGES: &[&str] = &[
     "HSET t f# v",
     "HSET t f# v",
     "RENAME k r",
+    "DEL r|SET k a#|RENAME k r",
+    "DEL c|SET k a#|COPY k c",
+    "SET k a#|COPY k c REPLACE",
+    "DEL l|RPUSH l a b|RENAME l m",
+    "DEL m|RPUSH m c",
     "COPY k c REPLACE",
     "MOVE b 7",
     "DEL k",
@@ -81,6 +86,7 @@ const READS: &[&[&str]] = &[
     &["HGETALL", "h"],
     &["HGETALL", "t"],
     &["LRANGE", "l", "0", "-1"],
+    &["LRANGE", "m", "0", "-1"],
     &["SORT", "s", "ALPHA"],
     &["ZRANGE", "z", "0", "-1", "WITHSCORES"],
     &["XINFO", "STREAM", "x", "FULL"],
@@ -197,7 +203,7 @@ impl Keeper {
             }
         }
         self.known = Some(found);
-        let after_us = self.random.between(0, 100_000);
+        let after_us = self.random.between(0, 50_000);
         self.set_timer(core, after_us);
     }
 }

@@ -12,7 +12,7 @@ use crate::plan::Durability;
 /// The channel of messages about marks.
 pub const CHANNEL: &str = "marks";
 
-/// Writes a mark and tells it to the subscribers, as one unit.
+/// Writes a mark and publishes that, as one unit.
 const WRITE: &str = "redis.call('set', KEYS[1], ARGV[1]) \
     redis.call('publish', ARGV[2], 'written ' .. KEYS[1]) return redis.status_reply('OK')";
 
@@ -70,7 +70,8 @@ impl MarkWriter {
             return;
         }
         let deletes = self.written.len() > self.kept && self.random.once_in(2);
-        let mark = match self.written.pop_front().filter(|_| deletes) {
+        let oldest = if deletes { self.written.pop_front() } else { None };
+        let mark = match oldest {
             Some(mark) => mark,
             None => {
                 self.count += 1;
@@ -154,6 +155,9 @@ impl Actor for MarkWriter {
         }
     }
 }
+
+/// The last marks that are read together.
+const NAMES_READ: usize = 8;
 
 /// The marks that are looked for among all names.
 const NAMES_CHECKED: usize = 40;
@@ -240,7 +244,9 @@ impl MarkReader {
             }
             return;
         }
-        let recent = core.facts.recent(12);
+        let mut recent = core.facts.recent(NAMES_READ);
+        // Those that are deleted next may be older.
+        recent.extend((0..4).filter_map(|_| core.facts.older(&mut self.random)));
         if recent.is_empty() || core.plan.durability == Durability::Confirmed {
             return self.set_timer(core, 10_000);
         }

@@ -1,7 +1,6 @@
 //! The clients of a history: state machines that react to replies, messages, timers and lost
 //! connections.
 
-mod hearer;
 mod in_process;
 mod keeper;
 mod locks;
@@ -9,6 +8,7 @@ mod marks;
 mod recipes;
 mod redlock;
 mod snapshots;
+mod subscriber;
 
 use lockwheel_compat::frame::Frame;
 
@@ -33,7 +33,7 @@ pub fn create(core: &mut Core, client: usize) -> Box<dyn Actor> {
         Role::Locks(recipe, lock) => Box::new(locks::LockClient::new(core, client, recipe, lock)),
         Role::WritesMarks => Box::new(marks::MarkWriter::new(core, client)),
         Role::ReadsMarks => Box::new(marks::MarkReader::new(core, client)),
-        Role::HearsOfMarks => Box::new(hearer::Hearer::new(core, client)),
+        Role::ReceivesMarks => Box::new(subscriber::Subscriber::new(core, client)),
         Role::InProcess => Box::new(in_process::InProcess::new(core, client)),
         Role::Keeps => Box::new(keeper::Keeper::new(core, client)),
         Role::Snapshots => Box::new(snapshots::Snapshots::new(core, client)),

@@ -25,7 +25,7 @@ impl Actor for Snapshots {
     fn notice(&mut self, core: &mut Core, notice: Notice) {
         if let Notice::Timer(_) = notice {
             core.send(self.connection, &["BGREWRITEAOF"]);
-            core.set_timer(self.client, self.random.between(20_000, 2_000_000), 0);
+            core.set_timer(self.client, self.random.between(20_000, 700_000), 0);
         }
     }
 }

@@ -7,20 +7,20 @@ use super::{Actor, text};
 use crate::core::{Core, Notice};
 
 /// See the module's documentation.
-pub struct Hearer {
+pub struct Subscriber {
     /// The connection for messages; that for invalidations follows.
     connection: usize,
 }
 
-impl Hearer {
-    pub fn new(core: &mut Core, client: usize) -> Hearer {
+impl Subscriber {
+    pub fn new(core: &mut Core, client: usize) -> Subscriber {
         let connection = core.connect(client, 0, 0);
         core.connect(client, 1, 0);
-        Hearer { connection }
+        Subscriber { connection }
     }
 }
 
-impl Actor for Hearer {
+impl Actor for Subscriber {
     fn notice(&mut self, core: &mut Core, notice: Notice) {
         match notice {
             Notice::Connected(0) => {
@@ -33,14 +33,14 @@ impl Actor for Hearer {
                 let prefix = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "mark:"];
                 core.send(invalidations, &prefix);
             }
-            Notice::Received(_, frame) => hear(core, &frame),
+            Notice::Received(_, frame) => receive(core, &frame),
             Notice::Lost(..) | Notice::Timer(_) => {}
         }
     }
 }
 
 /// Notes what a message says of a mark.
-pub fn hear(core: &mut Core, message: &Frame) {
+pub fn receive(core: &mut Core, message: &Frame) {
     let now_us = core.now_us;
     let words: Vec<String> = message.items.iter().map(text).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
