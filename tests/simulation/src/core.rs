@@ -432,11 +432,7 @@ impl Core {
                     let text = format!("server {server} does not start: {error}");
                     self.report("start", text);
                 }
-                if self.machines[server].disk.has_crashed() {
-                    self.crash(server, 0, None);
-                } else {
-                    self.end_process(server);
-                }
+                self.end_by_disk(server);
             }
         }
     }
@@ -481,7 +477,7 @@ impl Core {
     /// Sends on what a server has written, and schedules its next work.
     pub fn after_server(&mut self, server: usize) {
         if self.machines[server].disk.has_crashed() {
-            return self.crash(server, 0, None);
+            return self.end_by_disk(server);
         }
         self.collect_output(server);
         let now_us = self.now_us;
@@ -551,6 +547,16 @@ impl Core {
         self.end_process(server);
     }
 
+    /// The process ends, or the machine if its disk says so.
+    fn end_by_disk(&mut self, server: usize) {
+        let machine = &self.machines[server];
+        if machine.disk.has_crashed() && !machine.is_only_killed() {
+            self.crash(server, 0, None);
+        } else {
+            self.end_process(server);
+        }
+    }
+
     /// The process is gone; it is started again later.
     fn end_process(&mut self, server: usize) {
         self.disturbed_us = self.now_us;
@@ -615,6 +621,7 @@ impl Core {
             FaultKind::CrashDuringOperation(after) => {
                 machine.add_disk_fault(after, DiskFault::Crash);
             }
+            FaultKind::KillDuringOperation(after) => machine.kill_during(after),
             FaultKind::OperationFails(after) => machine.add_disk_fault(after, DiskFault::Fails),
             FaultKind::ClientPauses(span_us) => self.pause_a_client(number, span_us),
             FaultKind::ConnectionLost => self.lose_a_connection(number),

@@ -29,6 +29,8 @@ pub struct Machine {
     pub slow_until_us: i64,
     /// The operations of the disk that faults concern.
     fault_operations: Vec<u64>,
+    /// Those at which only the process is killed.
+    kill_operations: Vec<u64>,
     /// The choices of the machine.
     pub random: Random,
     /// What is scheduled already.
@@ -64,6 +66,7 @@ impl Machine {
             suspended_until_us: 0,
             slow_until_us: 0,
             fault_operations: Vec::new(),
+            kill_operations: Vec::new(),
             boot_base_us: random.between(1_000_000, 1_000_000_000),
             random,
             scheduled: Scheduled::default(),
@@ -151,6 +154,17 @@ impl Machine {
         let operation = self.disk.operations() + after;
         self.fault_operations.push(operation);
         self.disk.add_fault(operation, fault);
+    }
+
+    /// The process is killed during an operation of the disk.
+    pub fn kill_during(&mut self, after: u64) {
+        self.kill_operations.push(self.disk.operations() + after);
+        self.add_disk_fault(after, DiskFault::Crash);
+    }
+
+    /// Whether the crash of the disk has only killed the process.
+    pub fn is_only_killed(&self) -> bool {
+        self.kill_operations.contains(&self.disk.operations())
     }
 
     /// Whether a fault of the disk has happened since the last call.

@@ -93,6 +93,8 @@ pub enum FaultKind {
     StallThenCrash(i64),
     /// The machine crashes during the operation of the disk with this number from now.
     CrashDuringOperation(u64),
+    /// The process is killed during that operation.
+    KillDuringOperation(u64),
     /// That operation of the disk fails.
     OperationFails(u64),
     /// The disk gets full.
@@ -239,7 +241,7 @@ fn draw_faults(
     for _ in 0..count {
         let kind = draw_fault(random, durability, only_kills);
         let server = random.below(servers as u64) as usize;
-        faults.push(Fault { at_us: random.between(SECOND_US / 2, end_us), server, kind });
+        faults.push(Fault { at_us: random.between(10_000, end_us), server, kind });
     }
     faults
 }
@@ -250,12 +252,15 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
         |random: &mut Random| *random.pick(&[-86_400, -3600, -2, 2, 3600, 86_400]) * SECOND_US;
     loop {
         let is_lossy = !durability.keeps_keys() && random.once_in(2);
-        let kind = match if is_lossy { random.below(6) } else { random.below(22) } {
+        let kind = match if is_lossy { random.below(9) } else { random.below(22) } {
             0..2 => FaultKind::Kill,
             2 => FaultKind::Stop,
             3..5 => FaultKind::Crash { wall_us: if random.once_in(2) { wall(random) } else { 0 } },
             5 => FaultKind::Move { boot_us: random.between(0, 3_600 * SECOND_US) },
-            6..9 => FaultKind::CrashDuringOperation(1 + random.below(30)),
+            6..8 => {
+                FaultKind::CrashDuringOperation(1 + random.below(*random.clone().pick(&[8, 30])))
+            }
+            8 => FaultKind::KillDuringOperation(1 + random.below(12)),
             9 => FaultKind::OperationFails(1 + random.below(30)),
             10 => FaultKind::DiskIsFull,
             11 => FaultKind::DiskIsSlow(span(random)),
@@ -295,10 +300,11 @@ impl FaultKind {
 
     /// Whether the process may end.
     pub fn ends_process(self) -> bool {
-        use FaultKind::{DamagedRead, DiskIsFull, FailedRead, Kill, OperationFails, Stop};
+        use FaultKind::{DamagedRead, DiskIsFull, FailedRead, Kill, KillDuringOperation};
+        use FaultKind::{OperationFails, Stop};
         self.stops_machine()
             || matches!(self, Kill | Stop | DiskIsFull | OperationFails(_))
-            || matches!(self, DamagedRead | FailedRead)
+            || matches!(self, DamagedRead | FailedRead | KillDuringOperation(_))
     }
 }
 

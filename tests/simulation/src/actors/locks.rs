@@ -22,6 +22,7 @@ pub struct LockClient {
     lock: String,
     random: Random,
     ttl_us: i64,
+    longest_us: i64,
     /// Counts the attempts that need an owner of their own.
     attempt: u64,
     owner: String,
@@ -46,9 +47,11 @@ impl LockClient {
         if recipe == Recipe::Redisson {
             core.connect(client, 1, 0);
         }
-        let ttl_us = match recipe {
-            Recipe::Semaphore => FOREVER_US,
-            _ => *random.pick(&[200_000, 1_000_000, 5_000_000]),
+        let ttl_us = FOREVER_US;
+        // Leases that are much longer than a history hide how they end.
+        let longest_us = match core.plan.durability.keeps_keys() {
+            true => *random.pick(&[1_000_000, 5_000_000]),
+            false => *random.pick(&[500_000, 1_000_000, 2_000_000]),
         };
         LockClient {
             client,
@@ -57,6 +60,7 @@ impl LockClient {
             lock: format!("{recipe:?}-{lock}").to_lowercase(),
             random,
             ttl_us,
+            longest_us,
             attempt: 0,
             owner: String::new(),
             pending: None,
@@ -77,6 +81,13 @@ impl LockClient {
     fn new_owner(&mut self, core: &Core) {
         let (id, _) = core.plan.roles[self.client];
         self.attempt += 1;
+        if self.recipe != Recipe::Semaphore {
+            self.ttl_us = match self.random.below(8) {
+                0 => 2 * self.longest_us,
+                1..4 => 200_000,
+                _ => self.longest_us,
+            };
+        }
         self.owner = match self.recipe {
             Recipe::Redisson => format!("c{id}:1"),
             Recipe::ReadWrite if self.random.once_in(2) => format!("c{id}:{}.r", self.attempt),
