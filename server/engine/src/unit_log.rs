@@ -135,10 +135,10 @@ impl UnitLog {
     /// The output depends on the last change of this key, if it is not released.
     fn look_up(&mut self, place: Place<'_>) {
         let hash = self.seed.hash(place.key);
-        if let Some(changed) = self.changed.find(hash, |known| known.is(place)) {
-            if !mutants::is_on("keys-read-not-gated") {
-                self.dependency = self.dependency.max(changed.position);
-            }
+        if let Some(changed) = self.changed.find(hash, |known| known.is(place))
+            && !mutants::is_on("keys-read-not-gated")
+        {
+            self.dependency = self.dependency.max(changed.position);
         }
     }
 
