@@ -32,6 +32,7 @@ pub mod lease_ceiling;
 pub mod limits;
 mod look_ahead;
 pub mod memory;
+pub mod mutants;
 mod names;
 pub mod notify;
 pub mod persistence;

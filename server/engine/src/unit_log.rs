@@ -15,6 +15,7 @@ use lockwheel_resp::Reply;
 use crate::Engine;
 use crate::command::{Command, Flags};
 use crate::error::Error;
+use crate::mutants;
 use crate::sessions::{ClientId, Session};
 use crate::store::dict::HashSeed;
 use crate::store::effects::{Effect, Effects, Place};
@@ -99,6 +100,7 @@ impl UnitLog {
         for (place, effect) in effects.iter() {
             match effect {
                 Effect::Event { .. } | Effect::Published { .. } => {}
+                Effect::Deleted {} if mutants::is_on("deleted-keys-not-noted") => {}
                 Effect::Flushed {}
                 | Effect::Swapped { .. }
                 | Effect::Postponed { .. }
@@ -133,7 +135,9 @@ impl UnitLog {
     /// The output depends on the last change of this key, if it is not released.
     fn look_up(&mut self, place: Place<'_>) {
         let hash = self.seed.hash(place.key);
-        if let Some(changed) = self.changed.find(hash, |known| known.is(place)) {
+        if let Some(changed) = self.changed.find(hash, |known| known.is(place))
+            && !mutants::is_on("keys-read-not-gated")
+        {
             self.dependency = self.dependency.max(changed.position);
         }
     }
@@ -330,7 +334,8 @@ impl Engine {
             || command.flags.contains(Flags::RUNS_QUEUE) && !matches!(result, Ok(Reply::Array(_)));
         if let Some(log) = &mut self.unit_log
             && log.has_unreleased()
-            && (command.reads_all_keys() || is_aborted())
+            && (command.reads_all_keys() && !mutants::is_on("names-read-not-gated")
+                || is_aborted() && !mutants::is_on("aborted-transactions-not-gated"))
         {
             log.dependency = log.last;
         }

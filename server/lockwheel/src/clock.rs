@@ -3,12 +3,17 @@
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the clocks")]
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+#[cfg(not(feature = "simulation"))]
+use std::time::Instant as Moment;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
 use lockwheel_engine::time::{Millis, Rate, Time};
 use lockwheel_log::files::Clocks;
+
+#[cfg(feature = "simulation")]
+use crate::simulation::clocks::{self, Moment};
 
 /// Reading a clock costs as much as a small command. The wall clock is read at this interval, and
 /// is assumed to run as fast as the lease clock in between.
@@ -30,7 +35,7 @@ const READINGS_MAX: u32 = 5;
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// When the clock was created.
-    begin: Instant,
+    begin: Moment,
     /// The wall clock then, in microseconds since the Unix epoch.
     begin_us: i64,
     /// How far the wall clock was ahead of the lease clock when it was last read.
@@ -67,7 +72,7 @@ impl Clock {
             wall_ahead_us: 0,
         };
         Clock {
-            begin: Instant::now(),
+            begin: Moment::now(),
             begin_us,
             wall_ahead_us: AtomicI64::new(0),
             // Not read yet: the thread may have been interrupted just now.
@@ -224,6 +229,10 @@ impl MachineTime {
 }
 
 fn boot_ms() -> i64 {
+    #[cfg(feature = "simulation")]
+    if let Some(clocks) = clocks::get() {
+        return clocks.boot_us / 1000;
+    }
     #[cfg(target_os = "linux")]
     let clock = nix::time::ClockId::CLOCK_BOOTTIME;
     // Here it includes the time that the machine was suspended.
@@ -236,6 +245,10 @@ fn boot_ms() -> i64 {
 }
 
 fn boot_id() -> Option<[u8; 16]> {
+    #[cfg(feature = "simulation")]
+    if let Some(clocks) = clocks::get() {
+        return Some(clocks.boot_id);
+    }
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits = text.trim().replace('-', "");
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
@@ -255,12 +268,12 @@ impl ControlledClock {
 
 /// Measures real time, independent of the lease clock.
 #[derive(Debug)]
-pub(crate) struct Stopwatch(Instant);
+pub(crate) struct Stopwatch(Moment);
 
 impl Stopwatch {
     /// Starts now.
     pub(crate) fn start() -> Stopwatch {
-        Stopwatch(Instant::now())
+        Stopwatch(Moment::now())
     }
 
     /// The time since the start.
@@ -292,6 +305,10 @@ fn ahead_us(mut lease_us: impl FnMut() -> i64, mut wall_us: impl FnMut() -> i64)
 
 /// The wall clock in microseconds since the Unix epoch.
 fn wall_us() -> i64 {
+    #[cfg(feature = "simulation")]
+    if let Some(clocks) = clocks::get() {
+        return clocks.wall_us;
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -60,6 +60,9 @@ mod log;
 mod net;
 mod restart_guard;
 mod server;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod snapshots;
 
 /// Runs the examples of the README as tests.

@@ -3,6 +3,7 @@
 
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
+use lockwheel_log::mutants;
 use lockwheel_log::recovery::{LastTime, TornTail};
 
 use crate::clock::MachineTime;
@@ -64,6 +65,11 @@ pub(crate) struct Necessary {
 
 /// Decides whether a guard is necessary, and for how long.
 pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Necessary> {
+    if mutants::is_on("guard-skipped-without-log") && found.log_time.is_none()
+        || mutants::is_on("guard-skipped-with-log") && found.log_time.is_some()
+    {
+        return None;
+    }
     let Some(record) = &found.record else {
         let nothing = "nothing is recorded of an earlier run";
         let reason = found.marker.unwrap_or(nothing).to_owned();
@@ -113,7 +119,9 @@ fn elapsed_ms(
     is_same_boot: bool,
     trusts_wall_clock: bool,
 ) -> i64 {
-    let since_record = if is_same_boot {
+    let since_record = if mutants::is_on("ceiling-by-wall-clock") {
+        found.now.wall_ms.saturating_sub(record.wall_ms)
+    } else if is_same_boot || mutants::is_on("boot-id-ignored-by-guard") {
         found.now.boot_ms.saturating_sub(record.boot_ms)
     } else if trusts_wall_clock {
         found.now.wall_ms.saturating_sub(record.wall_ms)

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_engine::unit_log::Position;
@@ -14,6 +15,10 @@ use crate::net::host::Host;
 
 /// Begins a snapshot on a thread of its own.
 pub(crate) fn start(host: &Arc<Host>) {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::takes_snapshot() {
+        return;
+    }
     let thread = std::thread::Builder::new().name("lockwheel-snapshot".into());
     let work = {
         let host = Arc::clone(host);
@@ -26,8 +31,20 @@ pub(crate) fn start(host: &Arc<Host>) {
 }
 
 fn write_and_report(host: &Host) {
-    let result = write(host);
-    match &result {
+    let mut snapshot = SnapshotWriter::default();
+    let result = loop {
+        match snapshot.step(host, limits::SNAPSHOT_PART_KEYS) {
+            Ok(None) => {}
+            Ok(Some(position)) => break Ok(position),
+            Err(error) => break Err(error),
+        }
+    };
+    report(host, &result);
+}
+
+/// A snapshot has ended.
+pub(crate) fn report(host: &Host, result: &io::Result<Position>) {
+    match result {
         Ok(position) => info!(position, "snapshot complete"),
         Err(_) if host.is_stopping() => return,
         Err(error) => error!(%error, "the snapshot has failed"),
@@ -40,55 +57,86 @@ fn end(host: &Host, succeeded: bool) {
     let _ = host.with(|engine| engine.end_snapshot(succeeded, host.now()));
 }
 
-/// Writes a snapshot; returns its position.
-fn write(host: &Host) -> io::Result<Position> {
-    loop {
-        let mut file = host.begin_snapshot()?;
-        match write_parts(host, &mut file) {
-            Ok(true) => {
+/// A snapshot on its way to a file, in steps.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotWriter {
+    phase: Phase,
+    part: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    #[default]
+    Begin,
+    /// The log sends the file.
+    Awaiting(Receiver<Snapshot>),
+    Writing(Snapshot),
+    /// All parts are written.
+    Written(Snapshot),
+}
+
+impl SnapshotWriter {
+    /// Does the next step, such as a part of about `keys` keys; returns the position of the
+    /// snapshot when it is complete. Waits for the log if the log has not carried out the order to
+    /// begin.
+    pub(crate) fn step(&mut self, host: &Host, keys: usize) -> io::Result<Option<Position>> {
+        self.phase = match std::mem::take(&mut self.phase) {
+            Phase::Begin => Phase::Awaiting(host.begin_snapshot()?),
+            // The log sends no file if it has failed.
+            Phase::Awaiting(file) => Phase::Writing(file.recv().map_err(|_| stopped())?),
+            Phase::Writing(file) => self.write_part(host, file, keys)?,
+            Phase::Written(file) => {
                 let position = file.position();
                 file.finish()?;
                 host.snapshot_is_durable(position);
-                return Ok(position);
+                return Ok(Some(position));
             }
+        };
+        Ok(None)
+    }
+
+    fn write_part(&mut self, host: &Host, mut file: Snapshot, keys: usize) -> io::Result<Phase> {
+        match self.take_part(host, keys).and_then(|progress| {
+            // The log needs the rest, to release locks.
+            if file.free_bytes()? < limits::DISK_RESERVE_BYTES / 2 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            if !self.part.is_empty() {
+                file.write(&self.part)?;
+            }
+            Ok(progress)
+        }) {
+            Ok(SnapshotProgress::Partial) => Ok(Phase::Writing(file)),
+            Ok(SnapshotProgress::Complete) => Ok(Phase::Written(file)),
             // A database was flushed meanwhile: what is left is quickly written.
-            Ok(false) => file.give_up()?,
+            Ok(SnapshotProgress::Void) => {
+                file.give_up()?;
+                Ok(Phase::Begin)
+            }
             Err(error) => {
                 // The next start removes a file that is left.
                 let _ = file.give_up();
-                return Err(error);
+                Err(error)
             }
         }
     }
-}
 
-/// Writes all parts; false if the snapshot is void.
-fn write_parts(host: &Host, file: &mut Snapshot) -> io::Result<bool> {
-    let mut part = Vec::new();
-    loop {
-        part.clear();
-        let take = |effects: &[u8]| part.extend_from_slice(effects);
-        let progress = host
-            .with_fair(|engine| engine.snapshot_part(limits::SNAPSHOT_PART_KEYS, take))
-            .map_err(|_| stopped())?;
-        if host.is_stopping() {
-            return Err(stopped());
-        }
-        // The log needs the rest, to release locks.
-        if file.free_bytes()? < limits::DISK_RESERVE_BYTES / 2 {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        if !part.is_empty() {
-            file.write(&part)?;
-        }
-        match progress {
-            SnapshotProgress::Partial => {}
-            SnapshotProgress::Complete => return Ok(true),
-            SnapshotProgress::Void => return Ok(false),
-        }
+    /// Takes the next part from the engine.
+    fn take_part(&mut self, host: &Host, keys: usize) -> io::Result<SnapshotProgress> {
+        self.part.clear();
+        let take = |effects: &[u8]| self.part.extend_from_slice(effects);
+        let progress =
+            host.with_fair(|engine| engine.snapshot_part(keys, take)).map_err(|_| stopped())?;
+        if host.is_stopping() { Err(stopped()) } else { Ok(progress) }
+    }
+
+    /// Whether the next step waits for the log.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn awaits_log(&self) -> bool {
+        matches!(self.phase, Phase::Awaiting(_))
     }
 }
 
-fn stopped() -> io::Error {
+pub(crate) fn stopped() -> io::Error {
     io::Error::other("the server has ended")
 }

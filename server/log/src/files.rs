@@ -10,6 +10,7 @@ use crate::Position;
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{self, Beginning, HEADER_BYTES, Header, Kind, VERSION};
 use crate::limits;
+use crate::mutants;
 use crate::names::Name;
 use crate::recovery::{self, Effects, Recovered, RecoveryError, recover};
 
@@ -45,6 +46,13 @@ impl Batch {
     /// after them.
     pub fn push(&mut self, first: Position, last: Position, effects: &[u8], clocks: Clocks) {
         debug_assert!(self.is_empty() || first == self.last + 1, "units are missing");
+        if mutants::is_on("batch-in-wrong-order") {
+            self.frame.splice(HEADER_BYTES..HEADER_BYTES, effects.iter().copied());
+            let is_first = self.is_empty();
+            (self.first, self.last) = (if is_first { first } else { self.first }, last);
+            self.clocks = clocks;
+            return;
+        }
         if self.is_empty() {
             self.first = first;
         }
@@ -90,6 +98,7 @@ pub struct Files {
     written: Position,
     flushed: Position,
     clocks: Clocks,
+    segment_bytes_max: u64,
 }
 
 impl Files {
@@ -105,7 +114,10 @@ impl Files {
         apply: impl FnMut(Effects<'_>) -> Result<(), String>,
         clocks: impl FnOnce(&Recovered) -> Clocks,
     ) -> Result<(Files, Recovered), RecoveryError> {
-        let lock = recovery::lock(&*disk)?;
+        let lock = match recovery::lock(&*disk) {
+            Err(RecoveryError::InUse) if mutants::is_on("directory-not-locked") => Box::new(NoLock),
+            lock => lock?,
+        };
         let recovered = recover(&*disk, apply)?;
         let clocks = clocks(&recovered);
         let beginning = Beginning { version: VERSION, epoch: recovered.epoch + 1, boot_id };
@@ -131,8 +143,14 @@ impl Files {
             written: recovered.last,
             flushed: recovered.last,
             clocks,
+            segment_bytes_max: limits::SEGMENT_BYTES,
         };
         Ok((files, recovered))
+    }
+
+    /// A segment ends when it is longer than this, instead of [`limits::SEGMENT_BYTES`].
+    pub fn set_segment_bytes_max(&mut self, bytes: u64) {
+        self.segment_bytes_max = bytes;
     }
 
     /// The number of this start.
@@ -184,7 +202,7 @@ impl Files {
             let message = "a transaction or script has changed more than a frame can contain";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        if *self.current_bytes() > limits::SEGMENT_BYTES {
+        if *self.current_bytes() > self.segment_bytes_max {
             self.end_segment()?;
         }
         let header = Header {
@@ -197,7 +215,10 @@ impl Files {
             wall_ms: batch.clocks.wall_ms,
         };
         let checksum = frame::seal(&mut batch.frame, &header, self.checksum);
-        self.segment.append(&batch.frame)?;
+        let written = self.segment.append(&batch.frame);
+        if !mutants::is_on("write-error-ignored") {
+            written?;
+        }
         *self.current_bytes() += batch.frame.len() as u64;
         (self.checksum, self.written, self.clocks) = (checksum, batch.last, batch.clocks);
         batch.clear();
@@ -207,7 +228,10 @@ impl Files {
     /// Makes everything that was written durable.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.flushed < self.written {
-            self.segment.sync()?;
+            let synced = self.segment.sync();
+            if !mutants::is_on("flush-error-ignored") {
+                synced?;
+            }
             self.flushed = self.written;
         }
         Ok(())
@@ -217,7 +241,9 @@ impl Files {
     /// before obsolete.
     pub fn end_segment(&mut self) -> io::Result<()> {
         // Before the next file exists: damage in a segment that is not the last one is an error.
-        self.sync()?;
+        if !mutants::is_on("segment-not-flushed-at-its-end") {
+            self.sync()?;
+        }
         let next = Name::Segment(self.written + 1);
         if self.names.last().is_some_and(|(name, _)| *name == next) {
             return Ok(());
@@ -233,6 +259,13 @@ impl Files {
     /// write, from any thread.
     pub fn begin_snapshot(&mut self) -> io::Result<Snapshot> {
         self.end_segment()?;
+        if mutants::is_on("segments-removed-too-early") {
+            let first = Name::Segment(self.written + 1);
+            let (obsolete, rest) = self.names.iter().partition(|(name, _)| *name != first);
+            self.names = rest;
+            let obsolete: Vec<(Name, u64)> = obsolete;
+            obsolete.iter().try_for_each(|(name, _)| self.disk.remove(&name.to_string()))?;
+        }
         Snapshot::create(Arc::clone(&self.disk), &self.beginning, self.written, self.clocks)
     }
 
@@ -253,13 +286,22 @@ impl Files {
     }
 }
 
+/// Of the defect of that name.
+#[derive(Debug)]
+struct NoLock;
+
+impl DiskLock for NoLock {}
+
 /// Cuts off what was not complete, flushes what was read, and removes files without use.
 fn tidy(disk: &dyn Disk, recovered: &Recovered) -> Result<(), RecoveryError> {
     if let Some(last) = recovered.segments.last() {
         let mut file = recovery::open(disk, *last)?;
-        let cut = recovered.torn.map_or(Ok(()), |torn| file.truncate(torn.offset));
+        let torn = recovered.torn.filter(|_| !mutants::is_on("tail-not-truncated"));
+        let cut = torn.map_or(Ok(()), |torn| file.truncate(torn.offset));
         // What was read may not be durable yet, and clients are about to see it.
-        cut.and_then(|()| file.sync()).map_err(RecoveryError::io(last))?;
+        let is_flushed = mutants::is_on("recovered-units-not-flushed");
+        let sync = |()| if is_flushed { Ok(()) } else { file.sync() };
+        cut.and_then(sync).map_err(RecoveryError::io(last))?;
     }
     for name in &recovered.obsolete {
         disk.remove(&name.to_string()).map_err(RecoveryError::io(name))?;
@@ -280,7 +322,9 @@ fn begin_segment(
     let frame = first_frame(beginning, last, clocks, previous);
     file.append(&frame.0)?;
     file.sync()?;
-    disk.sync()?;
+    if !mutants::is_on("directory-not-flushed") {
+        disk.sync()?;
+    }
     Ok((file, frame.0.len() as u64, frame.1))
 }
 
@@ -323,7 +367,10 @@ impl Snapshot {
         position: Position,
         clocks: Clocks,
     ) -> io::Result<Snapshot> {
-        let name = Name::PartialSnapshot(position).to_string();
+        let name = match mutants::is_on("snapshot-visible-too-early") {
+            true => Name::Snapshot(position).to_string(),
+            false => Name::PartialSnapshot(position).to_string(),
+        };
         // Of an attempt that was given up.
         match disk.remove(&name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -375,7 +422,12 @@ impl Snapshot {
     /// Completes the snapshot and makes it durable. Then [`Files::remove_before`] may be called.
     pub fn finish(mut self) -> io::Result<()> {
         self.append(Kind::End, &[])?;
-        self.file.sync()?;
+        if !mutants::is_on("snapshot-not-flushed") {
+            self.file.sync()?;
+        }
+        if mutants::is_on("snapshot-visible-too-early") {
+            return self.disk.sync();
+        }
         let name = |name: Name| name.to_string();
         self.disk.rename(
             &name(Name::PartialSnapshot(self.position)),

@@ -7,6 +7,7 @@ use crate::Position;
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
 use crate::marker::{self, Marker};
+use crate::mutants;
 use crate::names::{GUARD, LOCK, Name};
 use crate::reader::{Next, Reader};
 
@@ -267,7 +268,9 @@ impl Recovery<'_> {
                 Next::End if offset > 0 => break,
                 Next::End | Next::Damaged => {
                     let last = self.result.last;
-                    let was_flushed = |frame: &Frame<'_>| frame.header.flushed > last;
+                    let was_flushed = |frame: &Frame<'_>| {
+                        frame.header.flushed > last && !mutants::is_on("flushed-part-cut-off")
+                    };
                     if !is_last
                         || reader.later_frames(was_flushed).map_err(RecoveryError::io(&name))?
                     {

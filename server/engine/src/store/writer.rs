@@ -39,6 +39,7 @@ use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
 use crate::counter::increment;
+use crate::mutants;
 use crate::notify::Events;
 use crate::time::{Millis, Time};
 
@@ -178,7 +179,9 @@ impl Writer {
     #[cold]
     #[inline(never)]
     fn save(&mut self, database: usize, slot: Slot) {
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-misses-changes")
+        {
             snapshot.save(&self.state.keyspace, database, slot);
         }
     }
@@ -235,7 +238,9 @@ impl Writer {
     ) -> Slot {
         self.record(database, key, &Effect::Set { value: Image::New(&value) });
         let slot = self.state.keyspace.add(database, key, value, now);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-has-later-keys")
+        {
             snapshot.leave_out(database, slot);
         }
         slot
@@ -295,7 +300,9 @@ impl Writer {
             self.record_at(database, slot, &Effect::Moved { database: to_database, key });
         }
         let slot = self.state.keyspace.move_key(database, slot, to, now);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-has-later-keys")
+        {
             snapshot.leave_out(to.database, slot);
         }
     }
@@ -308,7 +315,9 @@ impl Writer {
             self.record_at(database, slot, &Effect::Copied { database: to_database, key });
         }
         let slot = self.state.keyspace.copy_key(database, slot, to, now);
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !mutants::is_on("snapshot-has-later-keys")
+        {
             snapshot.leave_out(to.database, slot);
         }
     }

@@ -22,6 +22,7 @@ use lockwheel_engine::settings::{FlushPolicy, Settings};
 use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::ceiling::Kept;
 use lockwheel_log::files::{Batch, Clocks, Snapshot};
+use lockwheel_log::mutants;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
@@ -130,6 +131,10 @@ impl FileLog {
 
     /// Starts the thread.
     pub(crate) fn start_thread(&self) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_on() {
+            return Ok(());
+        }
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("lockwheel-log".into());
         *self.thread.lock() = Some(thread.spawn(move || shared.write_until_end())?);
@@ -152,6 +157,9 @@ impl FileLog {
             }
         }
         drop(orders);
+        if mutants::is_on("reply-before-flush") {
+            self.shared.gate.release(last, last);
+        }
         if !here {
             self.wake();
         }
@@ -207,6 +215,36 @@ impl FileLog {
         self.wake();
     }
 
+    /// Carries out the next order, on this thread; returns whether there was one. For a log
+    /// without a thread.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn step(&self) -> bool {
+        let shared = &self.shared;
+        let mut files = shared.files.lock();
+        !shared.has_failed.load(Ordering::Acquire) && shared.check(shared.carry_out(&mut files))
+    }
+
+    /// Whether [`FileLog::step`] has something to do.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn has_orders(&self) -> bool {
+        !self.shared.has_failed.load(Ordering::Acquire)
+            && !self.shared.orders.lock().waiting.is_empty()
+    }
+
+    /// Does what the thread does once a second.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn second(&self) {
+        if !self.shared.has_failed.load(Ordering::Acquire) {
+            self.shared.end_second(self.shared.files.lock());
+        }
+    }
+
+    /// Writes and flushes all units, as the thread does when it ends.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn finish(&self) {
+        self.shared.finish();
+    }
+
     /// Writes and flushes all units, and ends the thread. The leases of `keys` still run.
     pub(crate) fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
         self.end();
@@ -241,6 +279,10 @@ impl Shared {
                 self.end_second(files);
             }
         }
+        self.finish();
+    }
+
+    fn finish(&self) {
         let mut files = self.files.lock();
         self.carry_out_all(&mut files);
         self.check(files.sync());
@@ -297,6 +339,7 @@ impl Shared {
 
     fn release(&self, written: Position, files: &OpenFiles) {
         let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
+        let flushed = if mutants::is_on("written-counts-as-flushed") { written } else { flushed };
         self.gate.release(written, flushed);
         if self.gate.is_flush_awaited()
             && let Some(owner) = self.owner.upgrade()
@@ -307,7 +350,9 @@ impl Shared {
 
     /// Does what is due once a second.
     fn end_second(&self, mut files: MutexGuard<'_, OpenFiles>) {
-        if self.policy() == FlushPolicy::EverySecond && self.check(files.sync().map(|()| true)) {
+        let is_due =
+            self.policy() == FlushPolicy::EverySecond || mutants::is_on("released-before-flush");
+        if is_due && self.check(files.sync().map(|()| true)) {
             self.release(0, &files);
         }
         let Some(log) = &files.log else { return };
@@ -342,6 +387,9 @@ impl OpenFiles {
             return Ok(());
         };
         log.write(batch)?;
+        if mutants::is_on("released-before-flush") {
+            return Ok(());
+        }
         if policy == FlushPolicy::Always { log.sync() } else { Ok(()) }
     }
 

@@ -11,6 +11,7 @@ use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;
 use lockwheel_log::marker::{self, Marker};
+use lockwheel_log::mutants;
 use lockwheel_log::recovery::{Effects, LastTime, Overview, RecoveryError, TornTail, overview};
 use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
@@ -171,8 +172,11 @@ impl Restored {
             }
         };
         let boot_id = self.now.boot_id.unwrap_or_default();
-        let (files, recovered) =
-            Files::open(Arc::clone(&self.disk), boot_id, apply, |_| clock.readings())?;
+        let opened = Files::open(Arc::clone(&self.disk), boot_id, apply, |_| clock.readings());
+        #[cfg_attr(not(feature = "simulation"), expect(unused_mut))]
+        let (mut files, recovered) = opened?;
+        #[cfg(feature = "simulation")]
+        files.set_segment_bytes_max(crate::simulation::segment_bytes_max());
         if let Some(torn) = recovered.torn {
             warn!(
                 segment = %torn.segment, offset = torn.offset, bytes = torn.bytes,
@@ -275,7 +279,11 @@ pub fn time_of_log(last: Option<LastTime>, trusts_wall_clock: bool) -> Time {
 /// The first of two readings in whole milliseconds may be short of almost one: a millisecond less
 /// is counted, so that no lease ends early.
 fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
-    let elapsed_ms = if now.boot_id == Some(last.boot_id) {
+    if mutants::is_on("lease-clock-from-wall-clock") {
+        return now.wall_ms;
+    }
+    let is_same_boot = now.boot_id == Some(last.boot_id) || mutants::is_on("boot-id-ignored");
+    let elapsed_ms = if is_same_boot && !mutants::is_on("stopped-time-ignored") {
         now.boot_ms.saturating_sub(last.boot_ms)
     } else if trusts_wall_clock {
         now.wall_ms.saturating_sub(last.wall_ms)

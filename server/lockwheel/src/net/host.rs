@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::task::Poll;
 
 use bytes::BytesMut;
@@ -35,6 +35,7 @@ use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine, Flow};
 use lockwheel_log::files::Snapshot;
+use lockwheel_log::mutants;
 
 /// See the module's documentation.
 pub(crate) struct Host {
@@ -200,6 +201,12 @@ impl Host {
         begun.map_err(|_| io::Error::other("the engine has failed"))?
     }
 
+    /// The log of the server, if it has one.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn log(&self) -> Option<&Arc<FileLog>> {
+        self.log.get()
+    }
+
     fn begin_guard(&self, engine: &mut Engine, guard: Necessary) {
         let Necessary { left_ms, reason, had_lasting_keys } = guard;
         if had_lasting_keys {
@@ -228,17 +235,16 @@ impl Host {
         }
     }
 
-    /// Begins a snapshot of the state after all units so far; returns its file.
-    pub(crate) fn begin_snapshot(&self) -> io::Result<Snapshot> {
-        let stopped = || io::Error::other("the server has ended");
-        let log = self.log.get().ok_or_else(stopped)?;
+    /// Begins a snapshot of the state after all units so far. The log sends its file, unless the
+    /// log fails.
+    pub(crate) fn begin_snapshot(&self) -> io::Result<mpsc::Receiver<Snapshot>> {
+        let log = self.log.get().ok_or_else(snapshots::stopped)?;
         let file = self.with(|engine| {
             self.log_units(engine);
             engine.begin_snapshot(self.now());
             log.begin_snapshot()
         });
-        // The log sends no file if it has failed.
-        file.map_err(|_| stopped())?.recv().map_err(|_| stopped())
+        file.map_err(|_| snapshots::stopped())
     }
 
     /// A snapshot is complete: files that it replaces are removed.
@@ -260,7 +266,12 @@ impl Host {
     #[inline]
     fn log_units(&self, engine: &mut Engine) {
         if let Some(log) = self.log.get() {
-            if let Some(ceiling) = engine.take_ceiling(self.now().now) {
+            if mutants::is_on("ceiling-after-grant") {
+                engine.take_units(|units| log.append(units, self.clock.readings(), false));
+            }
+            if let Some(ceiling) = engine.take_ceiling(self.now().now)
+                && !mutants::is_on("ceiling-not-raised")
+            {
                 log.raise_ceiling(ceiling, self.clock.readings());
             }
             engine.take_units(|units| {
@@ -503,6 +514,8 @@ impl Host {
         let receiver = self.registry.get(client)?;
         let (outbox, limit) = (receiver.outbox(), output_limit(engine, client));
         let now = || self.now().now;
+        #[cfg(feature = "mutants")]
+        let position = if is_not_gated(delivery) { 0 } else { position };
         let mut check = outbox.put(delivery, position, limit, now);
         if let (LimitCheck::Overrun(_), Receiver::Socket(connection)) = (check, &receiver) {
             // Part of the output may only have been held back by a turn.
@@ -668,6 +681,19 @@ impl LogOwner for Host {
         // Ends the waits: see `log_units`. A failed engine has no clients any more.
         let _ = self.with(|_| {});
     }
+}
+
+/// Whether a defect sends this delivery at once.
+#[cfg(feature = "mutants")]
+fn is_not_gated(delivery: &Delivery) -> bool {
+    let contains = |text: &[u8]| delivery.bytes.windows(text.len()).any(|bytes| bytes == text);
+    [
+        ("messages-not-gated", &b"\nmessage\r"[..]),
+        ("keyspace-events-not-gated", b"__keyevent"),
+        ("invalidations-not-gated", b"\ninvalidate\r"),
+    ]
+    .iter()
+    .any(|(name, text)| mutants::is_on(name) && contains(text))
 }
 
 fn micros(span: Millis) -> i64 {

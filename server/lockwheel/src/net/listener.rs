@@ -218,23 +218,34 @@ impl Acceptor {
             let _entered = runtime.enter();
             pending.into_stream(engine.settings().tcp_keepalive_seconds)?
         };
-        let client = match engine.admit(origin, host.now()) {
-            Ok(client) => client,
-            Err(refusal) => {
-                // If the socket does not take the error, the client gets none.
-                let _ = stream.write_directly(refusal.as_bytes());
-                return Ok(());
-            }
-        };
-        let Some(state) = engine.session(client) else { return Ok(()) };
-        let (buffers, parser) = (Arc::clone(&state.buffers), Parser::new(REQUEST_LIMITS));
-        let connection =
-            Arc::new(Connection::new(client, buffers, Arc::clone(&host.gate), stream, parser));
-        // From now on messages are delivered, even before the task runs.
-        host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
-        self.client_tasks.spawn_on(runtime, connection.run(Arc::clone(host)));
+        if let Some(connection) = admit(host, engine, origin, stream) {
+            self.client_tasks.spawn_on(runtime, connection.run(Arc::clone(host)));
+        }
         Ok(())
     }
+}
+
+/// Makes the connection of `stream` a client, or refuses it with an error.
+pub(crate) fn admit(
+    host: &Host,
+    engine: &mut Engine,
+    origin: Origin,
+    stream: Stream,
+) -> Option<Arc<Connection>> {
+    let client = match engine.admit(origin, host.now()) {
+        Ok(client) => client,
+        Err(refusal) => {
+            // If the socket does not take the error, the client gets none.
+            let _ = stream.write_directly(refusal.as_bytes());
+            return None;
+        }
+    };
+    let buffers = Arc::clone(&engine.session(client)?.buffers);
+    let (gate, parser) = (Arc::clone(&host.gate), Parser::new(REQUEST_LIMITS));
+    let connection = Arc::new(Connection::new(client, buffers, gate, stream, parser));
+    // From now on messages are delivered, even before the task runs.
+    host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
+    Some(connection)
 }
 
 impl Listener {

@@ -9,6 +9,9 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
+#[cfg(feature = "simulation")]
+use crate::simulation::pipe::Pipe;
+
 /// A TCP or unix socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -16,6 +19,9 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     /// A unix socket.
     Unix(UnixStream),
+    /// A connection of a simulation.
+    #[cfg(feature = "simulation")]
+    Simulated(Pipe),
 }
 
 impl Stream {
@@ -24,6 +30,8 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.poll_read_ready(context),
             Stream::Unix(stream) => stream.poll_read_ready(context),
+            #[cfg(feature = "simulation")]
+            Stream::Simulated(pipe) => pipe.poll_readable(context),
         }
     }
 
@@ -32,6 +40,8 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.poll_write_ready(context),
             Stream::Unix(stream) => stream.poll_write_ready(context),
+            #[cfg(feature = "simulation")]
+            Stream::Simulated(pipe) => pipe.poll_writable(context),
         }
     }
 
@@ -64,22 +74,36 @@ impl Stream {
         let outcome = match self {
             Stream::Tcp(stream) => stream.try_io(interest, attempt),
             Stream::Unix(stream) => stream.try_io(interest, attempt),
+            #[cfg(feature = "simulation")]
+            Stream::Simulated(_) => attempt(),
         };
         if moved > 0 { Ok(moved) } else { outcome }
     }
 
     /// Reads without the runtime: for use while a script keeps the runtime from polling.
     pub(crate) fn read_directly(&self, into: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "simulation")]
+        if let Stream::Simulated(pipe) = self {
+            return pipe.read(into);
+        }
         (&*self.socket()).read(into)
     }
 
     /// Writes without the runtime.
     pub(crate) fn write_directly(&self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "simulation")]
+        if let Stream::Simulated(pipe) = self {
+            return pipe.write(bytes);
+        }
         (&*self.socket()).write(bytes)
     }
 
     /// Whether the client has closed its side and all bytes have been read. Reads nothing.
     pub(crate) fn is_at_end(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        if let Stream::Simulated(pipe) = self {
+            return pipe.is_at_end();
+        }
         match self.socket().peek(&mut [MaybeUninit::uninit()]) {
             Ok(bytes) => bytes == 0,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
@@ -89,6 +113,10 @@ impl Stream {
     /// Must be called before the last write: the bytes are sent together with the shutdown, so that
     /// the client does not see one without the other and send more in between.
     pub(crate) fn begin_last_write(&self) {
+        #[cfg(feature = "simulation")]
+        if let Stream::Simulated(_) = self {
+            return;
+        }
         // On other systems the two follow each other closely.
         #[cfg(target_os = "linux")]
         let _ = self.socket().set_tcp_cork(true);
@@ -96,6 +124,10 @@ impl Stream {
 
     /// Shuts the socket down; bytes written before still arrive.
     pub(crate) fn shut_down(&self) {
+        #[cfg(feature = "simulation")]
+        if let Stream::Simulated(pipe) = self {
+            return pipe.shut_down();
+        }
         // Fails if the client has closed the connection already.
         let _ = self.socket().shutdown(Shutdown::Both);
     }
@@ -105,6 +137,8 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => SockRef::from(stream),
             Stream::Unix(stream) => SockRef::from(stream),
+            #[cfg(feature = "simulation")]
+            Stream::Simulated(_) => unreachable!("callers handle it before"),
         }
     }
 }

@@ -88,13 +88,13 @@ async fn keep_ticking(host: Arc<Host>, listener: WakeListener) {
 
 /// Whether a tick has left work that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum More {
+pub(crate) enum More {
     Due,
     Nothing,
 }
 
 /// Does the work that is due, for one slice of time at most.
-fn tick(host: &Host, engine: &mut Engine) -> More {
+pub(crate) fn tick(host: &Host, engine: &mut Engine) -> More {
     let slice = Stopwatch::start();
     loop {
         let now = host.now();

@@ -160,6 +160,19 @@ pub(crate) fn write_log() {
     let _ = TURN.try_with(Turn::write_log);
 }
 
+/// From now on a simulation ends the turns of this thread with [`before_sleep`].
+#[cfg(feature = "simulation")]
+pub(crate) fn begin_simulated_loop() {
+    TURN.with(|turn| turn.has_loop.set(true));
+}
+
+/// Discards what is queued: the simulated process has ended.
+#[cfg(feature = "simulation")]
+pub(crate) fn discard() {
+    let queued = TURN.with(|turn| (turn.replies.take(), turn.messages.take()));
+    drop(queued);
+}
+
 /// Ends the turn: sends all replies and all messages.
 pub(crate) fn end() {
     // A thread that is ending has nothing queued: see `enqueue`.

@@ -16,6 +16,8 @@ use super::set::SetForm;
 use super::stream::id::StreamId;
 use super::stream::{Keep, Trim};
 use super::value::Kind;
+#[cfg(feature = "mutants")]
+use crate::mutants;
 use crate::notify::Events;
 use crate::time::Millis;
 use codec::Field;
@@ -48,8 +50,8 @@ macro_rules! effects {
         }
 
         /// The tags with the names of their effects.
-        #[cfg(test)]
-        pub(crate) const TAGS: &[(u8, &str)] = &[$(($tag, stringify!($name)),)*];
+        #[cfg(any(test, feature = "mutants"))]
+        pub const TAGS: &[(u8, &str)] = &[$(($tag, stringify!($name)),)*];
 
         impl<'a> Effect<'a> {
             fn tag(&self) -> u8 {
@@ -470,6 +472,10 @@ impl Effects {
     pub(super) fn push(&mut self, place: Place<'_>, effect: &Effect<'_>) {
         #[cfg(test)]
         if self.left_out == Some(effect.tag()) {
+            return;
+        }
+        #[cfg(feature = "mutants")]
+        if TAGS.iter().any(|(tag, name)| *tag == effect.tag() && mutants::leaves_out(name)) {
             return;
         }
         let is_last = |&(database, start, end): &(usize, usize, usize)| {

@@ -1,0 +1,67 @@
+//! The clients of a history: state machines that react to replies, messages, timers and lost
+//! connections.
+
+mod in_process;
+mod keeper;
+mod locks;
+mod marks;
+mod recipes;
+mod redlock;
+mod snapshots;
+mod subscriber;
+
+use lockwheel_compat::frame::Frame;
+
+pub use locks::PERMITS;
+
+use crate::core::{Core, Notice};
+use crate::plan::{Recipe, Role};
+
+/// A client.
+pub trait Actor {
+    /// Something happens to it.
+    fn notice(&mut self, core: &mut Core, notice: Notice);
+
+    /// The servers have taken a step. Only clients within a server's process need this.
+    fn after_step(&mut self, _core: &mut Core) {}
+}
+
+/// The client with this number in the plan.
+pub fn create(core: &mut Core, client: usize) -> Box<dyn Actor> {
+    match core.plan.roles[client].1 {
+        Role::Locks(Recipe::Redlock, _) => Box::new(redlock::Redlock::new(core, client)),
+        Role::Locks(recipe, lock) => Box::new(locks::LockClient::new(core, client, recipe, lock)),
+        Role::WritesMarks => Box::new(marks::MarkWriter::new(core, client)),
+        Role::ReadsMarks => Box::new(marks::MarkReader::new(core, client)),
+        Role::ReceivesMarks => Box::new(subscriber::Subscriber::new(core, client)),
+        Role::InProcess => Box::new(in_process::InProcess::new(core, client)),
+        Role::Keeps => Box::new(keeper::Keeper::new(core, client)),
+        Role::Snapshots => Box::new(snapshots::Snapshots::new(core, client)),
+    }
+}
+
+/// The number in a reply.
+fn number(reply: &Frame) -> Option<i64> {
+    std::str::from_utf8(&reply.text).ok()?.parse().ok().filter(|_| reply.kind != b'-')
+}
+
+/// Whether the reply is null.
+fn is_missing(reply: &Frame) -> bool {
+    reply.missing || reply.kind == b'_'
+}
+
+/// The text of a reply.
+fn text(reply: &Frame) -> String {
+    String::from_utf8_lossy(&reply.text).into_owned()
+}
+
+/// How long a client waits for a reply.
+const REPLY_TIMEOUT_US: i64 = 4_000_000;
+
+/// The reply to the request that was sent at `asked_us` is late. Reports it unless something has
+/// delayed the server.
+fn report_late_reply(core: &mut Core, asked_us: i64, what: &str) {
+    if core.disturbed_us < asked_us {
+        core.report("late", format!("no reply to {what} for {} s", REPLY_TIMEOUT_US / 1_000_000));
+    }
+}

@@ -1,0 +1,716 @@
+//! The world of a history: machines, connections, events in the order of their times, and what was
+//! recorded.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lockwheel::simulation::pipe::Pipe;
+use lockwheel_compat::frame::{Frame, show};
+use lockwheel_compat::history;
+use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::request;
+use lockwheel_log::Disk;
+use lockwheel_log::simulated_disk::DiskFault;
+
+use crate::facts::Facts;
+use crate::machine::Machine;
+use crate::plan::{FaultKind, Plan, Role};
+use crate::trace::Trace;
+
+/// Keys that a snapshot takes at once at most.
+const SNAPSHOT_PART_KEYS: u64 = 4;
+
+const SECOND_US: i64 = 1_000_000;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub enum Event {
+    /// A client tries to connect.
+    Connect(usize),
+    /// Bytes arrive at the server, on the connection as it was then.
+    ToServer(usize, u64, Vec<u8>),
+    /// Bytes arrive at the client; none if the connection is lost.
+    ToClient(usize, u64, Option<Vec<u8>>),
+    /// A timer of a client.
+    Timer(usize, u64),
+    /// The process with this generation works.
+    Server(usize, u64, Work),
+    /// The process is started.
+    Start(usize),
+    /// The fault with this number happens.
+    Fault(usize),
+    /// The machine crashes, if the process with this generation still runs.
+    Crash(usize, u64),
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A turn of its loop.
+    Turn,
+    /// A deadline is reached.
+    Deadline,
+    /// A step of the log.
+    Log,
+    /// The log's second.
+    Second,
+    /// A step of a snapshot.
+    Snapshot,
+}
+
+/// What a client is informed of.
+#[derive(Debug)]
+pub enum Notice {
+    /// It is connected.
+    Connected(usize),
+    /// The connection is lost. True if nothing it has sent can take effect any more.
+    Lost(usize, bool),
+    /// A reply or message has arrived.
+    Received(usize, Frame),
+    /// Its timer has fired.
+    Timer(u64),
+}
+
+/// A connection of a client, again and again.
+#[derive(Debug)]
+struct Connection {
+    client: usize,
+    /// The client's number for it.
+    slot: usize,
+    server: usize,
+    pipe: Option<Pipe>,
+    /// Counts how often it was connected.
+    epoch: u64,
+    /// The generation of the process that it is connected to.
+    generation: u64,
+    /// When the last bytes arrive, in both directions.
+    last_us: [i64; 2],
+    /// What the client has received and not yet read.
+    input: Vec<u8>,
+    random: Random,
+}
+
+/// A violation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The kind, to compare violations.
+    pub kind: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// See the module's documentation.
+pub struct Core {
+    /// The time.
+    pub now_us: i64,
+    /// The plan.
+    pub plan: Plan,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// What is known of marks.
+    pub facts: Facts,
+    /// The requests to locks, with their recipes.
+    pub history: Vec<history::Event>,
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// What has happened.
+    pub trace: Trace,
+    /// Clients do nothing until then.
+    pub paused_until_us: Vec<i64>,
+    /// The last time at which something kept servers from answering.
+    pub disturbed_us: i64,
+    /// Clients begin nothing new.
+    pub is_ending: bool,
+    /// The clients that must read marks in the end.
+    pub unread: usize,
+    connections: Vec<Connection>,
+    queue: BinaryHeap<Reverse<(i64, u64, Queued)>>,
+    sequence: u64,
+}
+
+/// An event that is not compared.
+#[derive(Debug)]
+struct Queued(Event);
+
+impl PartialEq for Queued {
+    fn eq(&self, _: &Queued) -> bool {
+        true
+    }
+}
+
+impl Eq for Queued {}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, _: &Queued) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+impl Core {
+    /// A world in which nothing has happened.
+    pub fn new(plan: &Plan, trace: Trace) -> Core {
+        let mut core = Core {
+            now_us: 0,
+            plan: plan.clone(),
+            machines: (0..plan.servers).map(|number| Machine::new(plan, number)).collect(),
+            facts: Facts::default(),
+            history: Vec::new(),
+            violations: Vec::new(),
+            trace,
+            paused_until_us: vec![0; plan.roles.len()],
+            disturbed_us: 0,
+            is_ending: false,
+            unread: plan.roles.iter().filter(|(_, role)| *role == Role::ReadsMarks).count(),
+            connections: Vec::new(),
+            queue: BinaryHeap::new(),
+            sequence: 0,
+        };
+        for server in 0..plan.servers {
+            core.schedule(0, Event::Start(server));
+        }
+        for (number, fault) in plan.faults.iter().enumerate() {
+            core.schedule(fault.at_us, Event::Fault(number));
+        }
+        core
+    }
+
+    // --- for clients ---
+
+    /// Connects the client to a server, and again whenever the connection is lost. Returns the
+    /// number of the connection.
+    pub fn connect(&mut self, client: usize, slot: usize, server: usize) -> usize {
+        let number = self.connections.len();
+        let (id, _) = self.plan.roles[client];
+        self.connections.push(Connection {
+            client,
+            slot,
+            server,
+            pipe: None,
+            epoch: 0,
+            generation: 0,
+            last_us: [0; 2],
+            input: Vec::new(),
+            random: Random::of(self.plan.seed, 10_000 + 100 * id + slot as u64),
+        });
+        self.schedule(1_000, Event::Connect(number));
+        number
+    }
+
+    /// Sends a request.
+    pub fn send<A: AsRef<[u8]>>(&mut self, connection: usize, words: &[A]) {
+        self.send_bytes(connection, &request(words));
+    }
+
+    /// Sends bytes, perhaps in two parts.
+    pub fn send_bytes(&mut self, connection: usize, bytes: &[u8]) {
+        self.trace.add(self.now_us, "send", bytes, || {
+            let Connection { client, slot, .. } = self.connections[connection];
+            let (id, _) = self.plan.roles[client];
+            format!("client {id}.{slot} sends {}", short(bytes))
+        });
+        let cut = match self.connections[connection].random.once_in(8) {
+            true => self.connections[connection].random.below(bytes.len() as u64) as usize,
+            false => 0,
+        };
+        for part in [&bytes[..cut], &bytes[cut..]] {
+            if !part.is_empty() {
+                let epoch = self.connections[connection].epoch;
+                let after_us = self.latency(connection, 0);
+                self.schedule(after_us, Event::ToServer(connection, epoch, part.to_vec()));
+            }
+        }
+    }
+
+    /// The client gives up the connection.
+    pub fn lose(&mut self, connection: usize) {
+        self.drop_connection(connection, false);
+    }
+
+    /// Wakes the client after this span.
+    pub fn set_timer(&mut self, client: usize, after_us: i64, timer: u64) {
+        self.schedule(after_us, Event::Timer(client, timer));
+    }
+
+    /// Records a violation.
+    pub fn report(&mut self, kind: &str, text: String) {
+        self.trace.add(self.now_us, kind, &[], || format!("VIOLATION: {text}"));
+        self.violations.push(Violation { kind: kind.to_owned(), text });
+    }
+
+    /// Records a request to a lock that is over.
+    pub fn record(&mut self, event: history::Event) {
+        self.trace.add(self.now_us, "record", &[], || event.to_string());
+        self.history.push(event);
+    }
+
+    /// A note in the trace.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        self.trace.add(self.now_us, "note", &[], line);
+    }
+
+    // --- events ---
+
+    /// The next event, unless it is later than `until_us`; sets the time.
+    pub fn next(&mut self, until_us: i64) -> Option<Event> {
+        let Reverse((at_us, _, _)) = self.queue.peek()?;
+        if *at_us > until_us {
+            return None;
+        }
+        let Reverse((at_us, _, Queued(event))) = self.queue.pop()?;
+        self.now_us = at_us;
+        Some(event)
+    }
+
+    fn schedule(&mut self, after_us: i64, event: Event) {
+        self.schedule_at(self.now_us + after_us.max(0), event);
+    }
+
+    fn schedule_at(&mut self, at_us: i64, event: Event) {
+        self.sequence += 1;
+        self.queue.push(Reverse((at_us, self.sequence, Queued(event))));
+    }
+
+    /// How long bytes take, so that they arrive after those before.
+    fn latency(&mut self, connection: usize, direction: usize) -> i64 {
+        let network_us = self.plan.network_us;
+        let connection = &mut self.connections[connection];
+        let slow = if connection.random.once_in(50) { 20 } else { 1 };
+        let after_us = 5 + connection.random.below(network_us * slow) as i64;
+        let at_us = (self.now_us + after_us).max(connection.last_us[direction]);
+        connection.last_us[direction] = at_us;
+        at_us - self.now_us
+    }
+
+    /// Handles an event; returns the client that is concerned, and what it is informed of.
+    pub fn handle(&mut self, event: Event) -> Option<(usize, Vec<Notice>)> {
+        match event {
+            Event::Connect(number) => self.try_to_connect(number),
+            Event::ToServer(number, epoch, bytes) => {
+                let connection = &self.connections[number];
+                if connection.epoch == epoch
+                    && let Some(pipe) = &connection.pipe
+                {
+                    pipe.send(&bytes);
+                    let server = connection.server;
+                    self.after_server(server);
+                }
+                None
+            }
+            Event::ToClient(number, epoch, bytes) => self.to_client(number, epoch, bytes),
+            Event::Timer(client, timer) => {
+                if self.paused_until_us[client] > self.now_us {
+                    self.schedule_at(self.paused_until_us[client], Event::Timer(client, timer));
+                    return None;
+                }
+                Some((client, vec![Notice::Timer(timer)]))
+            }
+            Event::Server(server, generation, work) => {
+                self.work(server, generation, work);
+                None
+            }
+            Event::Start(server) => {
+                self.start(server);
+                None
+            }
+            Event::Fault(number) => {
+                self.fault(number);
+                None
+            }
+            Event::Crash(server, generation) => {
+                if self.machines[server].generation == generation {
+                    self.crash(server, 0, None);
+                }
+                None
+            }
+        }
+    }
+
+    fn try_to_connect(&mut self, number: usize) -> Option<(usize, Vec<Notice>)> {
+        let server = self.connections[number].server;
+        let machine = &mut self.machines[server];
+        let is_up = machine.suspended_until_us <= self.now_us;
+        machine.use_clocks(self.now_us);
+        let pipe = machine.server.as_mut().filter(|_| is_up).and_then(|server| server.connect());
+        let generation = machine.generation;
+        let connection = &mut self.connections[number];
+        let Some(pipe) = pipe else {
+            let after_us = connection.random.between(5_000, 100_000);
+            self.schedule(after_us, Event::Connect(number));
+            return None;
+        };
+        if connection.random.once_in(8) {
+            pipe.limit(1 + connection.random.below(300) as usize, usize::MAX);
+        }
+        connection.epoch += 1;
+        (connection.pipe, connection.generation) = (Some(pipe), generation);
+        let (client, slot) = (connection.client, connection.slot);
+        self.after_server(server);
+        Some((client, vec![Notice::Connected(slot)]))
+    }
+
+    fn to_client(
+        &mut self,
+        number: usize,
+        epoch: u64,
+        bytes: Option<Vec<u8>>,
+    ) -> Option<(usize, Vec<Notice>)> {
+        let client = self.connections[number].client;
+        if self.connections[number].epoch != epoch {
+            return None;
+        }
+        if self.paused_until_us[client] > self.now_us {
+            self.schedule_at(self.paused_until_us[client], Event::ToClient(number, epoch, bytes));
+            return None;
+        }
+        let connection = &mut self.connections[number];
+        let slot = connection.slot;
+        let Some(bytes) = bytes else {
+            connection.epoch += 1;
+            let is_over = self.machines[connection.server].generation != connection.generation;
+            let after_us = connection.random.between(1_000, 50_000);
+            self.schedule(after_us, Event::Connect(number));
+            return Some((client, vec![Notice::Lost(slot, is_over)]));
+        };
+        connection.input.extend_from_slice(&bytes);
+        let mut notices = Vec::new();
+        while let Ok(Some((frame, length))) = Frame::first(&connection.input) {
+            connection.input.drain(..length);
+            notices.push(Notice::Received(slot, frame));
+        }
+        let (id, _) = self.plan.roles[client];
+        self.trace.add(self.now_us, "receive", &bytes, || {
+            format!("client {id}.{slot} receives {}", short(&bytes))
+        });
+        Some((client, notices))
+    }
+
+    /// The connection is lost: for the server at once, for the client when it gets to know.
+    fn drop_connection(&mut self, number: usize, at_once: bool) {
+        let Some(pipe) = self.connections[number].pipe.take() else { return };
+        pipe.lose();
+        let (server, epoch) = (self.connections[number].server, self.connections[number].epoch);
+        self.connections[number].input.clear();
+        let after_us = if at_once { 0 } else { self.latency(number, 1) };
+        self.schedule(after_us, Event::ToClient(number, epoch, None));
+        self.after_server(server);
+    }
+
+    // --- servers ---
+
+    fn start(&mut self, server: usize) {
+        let (now_us, plan) = (self.now_us, self.plan.clone());
+        let machine = &mut self.machines[server];
+        if machine.server.is_some() {
+            return;
+        }
+        if machine.suspended_until_us > now_us {
+            let at_us = machine.suspended_until_us;
+            return self.schedule_at(at_us, Event::Start(server));
+        }
+        let started = catch_unwind(AssertUnwindSafe(|| machine.start(&plan, now_us)));
+        let started = started.unwrap_or_else(|_| Err("a panic".to_owned()));
+        self.disturbed_us = now_us;
+        match started {
+            Ok(()) => {
+                let machine = &mut self.machines[server];
+                machine.forget_disk_fault();
+                let generation = machine.generation;
+                self.note(|| format!("server {server} starts"));
+                self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
+            }
+            Err(error) => {
+                self.note(|| format!("server {server} does not start: {error}"));
+                let machine = &mut self.machines[server];
+                if !machine.forget_disk_fault() {
+                    let text = format!("server {server} does not start: {error}");
+                    self.report("start", text);
+                }
+                self.end_by_disk(server);
+            }
+        }
+    }
+
+    fn work(&mut self, server: usize, generation: u64, work: Work) {
+        let now_us = self.now_us;
+        let machine = &mut self.machines[server];
+        if machine.generation != generation || machine.server.is_none() {
+            return;
+        }
+        let is_of_disk = matches!(work, Work::Log | Work::Second | Work::Snapshot);
+        let slow_us = if is_of_disk { machine.slow_until_us } else { 0 };
+        let ready_us = machine.suspended_until_us.max(slow_us);
+        if ready_us > now_us {
+            return self.schedule_at(ready_us, Event::Server(server, generation, work));
+        }
+        machine.use_clocks(now_us);
+        let Machine { server: Some(process), random, scheduled, .. } = machine else { return };
+        match work {
+            Work::Turn => scheduled.turn = false,
+            Work::Deadline => scheduled.deadline_us = None,
+            Work::Log => {
+                scheduled.log = false;
+                process.log_step();
+            }
+            Work::Snapshot => {
+                scheduled.snapshot = false;
+                process.snapshot_step(1 + random.below(SNAPSHOT_PART_KEYS) as usize);
+            }
+            Work::Second => process.log_second(),
+        }
+        process.run_tasks(&mut |bound| random.below(bound));
+        process.end_turn();
+        if work == Work::Second {
+            self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
+        }
+        let number = [server as u8, work as u8];
+        self.trace.add(now_us, "work", &number, || format!("server {server}: {work:?}"));
+        self.after_server(server);
+    }
+
+    /// Sends on what a server has written, and schedules its next work.
+    pub fn after_server(&mut self, server: usize) {
+        if self.machines[server].disk.has_crashed() {
+            return self.end_by_disk(server);
+        }
+        self.collect_output(server);
+        let now_us = self.now_us;
+        let machine = &mut self.machines[server];
+        let generation = machine.generation;
+        machine.use_clocks(now_us);
+        let Machine { server: Some(process), random, scheduled, .. } = machine else { return };
+        if process.has_failed() {
+            return self.report("panic", format!("the engine of server {server} has failed"));
+        }
+        if process.is_stopping() {
+            return self.end_stopping(server);
+        }
+        let mut next = Vec::new();
+        if process.is_ready() && !scheduled.turn {
+            scheduled.turn = true;
+            next.push((random.below(30) as i64, Work::Turn));
+        }
+        if process.has_log_work() && !scheduled.log {
+            scheduled.log = true;
+            next.push((20 + random.below(self.plan.flush_us) as i64, Work::Log));
+        }
+        if process.has_snapshot_work() && !scheduled.snapshot {
+            scheduled.snapshot = true;
+            next.push((20 + random.below(6 * self.plan.flush_us) as i64, Work::Snapshot));
+        }
+        if let Some(left) = process.deadline() {
+            let left_us = i64::try_from(left.as_micros()).unwrap_or(i64::MAX / 2);
+            let at_us = now_us.saturating_add(left_us);
+            if scheduled.deadline_us.is_none_or(|scheduled_us| at_us < scheduled_us) {
+                scheduled.deadline_us = Some(at_us);
+                next.push((left_us, Work::Deadline));
+            }
+        }
+        for (after_us, work) in next {
+            self.schedule(after_us, Event::Server(server, generation, work));
+        }
+    }
+
+    fn collect_output(&mut self, server: usize) {
+        for number in 0..self.connections.len() {
+            let connection = &self.connections[number];
+            if connection.server != server {
+                continue;
+            }
+            let Some(pipe) = &connection.pipe else { continue };
+            let (bytes, epoch, is_closed) = (pipe.receive(), connection.epoch, pipe.is_closed());
+            if !bytes.is_empty() {
+                let after_us = self.latency(number, 1);
+                self.schedule(after_us, Event::ToClient(number, epoch, Some(bytes)));
+            }
+            if is_closed {
+                self.drop_connection(number, false);
+            }
+        }
+    }
+
+    /// The server stops by itself: it sends what is released, and ends.
+    fn end_stopping(&mut self, server: usize) {
+        let machine = &mut self.machines[server];
+        let Machine { server: Some(process), random, .. } = machine else { return };
+        process.run_tasks(&mut |bound| random.below(bound));
+        process.end_turn();
+        process.end();
+        self.note(|| format!("server {server} stops"));
+        self.collect_output(server);
+        self.end_process(server);
+    }
+
+    /// The process ends, or the machine if its disk says so.
+    fn end_by_disk(&mut self, server: usize) {
+        let machine = &self.machines[server];
+        if machine.disk.has_crashed() && !machine.is_only_killed() {
+            self.crash(server, 0, None);
+        } else {
+            self.end_process(server);
+        }
+    }
+
+    /// The process is gone; it is started again later.
+    fn end_process(&mut self, server: usize) {
+        self.disturbed_us = self.now_us;
+        self.machines[server].kill();
+        self.restart_later(server);
+    }
+
+    fn restart_later(&mut self, server: usize) {
+        let machine = &mut self.machines[server];
+        machine.disk.set_space(None);
+        let after_us = machine.random.between(1_000, 2 * SECOND_US);
+        self.drop_connections(server);
+        self.schedule(after_us, Event::Start(server));
+    }
+
+    fn drop_connections(&mut self, server: usize) {
+        for number in 0..self.connections.len() {
+            if self.connections[number].server == server {
+                self.drop_connection(number, false);
+            }
+        }
+    }
+
+    fn crash(&mut self, server: usize, wall_us: i64, boot_us: Option<i64>) {
+        self.note(|| format!("machine {server} crashes"));
+        self.disturbed_us = self.now_us;
+        let now_us = self.now_us;
+        let machine = &mut self.machines[server];
+        let boot_us = boot_us.unwrap_or_else(|| machine.random.between(1_000, 5 * SECOND_US));
+        machine.crash(now_us, wall_us, boot_us);
+        self.restart_later(server);
+    }
+
+    // --- faults ---
+
+    fn fault(&mut self, number: usize) {
+        let fault = self.plan.faults[number];
+        let server = fault.server;
+        self.note(|| format!("fault of server {server}: {:?}", fault.kind));
+        self.disturbed_us = self.now_us;
+        let now_us = self.now_us;
+        let machine = &mut self.machines[server];
+        let is_up = machine.server.is_some() && machine.suspended_until_us <= now_us;
+        match fault.kind {
+            FaultKind::WallStep(by_us) => machine.step_wall(by_us),
+            FaultKind::Suspend(span_us) => {
+                machine.suspend(now_us, span_us);
+                self.disturbed_us = now_us + span_us;
+            }
+            FaultKind::Crash { wall_us } => self.crash(server, wall_us, None),
+            FaultKind::Move { boot_us } => self.crash(server, 0, Some(boot_us)),
+            FaultKind::DiskIsSlow(span_us) => {
+                machine.slow_until_us = now_us + span_us;
+                self.disturbed_us = now_us + span_us;
+            }
+            FaultKind::StallThenCrash(span_us) => {
+                machine.slow_until_us = now_us + span_us;
+                let generation = machine.generation;
+                self.disturbed_us = now_us + span_us;
+                self.schedule(span_us, Event::Crash(server, generation));
+            }
+            FaultKind::CrashDuringOperation(after) => {
+                machine.add_disk_fault(after, DiskFault::Crash);
+            }
+            FaultKind::KillDuringOperation(after) => machine.kill_during(after),
+            FaultKind::OperationFails(after) => machine.add_disk_fault(after, DiskFault::Fails),
+            FaultKind::ClientPauses(span_us) => self.pause_a_client(number, span_us),
+            FaultKind::ConnectionLost => self.lose_a_connection(number),
+            _ if !is_up => {}
+            FaultKind::Kill => self.end_process(server),
+            FaultKind::Stop => {
+                machine.use_clocks(now_us);
+                machine.server.iter_mut().for_each(|process| process.stop());
+                self.after_server(server);
+            }
+            FaultKind::DiskIsFull => {
+                let names = machine.disk.names().unwrap_or_default();
+                let bytes = names.iter().filter_map(|name| machine.disk.contents(name));
+                let used: usize = bytes.map(|bytes| bytes.len()).sum();
+                machine.disk.set_space(Some(used as u64 + machine.random.below(4_000)));
+            }
+            FaultKind::SecondStart => self.start_second(server),
+            FaultKind::DamagedRead => self.start_damaged(server),
+            FaultKind::FailedRead => {
+                self.end_process(server);
+                let machine = &mut self.machines[server];
+                let after = 1 + machine.random.below(12);
+                machine.add_disk_fault(after, DiskFault::Fails);
+            }
+        }
+    }
+
+    fn pause_a_client(&mut self, number: usize, span_us: i64) {
+        let mut random = Random::of(self.plan.seed, 20_000 + number as u64);
+        let client = random.below(self.plan.roles.len() as u64) as usize;
+        self.paused_until_us[client] = self.now_us + span_us;
+        self.disturbed_us = self.now_us + span_us;
+    }
+
+    fn lose_a_connection(&mut self, number: usize) {
+        let mut random = Random::of(self.plan.seed, 20_000 + number as u64);
+        if !self.connections.is_empty() {
+            let connection = random.below(self.connections.len() as u64) as usize;
+            self.drop_connection(connection, false);
+        }
+    }
+
+    /// Another process must not be able to use the directory.
+    fn start_second(&mut self, server: usize) {
+        if !self.plan.durability.has_log() && !self.plan.has_guard {
+            return;
+        }
+        let (plan, now_us) = (self.plan.clone(), self.now_us);
+        let machine = &mut self.machines[server];
+        machine.use_clocks(now_us);
+        let started = catch_unwind(AssertUnwindSafe(|| machine.start_server(&plan).map(drop)));
+        match started {
+            Ok(Err(error)) => self.note(|| format!("a second server does not start: {error}")),
+            _ => self.report("second", "a second server uses the directory".to_owned()),
+        }
+    }
+
+    /// A process that finds the log damaged must not start, unless the damage does not matter.
+    fn start_damaged(&mut self, server: usize) {
+        self.end_process(server);
+        let (plan, now_us) = (self.plan.clone(), self.now_us);
+        let machine = &mut self.machines[server];
+        let Some((name, intact)) = machine.damage() else { return };
+        let started = catch_unwind(AssertUnwindSafe(|| machine.start(&plan, now_us)));
+        match started {
+            Ok(Ok(())) => {
+                let generation = machine.generation;
+                self.note(|| format!("server {server} starts although {name} is damaged"));
+                self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
+                self.after_server(server);
+            }
+            _ => {
+                machine.server = None;
+                machine.disk.end_process();
+                machine.disk.set_contents(&name, &intact);
+                self.note(|| format!("server {server} does not start: {name} is damaged"));
+            }
+        }
+    }
+}
+
+/// Bytes for people.
+fn short(bytes: &[u8]) -> String {
+    let text = match Frame::first(bytes) {
+        Ok(Some((frame, length))) if length == bytes.len() => frame.notation(),
+        _ => show(bytes),
+    };
+    match text.char_indices().nth(300) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}

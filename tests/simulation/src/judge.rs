@@ -1,0 +1,61 @@
+//! Judges the requests to locks of a history.
+
+use std::collections::BTreeMap;
+
+use lockwheel_compat::history::Event;
+use lockwheel_compat::judge::linear::{Budget, Linear};
+use lockwheel_compat::judge::{Rules, entitlement, lock};
+
+use crate::actors::PERMITS;
+use crate::core::Violation;
+use crate::plan::Plan;
+
+/// A lease ends by this span late at most, if nothing has stopped the clock of the leases: it ends
+/// on a whole millisecond.
+const LATE_US: i64 = 3_000;
+
+/// Steps of the search for an order, of each lock.
+const STEPS: u64 = 300_000;
+
+/// All violations.
+pub fn judge(plan: &Plan, events: &[Event]) -> Vec<Violation> {
+    let mut locks: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
+    for event in events {
+        locks.entry(&event.lock).or_default().push(event.clone());
+    }
+    let mut violations = Vec::new();
+    for (name, mut events) in locks {
+        events.sort_by_key(|event| (event.invoked_us, event.returned_us));
+        let rules = rules(plan, name);
+        for violation in entitlement::judge(&events, rules) {
+            let event = &events[violation.event];
+            let text = format!("{}: {event}", violation.kind);
+            violations.push(Violation { kind: format!("{:?}", violation.kind), text });
+        }
+        let is_modelled = name.starts_with("plain") || name.starts_with("redisson");
+        if !is_modelled || !violations.is_empty() {
+            continue;
+        }
+        if let Linear::Illegal(at) = lock::judge(&events, rules, &mut Budget::steps(STEPS)) {
+            let text = format!("no lock gives these answers: {}", events[at]);
+            violations.push(Violation { kind: "Linear".to_owned(), text });
+        }
+    }
+    violations
+}
+
+fn rules(plan: &Plan, lock: &str) -> Rules {
+    let ends_late = plan.faults.iter().any(|fault| fault.kind.moves_lease_clock());
+    let late_us = if ends_late { i64::MAX / 4 } else { LATE_US };
+    let rules = Rules { late_us, ..Rules::LOCK };
+    match lock.split('-').next() {
+        Some("redisson") => Rules { reentrant: true, ..rules },
+        // When a reader releases the lock, the lease of the others is set anew.
+        Some("readwrite") => {
+            Rules { reentrant: true, early_us: 2_000, late_us: i64::MAX / 4, ..rules }
+        }
+        Some("semaphore") => Rules { permits: PERMITS, late_us: i64::MAX / 4, ..rules },
+        Some("redlock") => Rules { late_us: i64::MAX / 4, ..rules },
+        _ => rules,
+    }
+}

@@ -1,0 +1,16 @@
+//! The simulation: whole servers in one thread, on simulated disks, clocks and connections. Lock
+//! clients use them while faults happen that are drawn from a seed; judges check what the clients
+//! saw. The same seed gives the same history.
+
+#![forbid(unsafe_code)]
+
+pub mod actors;
+pub mod core;
+pub mod facts;
+pub mod judge;
+pub mod machine;
+pub mod mutants;
+pub mod plan;
+pub mod run;
+pub mod shrink;
+pub mod trace;

@@ -1,0 +1,214 @@
+//! A machine with a disk and clocks, and the server on it.
+
+use std::sync::Arc;
+
+use lockwheel::simulation::clocks::{self, Clocks};
+use lockwheel::simulation::{SimulatedServer, StartOptions};
+use lockwheel_compat::random::Random;
+use lockwheel_log::Disk;
+use lockwheel_log::frame::{Header, Kind, Parsed, parse};
+use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+
+use crate::plan::Plan;
+
+/// The wall clock at the beginning.
+const EPOCH_US: i64 = 1_700_000_000_000_000;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Machine {
+    /// The disk.
+    pub disk: SimulatedDisk,
+    /// The process.
+    pub server: Option<SimulatedServer>,
+    /// Counts the processes.
+    pub generation: u64,
+    /// Until then the machine does nothing.
+    pub suspended_until_us: i64,
+    /// Until then the disk does nothing.
+    pub slow_until_us: i64,
+    /// The operations of the disk that faults concern.
+    fault_operations: Vec<u64>,
+    /// Those at which only the process is killed.
+    kill_operations: Vec<u64>,
+    /// The choices of the machine.
+    pub random: Random,
+    /// What is scheduled already.
+    pub scheduled: Scheduled,
+    boot_base_us: i64,
+    booted_at_us: i64,
+    suspended_us: i64,
+    wall_us: i64,
+    boots: u8,
+}
+
+/// Which events of the process are waiting.
+#[derive(Debug, Default)]
+pub struct Scheduled {
+    /// A turn.
+    pub turn: bool,
+    /// A step of the log.
+    pub log: bool,
+    /// A step of a snapshot.
+    pub snapshot: bool,
+    /// When a deadline is reached.
+    pub deadline_us: Option<i64>,
+}
+
+impl Machine {
+    /// A machine without a process.
+    pub fn new(plan: &Plan, number: usize) -> Machine {
+        let mut random = Random::of(plan.seed, 1_000 + number as u64);
+        Machine {
+            disk: SimulatedDisk::new(),
+            server: None,
+            generation: 0,
+            suspended_until_us: 0,
+            slow_until_us: 0,
+            fault_operations: Vec::new(),
+            kill_operations: Vec::new(),
+            boot_base_us: random.between(1_000_000, 1_000_000_000),
+            random,
+            scheduled: Scheduled::default(),
+            booted_at_us: 0,
+            suspended_us: 0,
+            wall_us: 0,
+            boots: 0,
+        }
+    }
+
+    /// From now on the clocks are those of this machine.
+    pub fn use_clocks(&self, now_us: i64) {
+        let boot_us = now_us - self.booted_at_us + self.boot_base_us;
+        clocks::set(Clocks {
+            monotonic_us: boot_us - self.suspended_us,
+            wall_us: EPOCH_US + now_us + self.wall_us,
+            boot_us,
+            boot_id: [self.boots; 16],
+        });
+    }
+
+    /// Starts the process.
+    pub fn start(&mut self, plan: &Plan, now_us: i64) -> Result<(), String> {
+        self.use_clocks(now_us);
+        let server = self.start_server(plan)?;
+        self.server = Some(server);
+        self.generation += 1;
+        self.scheduled = Scheduled::default();
+        Ok(())
+    }
+
+    /// Starts a process.
+    pub fn start_server(&mut self, plan: &Plan) -> Result<SimulatedServer, String> {
+        let log = if plan.durability.has_log() { "yes" } else { "no" };
+        let settings = [
+            ("appendonly", log),
+            ("appendfsync", plan.durability.appendfsync()),
+            ("notify-keyspace-events", "KEA"),
+            ("restart-guard", if plan.has_guard { "yes" } else { "no" }),
+        ];
+        let options = StartOptions {
+            settings: &settings,
+            disk: Arc::new(self.disk.clone()),
+            seed: self.random.bits(),
+            segment_bytes_max: plan.segment_bytes_max,
+        };
+        SimulatedServer::start(&options).map_err(|error| error.to_string())
+    }
+
+    /// The process ends, as by `kill -9`.
+    pub fn kill(&mut self) {
+        self.server = None;
+        self.generation += 1;
+        self.disk.end_process();
+    }
+
+    /// The machine crashes and starts again, with the wall clock set forward by `wall_us`, and
+    /// runs for `boot_us` already.
+    pub fn crash(&mut self, now_us: i64, wall_us: i64, boot_us: i64) {
+        self.server = None;
+        self.generation += 1;
+        let random = &mut self.random;
+        self.disk.crash(&mut |bound| random.below(bound));
+        self.boots = self.boots.wrapping_add(1);
+        (self.booted_at_us, self.boot_base_us) = (now_us, boot_us);
+        self.suspended_us = 0;
+        self.wall_us += wall_us;
+        self.slow_until_us = 0;
+    }
+
+    /// The machine is suspended.
+    pub fn suspend(&mut self, now_us: i64, span_us: i64) {
+        let until_us = now_us + span_us;
+        self.suspended_us += until_us - self.suspended_until_us.max(now_us);
+        self.suspended_until_us = self.suspended_until_us.max(until_us);
+    }
+
+    /// The wall clock is set.
+    pub fn step_wall(&mut self, by_us: i64) {
+        self.wall_us += by_us;
+    }
+
+    /// A fault happens to an operation of the disk.
+    pub fn add_disk_fault(&mut self, after: u64, fault: DiskFault) {
+        let operation = self.disk.operations() + after;
+        self.fault_operations.push(operation);
+        self.disk.add_fault(operation, fault);
+    }
+
+    /// The process is killed during an operation of the disk.
+    pub fn kill_during(&mut self, after: u64) {
+        self.kill_operations.push(self.disk.operations() + after);
+        self.add_disk_fault(after, DiskFault::Crash);
+    }
+
+    /// Whether the crash of the disk has only killed the process.
+    pub fn is_only_killed(&self) -> bool {
+        self.kill_operations.contains(&self.disk.operations())
+    }
+
+    /// Whether a fault of the disk has happened since the last call.
+    pub fn forget_disk_fault(&mut self) -> bool {
+        let (before, operations) = (self.fault_operations.len(), self.disk.operations());
+        self.fault_operations.retain(|operation| *operation > operations);
+        self.fault_operations.len() < before
+    }
+
+    /// Changes a bit in a part of the log that was flushed, as a later frame says. Returns the file
+    /// and its intact contents; `None` if there is no such part.
+    pub fn damage(&mut self) -> Option<(String, Vec<u8>)> {
+        let names = self.disk.names().ok()?;
+        let mut places = Vec::new();
+        for name in names {
+            let Some(bytes) = self.disk.contents(&name) else { continue };
+            let is_snapshot = name.ends_with(".snapshot");
+            let frames = frames(&bytes);
+            let flushed = frames.last().map_or(0, |(_, header)| header.flushed);
+            let is_flushed = |header: &Header| {
+                is_snapshot || header.kind == Kind::Units && header.last <= flushed
+            };
+            let known = frames.iter().filter(|(_, header)| is_flushed(header));
+            places.extend(known.map(|(range, _)| (name.clone(), range.clone())));
+        }
+        if places.is_empty() {
+            return None;
+        }
+        let (name, range) = self.random.pick(&places).clone();
+        let intact = self.disk.contents(&name)?;
+        let mut damaged = intact.clone();
+        let bit = self.random.below(range.len() as u64 * 8) as usize;
+        damaged[range.start + bit / 8] ^= 1 << (bit % 8);
+        self.disk.set_contents(&name, &damaged);
+        Some((name, intact))
+    }
+}
+
+/// The frames at the beginning of a file: their places and headers.
+fn frames(bytes: &[u8]) -> Vec<(std::ops::Range<usize>, Header)> {
+    let (mut frames, mut at) = (Vec::new(), 0);
+    while let Parsed::Frame(frame, length) = parse(&bytes[at..]) {
+        frames.push((at..at + length, frame.header));
+        at += length;
+    }
+    frames
+}

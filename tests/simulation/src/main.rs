@@ -1,0 +1,154 @@
+//! Runs histories, or all mutants.
+//!
+//! ```text
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --histories 200
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --mutants
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --story
+//! ```
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use lockwheel_simulation::mutants::{MUTANTS, Mutant};
+use lockwheel_simulation::plan::Plan;
+use lockwheel_simulation::run::{catch_panics, run};
+use lockwheel_simulation::shrink::shrink;
+
+struct Options {
+    histories: u64,
+    seed: u64,
+    mutant: &'static str,
+    all_mutants: bool,
+    story: bool,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options =
+        Options { histories: 1, seed: 1, mutant: "", all_mutants: false, story: false };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--histories" => options.histories = number(&value()?)?,
+            "--seed" => options.seed = number(&value()?)?,
+            "--mutant" => {
+                let name = value()?;
+                let known = MUTANTS.iter().find(|mutant| mutant.name == name);
+                options.mutant = known.ok_or(format!("no mutant {name}"))?.name;
+            }
+            "--mutants" => options.all_mutants = true,
+            "--story" => options.story = true,
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    Ok(options)
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("not a number: {text}"))
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    catch_panics();
+    let succeeded = if options.all_mutants { find_mutants() } else { run_histories(&options) };
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs histories until one fails.
+fn run_histories(options: &Options) -> bool {
+    let begin = Instant::now();
+    let mut requests = 0;
+    for seed in options.seed..options.seed + options.histories {
+        let plan = Plan::draw(seed, options.mutant);
+        let outcome = run(&plan, options.story);
+        outcome.lines.iter().for_each(|line| println!("{line}"));
+        if options.histories == 1 {
+            println!("{plan}trace {:016x}", outcome.hash);
+        }
+        requests += outcome.requests;
+        if !outcome.violations.is_empty() {
+            report_failure(&plan, &outcome);
+            return false;
+        }
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "{} histories, {requests} requests to locks: no violation ({seconds:.1} s)",
+        options.histories
+    );
+    true
+}
+
+fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
+    println!("seed {}: trace {:016x}", plan.seed, outcome.hash);
+    for violation in &outcome.violations {
+        println!("  {}: {}", violation.kind, violation.text);
+    }
+    let mutant =
+        if plan.mutant.is_empty() { String::new() } else { format!(" --mutant {}", plan.mutant) };
+    let package = "--manifest-path tests/simulation/Cargo.toml";
+    println!("repeat: cargo run --release {package} -- --seed {}{mutant}", plan.seed);
+    let (smaller, tried) = shrink(plan, &outcome.violations[0]);
+    println!("made smaller in {tried} runs:\n{smaller}");
+    let story = run(&smaller, true);
+    let skipped = story.lines.len().saturating_sub(STORY_LINES);
+    if skipped > 0 {
+        println!("({skipped} lines before)");
+    }
+    story.lines[skipped..].iter().for_each(|line| println!("{line}"));
+    for violation in &story.violations {
+        println!("  {}: {}", violation.kind, violation.text);
+    }
+}
+
+/// Lines of the story of a failing history.
+const STORY_LINES: usize = 150;
+
+/// Histories in which a mutant must be found.
+const HISTORIES_MAX: u64 = 200;
+
+fn find_mutants() -> bool {
+    let next = AtomicUsize::new(0);
+    let all_found = AtomicBool::new(true);
+    let work = || {
+        while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !find_mutant(*mutant) {
+                all_found.store(false, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    all_found.into_inner()
+}
+
+/// Runs histories with a mutant until it is found.
+fn find_mutant(mutant: Mutant) -> bool {
+    let begin = Instant::now();
+    let name = mutant.name;
+    let found = (1..=HISTORIES_MAX).find_map(|seed| {
+        let outcome = run(&Plan::draw(seed, name), false);
+        outcome.violations.into_iter().next().map(|violation| (seed, violation))
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    match &found {
+        Some((seed, violation)) => {
+            let text: String = violation.text.chars().take(80).collect();
+            println!("{name:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
+        }
+        None => println!("{name:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", mutant.defect),
+    }
+    found.is_some()
+}

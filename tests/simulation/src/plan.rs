@@ -1,0 +1,329 @@
+//! What happens in a history besides the choices of each actor: drawn from the seed beforehand, so
+//! that a failing history can be made smaller.
+
+use std::fmt;
+
+use lockwheel_compat::random::Random;
+
+/// The durability of the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// `appendfsync always`.
+    Always,
+    /// `appendfsync everysec`, without crashes of the machine: what was written survives.
+    EverySecond,
+    /// `appendfsync no`, without crashes of the machine.
+    No,
+    /// `appendfsync everysec` with crashes of the machine and a restart guard: what `WAITAOF` has
+    /// confirmed survives, and no lock is granted twice.
+    Confirmed,
+    /// No log, but a restart guard: no lock is granted twice.
+    Guarded,
+    /// No log, and no restart.
+    Memory,
+}
+
+impl Durability {
+    /// Whether the server keeps a log.
+    pub fn has_log(self) -> bool {
+        !matches!(self, Durability::Memory | Durability::Guarded)
+    }
+
+    /// The value of `appendfsync`.
+    pub fn appendfsync(self) -> &'static str {
+        match self {
+            Durability::Always | Durability::Memory | Durability::Guarded => "always",
+            Durability::EverySecond | Durability::Confirmed => "everysec",
+            Durability::No => "no",
+        }
+    }
+
+    /// Whether keys survive every fault.
+    pub fn keeps_keys(self) -> bool {
+        !matches!(self, Durability::Confirmed | Durability::Guarded)
+    }
+}
+
+/// A kind of lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// `SET NX PX`, compare-and-delete, compare-and-renew.
+    Plain,
+    /// Redisson's lock: reentrant, with a watchdog and messages to waiters.
+    Redisson,
+    /// Redisson's read-write lock.
+    ReadWrite,
+    /// Redisson's semaphore.
+    Semaphore,
+    /// Redlock over all servers.
+    Redlock,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Takes, renews and releases the lock with this number.
+    Locks(Recipe, u32),
+    /// Writes marks: keys that exist for a while.
+    WritesMarks,
+    /// Reads marks.
+    ReadsMarks,
+    /// Subscribes to messages, keyspace events and invalidations of marks.
+    ReceivesMarks,
+    /// Reads and writes marks in the server's process.
+    InProcess,
+    /// Changes keys of all types and reads them back.
+    Keeps,
+    /// Orders snapshots.
+    Snapshots,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The process is killed.
+    Kill,
+    /// The process is stopped by SIGTERM.
+    Stop,
+    /// The machine crashes and starts again; its wall clock is off by this span then.
+    Crash { wall_us: i64 },
+    /// As a crash, but the disk is moved to a machine that has run for this span.
+    Move { boot_us: i64 },
+    /// The disk does nothing for this span, and then the machine crashes.
+    StallThenCrash(i64),
+    /// The machine crashes during the operation of the disk with this number from now.
+    CrashDuringOperation(u64),
+    /// The process is killed during that operation.
+    KillDuringOperation(u64),
+    /// That operation of the disk fails.
+    OperationFails(u64),
+    /// The disk gets full.
+    DiskIsFull,
+    /// The disk does nothing for this span.
+    DiskIsSlow(i64),
+    /// The wall clock is set.
+    WallStep(i64),
+    /// The machine is suspended for this span.
+    Suspend(i64),
+    /// A connection is lost.
+    ConnectionLost,
+    /// A client does nothing for this span.
+    ClientPauses(i64),
+    /// A second server is started with the same directory.
+    SecondStart,
+    /// The process is killed, and the next start reads a wrong bit of the log.
+    DamagedRead,
+    /// The process is killed, and the next start gets an error when it reads the log.
+    FailedRead,
+}
+
+/// A fault of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When it happens.
+    pub at_us: i64,
+    /// The server that it concerns.
+    pub server: usize,
+    /// What happens.
+    pub kind: FaultKind,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed of all choices.
+    pub seed: u64,
+    /// The number of servers.
+    pub servers: usize,
+    /// The durability of the servers.
+    pub durability: Durability,
+    /// There is a restart guard.
+    pub has_guard: bool,
+    /// The clients, with the numbers of their random choices.
+    pub roles: Vec<(u64, Role)>,
+    /// The faults, in order.
+    pub faults: Vec<Fault>,
+    /// When clients stop.
+    pub end_us: i64,
+    /// A segment ends when it is longer.
+    pub segment_bytes_max: u64,
+    /// A flush takes up to this span.
+    pub flush_us: u64,
+    /// A message takes up to this span.
+    pub network_us: u64,
+    /// Another defect, for mutants.
+    pub mutant: &'static str,
+}
+
+const SECOND_US: i64 = 1_000_000;
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64, mutant: &'static str) -> Plan {
+        let mut random = Random::of(seed, u64::MAX);
+        let durability = match random.below(20) {
+            0..9 => Durability::Always,
+            9..11 => Durability::EverySecond,
+            11 => Durability::No,
+            12..16 => Durability::Confirmed,
+            16..19 => Durability::Guarded,
+            _ => Durability::Memory,
+        };
+        let has_guard = match durability {
+            Durability::Memory => false,
+            Durability::Confirmed | Durability::Guarded => true,
+            _ => random.once_in(2),
+        };
+        let is_redlock = durability == Durability::Always && random.once_in(8);
+        let servers = if is_redlock { 5 } else { 1 };
+        let end_us = random.between(4 * SECOND_US, 20 * SECOND_US);
+        let mut roles = Vec::new();
+        if is_redlock {
+            let count = random.between(2, 4);
+            roles.extend((0..count).map(|_| Role::Locks(Recipe::Redlock, 0)));
+        } else {
+            draw_roles(&mut random, durability, &mut roles);
+        }
+        let roles = roles.into_iter().enumerate();
+        let roles = roles.map(|(number, role)| (number as u64, role)).collect();
+        let mut faults = draw_faults(&mut random, durability, servers, end_us);
+        faults.sort_by_key(|fault| fault.at_us);
+        Plan {
+            seed,
+            servers,
+            durability,
+            has_guard,
+            roles,
+            faults,
+            end_us,
+            segment_bytes_max: *random.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]),
+            flush_us: *random.pick(&[50, 500, 5_000]),
+            network_us: *random.pick(&[20, 200, 3_000]),
+            mutant,
+        }
+    }
+}
+
+fn draw_roles(random: &mut Random, durability: Durability, roles: &mut Vec<Role>) {
+    let recipes = [Recipe::Plain, Recipe::Redisson, Recipe::ReadWrite, Recipe::Semaphore];
+    // A semaphore without leases is lost with its key.
+    let all = if durability.keeps_keys() { 4 } else { 3 };
+    for lock in 0..random.between(1, 2) as u32 {
+        let common = if random.once_in(3) { all } else { 2 };
+        let recipe = *random.pick(&recipes[..common]);
+        let clients = random.between(2, 4);
+        roles.extend((0..clients).map(|_| Role::Locks(recipe, lock)));
+    }
+    if durability != Durability::Guarded {
+        roles.extend([Role::WritesMarks, Role::ReadsMarks]);
+    }
+    let others = [Role::WritesMarks, Role::ReadsMarks, Role::ReceivesMarks, Role::InProcess];
+    for role in others.into_iter().chain([Role::Keeps]) {
+        if durability.keeps_keys() && !random.once_in(3) {
+            roles.push(role);
+        }
+    }
+    if durability.has_log() && !random.once_in(3) {
+        roles.push(Role::Snapshots);
+    }
+}
+
+fn draw_faults(
+    random: &mut Random,
+    durability: Durability,
+    servers: usize,
+    end_us: i64,
+) -> Vec<Fault> {
+    let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
+    let mut faults = Vec::new();
+    // Many histories have one kind of crash only, so that the judges can be stricter.
+    let only_kills = random.once_in(3);
+    for _ in 0..count {
+        let kind = draw_fault(random, durability, only_kills);
+        let server = random.below(servers as u64) as usize;
+        faults.push(Fault { at_us: random.between(10_000, end_us), server, kind });
+    }
+    faults
+}
+
+fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> FaultKind {
+    let span = |random: &mut Random| random.between(10_000, 3 * SECOND_US);
+    let wall =
+        |random: &mut Random| *random.pick(&[-86_400, -3600, -2, 2, 3600, 86_400]) * SECOND_US;
+    loop {
+        let is_lossy = !durability.keeps_keys() && random.once_in(2);
+        let kind = match if is_lossy { random.below(9) } else { random.below(22) } {
+            0..2 => FaultKind::Kill,
+            2 => FaultKind::Stop,
+            3..5 => FaultKind::Crash { wall_us: if random.once_in(2) { wall(random) } else { 0 } },
+            5 => FaultKind::Move { boot_us: random.between(0, 3_600 * SECOND_US) },
+            6..8 => {
+                FaultKind::CrashDuringOperation(1 + random.below(*random.clone().pick(&[8, 30])))
+            }
+            8 => FaultKind::KillDuringOperation(1 + random.below(12)),
+            9 => FaultKind::OperationFails(1 + random.below(30)),
+            10 => FaultKind::DiskIsFull,
+            11 => FaultKind::DiskIsSlow(span(random)),
+            12 => FaultKind::WallStep(wall(random)),
+            13 => FaultKind::Suspend(span(random)),
+            14..16 => FaultKind::ConnectionLost,
+            16 => FaultKind::ClientPauses(span(random)),
+            17 => FaultKind::SecondStart,
+            18..21 => FaultKind::StallThenCrash(random.between(1_000, 200_000)),
+            _ => *random.pick(&[FaultKind::DamagedRead, FaultKind::FailedRead]),
+        };
+        let needs_machine = kind.stops_machine();
+        let allowed = match durability {
+            Durability::Always | Durability::Confirmed | Durability::Guarded => {
+                !(only_kills && kind.moves_lease_clock())
+            }
+            Durability::EverySecond | Durability::No => !needs_machine,
+            Durability::Memory => !kind.ends_process() && kind != FaultKind::SecondStart,
+        };
+        if allowed {
+            return kind;
+        }
+    }
+}
+
+impl FaultKind {
+    /// Whether the machine ends.
+    pub fn stops_machine(self) -> bool {
+        use FaultKind::{Crash, CrashDuringOperation, Move, StallThenCrash};
+        matches!(self, Crash { .. } | Move { .. } | CrashDuringOperation(_) | StallThenCrash(_))
+    }
+
+    /// Whether leases may end late after it.
+    pub fn moves_lease_clock(self) -> bool {
+        self.stops_machine() || matches!(self, FaultKind::Suspend(_))
+    }
+
+    /// Whether the process may end.
+    pub fn ends_process(self) -> bool {
+        use FaultKind::{DamagedRead, DiskIsFull, FailedRead, Kill, KillDuringOperation};
+        use FaultKind::{OperationFails, Stop};
+        self.stops_machine()
+            || matches!(self, Kill | Stop | DiskIsFull | OperationFails(_))
+            || matches!(self, DamagedRead | FailedRead | KillDuringOperation(_))
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { servers, durability, segment_bytes_max, flush_us, network_us, .. } = self;
+        let guard = if self.has_guard { "a" } else { "no" };
+        let end_ms = self.end_us / 1000;
+        writeln!(f, "{servers} server(s), {durability:?}, {guard} guard, until {end_ms} ms")?;
+        writeln!(
+            f,
+            "segments of {segment_bytes_max} bytes, flush {flush_us} us, network {network_us} us"
+        )?;
+        for (number, role) in &self.roles {
+            writeln!(f, "client {number}: {role:?}")?;
+        }
+        for fault in &self.faults {
+            writeln!(f, "at {} ms, server {}: {:?}", fault.at_us / 1000, fault.server, fault.kind)?;
+        }
+        Ok(())
+    }
+}

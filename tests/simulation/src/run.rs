@@ -1,0 +1,92 @@
+//! Runs the history of a plan.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::actors::{self, Actor};
+use crate::core::{Core, Event, Violation};
+use crate::judge;
+use crate::plan::Plan;
+use crate::trace::Trace;
+
+/// Clients may still read for this span after the end.
+const AFTER_END_US: i64 = 15_000_000;
+
+/// Clients may finish what they have begun for this span.
+const FINISH_US: i64 = 1_000_000;
+
+/// What came of a history.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// The hash of everything that happened.
+    pub hash: u64,
+    /// What happened, if it was wanted.
+    pub lines: Vec<String>,
+    /// The number of requests to locks.
+    pub requests: usize,
+}
+
+thread_local! {
+    static PANIC: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Panics are found, not shown.
+pub fn catch_panics() {
+    std::panic::set_hook(Box::new(|info| PANIC.set(info.to_string())));
+}
+
+/// Runs a history; keeps its lines if `is_story`.
+pub fn run(plan: &Plan, is_story: bool) -> Outcome {
+    lockwheel_engine::mutants::set(plan.mutant);
+    lockwheel_log::mutants::set(plan.mutant);
+    PANIC.take();
+    let mut core = Core::new(plan, Trace::new(is_story));
+    let played = catch_unwind(AssertUnwindSafe(|| play(&mut core)));
+    if played.is_err() {
+        core.report("panic", format!("a panic: {}", PANIC.take()));
+    }
+    let mut violations = std::mem::take(&mut core.violations);
+    if violations.is_empty() {
+        violations = judge::judge(plan, &core.history);
+    }
+    let requests = core.history.len();
+    let hash = core.trace.hash();
+    let lines = core.trace.lines.take().unwrap_or_default();
+    Outcome { violations, hash, lines, requests }
+}
+
+fn play(core: &mut Core) {
+    let mut actors: Vec<Box<dyn Actor>> = Vec::new();
+    for client in 0..core.plan.roles.len() {
+        actors.push(actors::create(core, client));
+    }
+    let in_process: Vec<usize> = (0..actors.len())
+        .filter(|client| core.plan.roles[*client].1 == crate::plan::Role::InProcess)
+        .collect();
+    let end_us = core.plan.end_us;
+    while let Some(event) = core.next(end_us + AFTER_END_US) {
+        core.is_ending = core.now_us > end_us;
+        let is_of_server = matches!(
+            event,
+            Event::Server(..) | Event::Fault(_) | Event::Start(_) | Event::Crash(..)
+        );
+        if let Some((client, notices)) = core.handle(event) {
+            for notice in notices {
+                actors[client].notice(core, notice);
+            }
+        }
+        if is_of_server {
+            for client in &in_process {
+                actors[*client].after_step(core);
+            }
+        }
+        let is_read = core.unread == 0 && core.now_us > end_us + FINISH_US;
+        if is_read || !core.violations.is_empty() {
+            break;
+        }
+    }
+    // Clients within the process end before the process.
+    drop(actors);
+}

@@ -1,0 +1,63 @@
+//! Tests the simulation itself: histories repeat, defects are found, and failing histories are made
+//! smaller.
+
+use lockwheel_simulation::mutants::MUTANTS;
+use lockwheel_simulation::plan::Plan;
+use lockwheel_simulation::run::{catch_panics, run};
+use lockwheel_simulation::shrink::shrink;
+
+#[test]
+fn same_seed_gives_same_trace() {
+    for seed in 1..=20 {
+        let plan = Plan::draw(seed, "");
+        let (first, second) = (run(&plan, false), run(&plan, true));
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert!(first.violations.is_empty(), "seed {seed}: {:?}", first.violations);
+        assert_ne!(first.hash, run(&Plan::draw(seed + 100, ""), false).hash);
+    }
+}
+
+#[test]
+fn failing_history_is_repeated_and_made_smaller() {
+    catch_panics();
+    let fails = |seed| {
+        let plan = Plan::draw(seed, "reply-before-flush");
+        let outcome = run(&plan, false);
+        outcome.violations.first().cloned().map(|violation| (plan, outcome.hash, violation))
+    };
+    let (plan, hash, violation) = (1..100).find_map(fails).expect("the defect is found");
+    assert_eq!(run(&plan, false).hash, hash);
+    let (smaller, _) = shrink(&plan, &violation);
+    assert!(smaller.faults.len() <= plan.faults.len() && smaller.end_us <= plan.end_us);
+    let outcome = run(&smaller, true);
+    assert!(outcome.violations.iter().any(|other| other.kind == violation.kind));
+    assert!(outcome.lines.last().is_some_and(|line| line.contains("VIOLATION")));
+}
+
+#[test]
+fn names_of_mutants_are_in_the_code() {
+    let names: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../server");
+    let mut sources = String::new();
+    let mut folders = vec![std::path::PathBuf::from(root)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push_str(&std::fs::read_to_string(&path).expect("text"));
+            }
+        }
+    }
+    for name in names.iter().filter(|name| !name.starts_with("effect-left-out:")) {
+        assert!(sources.contains(&format!("\"{name}\"")), "{name} is not in the code");
+    }
+    let effects: Vec<&str> =
+        names.iter().filter_map(|name| name.strip_prefix("effect-left-out:")).collect();
+    for (_, effect) in lockwheel_engine::store::effects::TAGS {
+        // They change no state, or no command of the simulation records them.
+        let is_left = ["Touched", "Event", "Postponed", "Published"].contains(effect);
+        assert_ne!(effects.contains(effect), is_left, "{effect}");
+    }
+}
