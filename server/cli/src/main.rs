@@ -186,8 +186,8 @@ fn report_end(end: std::io::Result<bool>) -> ExitCode {
     }
 }
 
-/// Starts the server on a thread of its own, since the log may take long to load; `None` if a signal
-/// comes first.
+/// Starts the server on a thread of its own, since the log may take long to load; `None` if a
+/// signal comes first.
 async fn start(
     settings: Settings,
     supervised: Supervised,
