@@ -10,8 +10,8 @@ use crate::actors::PERMITS;
 use crate::core::Violation;
 use crate::plan::Plan;
 
-/// A lease ends by this span late at most, if nothing has stopped the clock of the leases: it ends
-/// on a whole millisecond.
+/// A lease ends by this span late at most, if nothing has stopped the clock of the leases, and again
+/// for each restart: the clocks are recorded in whole milliseconds.
 const LATE_US: i64 = 3_000;
 
 /// Steps of the search for an order, of each lock.
@@ -46,7 +46,8 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Vec<Violation> {
 
 fn rules(plan: &Plan, lock: &str) -> Rules {
     let ends_late = plan.faults.iter().any(|fault| fault.kind.moves_lease_clock());
-    let late_us = if ends_late { i64::MAX / 4 } else { LATE_US };
+    let restarts = plan.faults.iter().filter(|fault| fault.kind.ends_process()).count() as i64;
+    let late_us = if ends_late { i64::MAX / 4 } else { LATE_US * (1 + restarts) };
     let rules = Rules { late_us, ..Rules::LOCK };
     match lock.split('-').next() {
         Some("redisson") => Rules { reentrant: true, ..rules },

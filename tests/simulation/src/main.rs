@@ -58,7 +58,8 @@ fn main() -> ExitCode {
         }
     };
     catch_panics();
-    let succeeded = if options.all_mutants { find_mutants() } else { run_histories(&options) };
+    let succeeded =
+        if options.all_mutants { find_mutants(options.seed) } else { run_histories(&options) };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -113,14 +114,15 @@ fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
 const STORY_LINES: usize = 150;
 
 /// Histories in which a mutant must be found.
-const HISTORIES_MAX: u64 = 200;
+const HISTORIES_MAX: u64 = 500;
 
-fn find_mutants() -> bool {
+/// Runs all mutants, on histories from this seed on.
+fn find_mutants(seed: u64) -> bool {
     let next = AtomicUsize::new(0);
     let all_found = AtomicBool::new(true);
     let work = || {
         while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if !find_mutant(*mutant) {
+            if !find_mutant(*mutant, seed) {
                 all_found.store(false, Ordering::Relaxed);
             }
         }
@@ -135,18 +137,19 @@ fn find_mutants() -> bool {
 }
 
 /// Runs histories with a mutant until it is found.
-fn find_mutant(mutant: Mutant) -> bool {
+fn find_mutant(mutant: Mutant, first: u64) -> bool {
     let begin = Instant::now();
     let name = mutant.name;
-    let found = (1..=HISTORIES_MAX).find_map(|seed| {
+    let found = (first..first + HISTORIES_MAX).find_map(|seed| {
         let outcome = run(&Plan::draw(seed, name), false);
         outcome.violations.into_iter().next().map(|violation| (seed, violation))
     });
     let seconds = begin.elapsed().as_secs_f64();
     match &found {
         Some((seed, violation)) => {
+            let count = seed + 1 - first;
             let text: String = violation.text.chars().take(80).collect();
-            println!("{name:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
+            println!("{name:<32} {count:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
         }
         None => println!("{name:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", mutant.defect),
     }

@@ -38,6 +38,11 @@ impl Durability {
         }
     }
 
+    /// Whether there are crashes of the machine.
+    pub fn has_machine_crashes(self) -> bool {
+        matches!(self, Durability::Always | Durability::Confirmed | Durability::Guarded)
+    }
+
     /// Whether keys survive every fault.
     pub fn keeps_keys(self) -> bool {
         !matches!(self, Durability::Confirmed | Durability::Guarded)
@@ -241,7 +246,17 @@ fn draw_faults(
     for _ in 0..count {
         let kind = draw_fault(random, durability, only_kills);
         let server = random.below(servers as u64) as usize;
-        faults.push(Fault { at_us: random.between(10_000, end_us), server, kind });
+        let at_us = random.between(10_000, end_us);
+        faults.push(Fault { at_us, server, kind });
+        // Before a later flush hides what a failed one has lost.
+        if let FaultKind::OperationFails(after) = kind
+            && durability.has_machine_crashes()
+            && !only_kills
+        {
+            let longest = *random.pick(&[3, 14]);
+            let kind = FaultKind::CrashDuringOperation(after + 1 + random.below(longest));
+            faults.push(Fault { at_us, server, kind });
+        }
     }
     faults
 }
@@ -252,13 +267,14 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
         |random: &mut Random| *random.pick(&[-86_400, -3600, -2, 2, 3600, 86_400]) * SECOND_US;
     loop {
         let is_lossy = !durability.keeps_keys() && random.once_in(2);
-        let kind = match if is_lossy { random.below(9) } else { random.below(22) } {
+        let kind = match if is_lossy { random.below(9) } else { random.below(25) } {
             0..2 => FaultKind::Kill,
             2 => FaultKind::Stop,
-            3..5 => FaultKind::Crash { wall_us: if random.once_in(2) { wall(random) } else { 0 } },
+            3..5 => FaultKind::Crash { wall_us: if random.once_in(4) { 0 } else { wall(random) } },
             5 => FaultKind::Move { boot_us: random.between(0, 3_600 * SECOND_US) },
             6..8 => {
-                FaultKind::CrashDuringOperation(1 + random.below(*random.clone().pick(&[8, 30])))
+                let longest = *random.pick(&[8, 30]);
+                FaultKind::CrashDuringOperation(1 + random.below(longest))
             }
             8 => FaultKind::KillDuringOperation(1 + random.below(12)),
             9 => FaultKind::OperationFails(1 + random.below(30)),
@@ -270,7 +286,8 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
             16 => FaultKind::ClientPauses(span(random)),
             17 => FaultKind::SecondStart,
             18..21 => FaultKind::StallThenCrash(random.between(1_000, 200_000)),
-            _ => *random.pick(&[FaultKind::DamagedRead, FaultKind::FailedRead]),
+            21..24 => FaultKind::DamagedRead,
+            _ => FaultKind::FailedRead,
         };
         let needs_machine = kind.stops_machine();
         let allowed = match durability {

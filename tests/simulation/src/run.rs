@@ -87,6 +87,7 @@ fn play(core: &mut Core) {
             break;
         }
     }
+    actors.iter_mut().for_each(|actor| actor.end(core));
     // Clients within the process end before the process.
     drop(actors);
 }

@@ -212,6 +212,12 @@ impl LockClient {
 }
 
 impl Actor for LockClient {
+    fn end(&mut self, core: &mut Core) {
+        if let Some((event, _)) = self.pending.take() {
+            core.record(event);
+        }
+    }
+
     fn notice(&mut self, core: &mut Core, notice: Notice) {
         match notice {
             Notice::Connected(0) => {

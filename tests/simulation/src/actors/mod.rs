@@ -24,6 +24,9 @@ pub trait Actor {
 
     /// The servers have taken a step. Only clients within a server's process need this.
     fn after_step(&mut self, _core: &mut Core) {}
+
+    /// The history is over.
+    fn end(&mut self, _core: &mut Core) {}
 }
 
 /// The client with this number in the plan.
