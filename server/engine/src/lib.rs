@@ -625,8 +625,12 @@ impl Engine {
             && self.sessions.timers.next_deadline().is_none_or(|next| next > now)
     }
 
-    /// Processes what is due and returns the rest of `budget`.
+    /// Processes what is due and returns the rest of `budget`. Nothing is due while the log is
+    /// loaded: it contains the expirations that follow.
     fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
+        if self.is_loading() {
+            return budget;
+        }
         while budget > 0 {
             let Some(moment) = self.next_due().filter(|&moment| moment <= time.now) else {
                 if self.writer.advance(time.now) {

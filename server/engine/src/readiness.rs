@@ -216,6 +216,8 @@ mod tests {
         let time = stage.time();
         stage.engine.begin_loading(100, time.now, time);
         stage.check("GET k => !LOADING Redis is loading the dataset in memory; +20ms");
+        // A command that is served must not see the end of a lease either.
+        stage.check("c> SUBSCRIBE c; b> INFO keyspace => ...keys=1...");
         assert_eq!(stage.engine.next_deadline(), None);
         let time = stage.time();
         stage.engine.end_loading(time);
