@@ -10,8 +10,8 @@ use crate::actors::PERMITS;
 use crate::core::Violation;
 use crate::plan::Plan;
 
-/// A lease ends by this span late at most, if nothing has stopped the clock of the leases, and again
-/// for each restart: the clocks are recorded in whole milliseconds.
+/// A lease ends by this span late at most, if nothing has stopped the clock of the leases, and
+/// again for each restart: the clocks are recorded in whole milliseconds.
 const LATE_US: i64 = 3_000;
 
 /// Steps of the search for an order, of each lock.
