@@ -110,7 +110,7 @@ fn heading(figures: &Figures) -> String {
     });
     let reference = peers.first().map_or("", |peer| &peer.name);
     let mut out = format!(
-        "{}, {} processors, Linux {}; load {} before, {} after.\n{}; persistence off.\n\
+        "{}, {} processors, Linux {}; load {} before, {} after.\n{}.\n\
         {rounds} rounds, {seconds} s a measurement. A figure is the median of the rounds, followed \
         by\nits ratio to {reference} within each round (above 1 is better): median \
         (worst..best).\n",
