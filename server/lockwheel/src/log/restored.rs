@@ -16,7 +16,7 @@ use lockwheel_log::recovery::{Effects, LastTime, Overview, RecoveryError, TornTa
 use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
 
-use super::CeilingFile;
+use super::ceiling_file::CeilingFile;
 use crate::clock::{Clock, MachineTime};
 use crate::error::{Error, ErrorKind};
 use crate::limits;

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use crate::clock::Clock;
 use crate::limits;
 use crate::log::disk_watch::DiskWatch;
-use crate::log::{FileLog, LogOwner, LogSizes, OpenFiles};
+use crate::log::{FileLog, Log, LogOwner, LogSizes, OpenFiles};
 use crate::net::commit_gate::CommitGate;
 use crate::net::outbox::LimitCheck;
 use crate::net::registry::{Receiver, Registry};
@@ -45,7 +45,7 @@ pub(crate) struct Host {
     /// Holds back output until the log has released it.
     pub(crate) gate: Arc<CommitGate>,
     /// Where the units of the engine are logged.
-    log: OnceLock<Arc<FileLog>>,
+    log: OnceLock<Arc<dyn Log>>,
     disk_watch: Mutex<DiskWatch>,
     /// The host itself, for the thread that writes a snapshot. Only set if there is a log.
     this: OnceLock<Weak<Host>>,
@@ -203,7 +203,7 @@ impl Host {
 
     /// The log of the server, if it has one.
     #[cfg(feature = "simulation")]
-    pub(crate) fn log(&self) -> Option<&Arc<FileLog>> {
+    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
         self.log.get()
     }
 
@@ -277,7 +277,7 @@ impl Host {
             engine.take_units(|units| {
                 log.append(units, self.clock.readings(), turn::writes_log(&self.gate, log));
             });
-            engine.release_units(self.gate.released(), self.gate.flushed());
+            engine.release_units(log.released(), log.flushed());
             self.gate.await_flush(engine.is_flush_awaited());
         }
     }
@@ -300,7 +300,7 @@ impl Host {
             self.deadline_timer.fire_now();
         }
         if let Some(log) = self.log.get() {
-            self.follow_settings(engine, log);
+            self.follow_settings(engine, &**log);
         }
         let timeout = engine.settings().timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
@@ -311,7 +311,7 @@ impl Host {
 
     /// Passes the flush policy of the settings to the log, but not before the restart guard is
     /// over.
-    fn follow_settings(&self, engine: &Engine, log: &FileLog) {
+    fn follow_settings(&self, engine: &Engine, log: &dyn Log) {
         let policy = engine.settings().appendfsync;
         if !self.is_guarded.load(Ordering::Relaxed) {
             return log.set_policy(policy);

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::limits;
-use crate::log::FileLog;
+use crate::log::Log;
 use crate::net::commit_gate::CommitGate;
 use crate::net::connection::Connection;
 
@@ -63,7 +63,7 @@ struct Turn {
     /// The gate of the server that the loop belongs to.
     gate: OnceCell<Arc<CommitGate>>,
     /// The log that the thread has appended units to which it writes itself.
-    unwritten: RefCell<Option<Arc<FileLog>>>,
+    unwritten: RefCell<Option<Arc<dyn Log>>>,
     /// The last client that the thread has served, and the number of turns since another one.
     last_client: Cell<(u64, u32)>,
     /// The number of the last turn that is counted there.
@@ -110,7 +110,7 @@ pub(crate) fn serving(client: u64) {
 /// Whether this thread writes what it is about to append to `log`, because it serves only one
 /// client: it does so before it sends output at the end of the turn. `gate` is that of the log's
 /// server.
-pub(crate) fn writes_log(gate: &Arc<CommitGate>, log: &Arc<FileLog>) -> bool {
+pub(crate) fn writes_log(gate: &Arc<CommitGate>, log: &Arc<dyn Log>) -> bool {
     let writes = TURN.try_with(|turn| {
         let (_, turns) = turn.last_client.get();
         let is_own = turn.gate.get().is_some_and(|own| Arc::ptr_eq(own, gate));

@@ -1,0 +1,402 @@
+//! Writes the units of the engine to files of this machine.
+//!
+//! Units collect in a batch while the batch before is written and flushed. There is no timer: a
+//! batch is as large as the disk is slow. A thread of its own writes, unless a thread that has
+//! nothing else to do writes its own units ([`Log::write_here`]).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::settings::FlushPolicy;
+use lockwheel_engine::unit_log::{Position, Units};
+use lockwheel_log::ceiling::Kept;
+use lockwheel_log::files::{Batch, Clocks, Snapshot};
+use lockwheel_log::mutants;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tracing::error;
+
+use super::restored::{OpenFiles, kept_by};
+use super::{Log, LogOwner, LogSizes};
+use crate::clock::Stopwatch;
+use crate::limits;
+use crate::net::commit_gate::CommitGate;
+
+/// A log in files of this machine.
+#[derive(Debug)]
+pub(crate) struct FileLog {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    orders: Mutex<Orders>,
+    /// There are orders, or the log ends.
+    work: Condvar,
+    /// A thread that has them carries out orders, in order.
+    files: Mutex<OpenFiles>,
+    gate: Arc<CommitGate>,
+    /// The [`FlushPolicy`] that is followed, and the one that the settings say.
+    policy: AtomicU8,
+    wanted_policy: AtomicU8,
+    owner: Weak<dyn LogOwner>,
+    /// After an error nothing is written any more.
+    has_failed: AtomicBool,
+}
+
+/// What has to be done with the files, in order.
+#[derive(Debug, Default)]
+struct Orders {
+    waiting: VecDeque<Order>,
+    /// An empty batch, to be used again.
+    spare: Option<Batch>,
+    ends: bool,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// Write these units.
+    Write(Batch),
+    /// Begin a snapshot of the state after the units before, and send the file.
+    BeginSnapshot(SyncSender<Snapshot>),
+    /// A snapshot of this position is complete.
+    RemoveBefore(Position),
+    /// Record this lease ceiling.
+    Raise(Ceiling, Clocks),
+    /// Follow this policy.
+    Follow(FlushPolicy),
+}
+
+impl FileLog {
+    /// A log that releases to `gate`; everything in `files` is released. Nothing is written before
+    /// [`FileLog::start_thread`], except by [`Log::write_here`].
+    pub(crate) fn new(
+        files: OpenFiles,
+        policy: FlushPolicy,
+        gate: &Arc<CommitGate>,
+        owner: Weak<dyn LogOwner>,
+    ) -> FileLog {
+        let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
+        gate.release(flushed, flushed);
+        let shared = Shared {
+            orders: Mutex::default(),
+            work: Condvar::new(),
+            files: Mutex::new(files),
+            gate: Arc::clone(gate),
+            policy: AtomicU8::new(policy as u8),
+            wanted_policy: AtomicU8::new(policy as u8),
+            owner,
+            has_failed: AtomicBool::new(false),
+        };
+        FileLog { shared: Arc::new(shared), thread: Mutex::default() }
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start_thread(&self) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_on() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("lockwheel-log".into());
+        *self.thread.lock() = Some(thread.spawn(move || shared.write_until_end())?);
+        Ok(())
+    }
+
+    fn order(&self, order: Order) {
+        self.shared.orders.lock().waiting.push_back(order);
+        self.wake();
+    }
+
+    fn end(&self) {
+        self.shared.orders.lock().ends = true;
+        self.wake();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic of the thread has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Log for FileLog {
+    fn append(&self, units: Units<'_>, clocks: Clocks, here: bool) {
+        let Units { first, last, effects } = units;
+        let mut orders = self.shared.orders.lock();
+        match orders.waiting.back_mut() {
+            Some(Order::Write(batch)) if batch.bytes() < limits::LOG_BATCH_BYTES => {
+                batch.push(first, last, effects, clocks);
+            }
+            _ => {
+                let mut batch = orders.spare.take().unwrap_or_default();
+                batch.push(first, last, effects, clocks);
+                orders.waiting.push_back(Order::Write(batch));
+            }
+        }
+        drop(orders);
+        if mutants::is_on("reply-before-flush") {
+            self.shared.gate.release(last, last);
+        }
+        if !here {
+            self.wake();
+        }
+    }
+
+    fn released(&self) -> Position {
+        self.shared.gate.released()
+    }
+
+    fn flushed(&self) -> Position {
+        self.shared.gate.flushed()
+    }
+
+    fn write_here(&self) {
+        if let Some(mut files) = self.shared.files.try_lock() {
+            self.shared.carry_out_all(&mut files);
+        } else {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.shared.work.notify_one();
+    }
+
+    fn set_policy(&self, policy: FlushPolicy) {
+        if self.shared.wanted_policy.load(Ordering::Acquire) != policy as u8 {
+            self.follow(policy);
+        }
+    }
+
+    fn follow(&self, policy: FlushPolicy) {
+        self.shared.wanted_policy.store(policy as u8, Ordering::Release);
+        self.order(Order::Follow(policy));
+    }
+
+    fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
+        self.order(Order::Raise(ceiling, clocks));
+    }
+
+    fn begin_snapshot(&self) -> Receiver<Snapshot> {
+        let (sender, receiver) = sync_channel(1);
+        self.order(Order::BeginSnapshot(sender));
+        receiver
+    }
+
+    fn remove_before(&self, snapshot: Position) {
+        self.order(Order::RemoveBefore(snapshot));
+    }
+
+    #[cfg(feature = "simulation")]
+    fn step(&self) -> bool {
+        let shared = &self.shared;
+        let mut files = shared.files.lock();
+        !shared.has_failed.load(Ordering::Acquire) && shared.check(shared.carry_out(&mut files))
+    }
+
+    #[cfg(feature = "simulation")]
+    fn has_orders(&self) -> bool {
+        !self.shared.has_failed.load(Ordering::Acquire)
+            && !self.shared.orders.lock().waiting.is_empty()
+    }
+
+    #[cfg(feature = "simulation")]
+    fn second(&self) {
+        if !self.shared.has_failed.load(Ordering::Acquire) {
+            self.shared.end_second(self.shared.files.lock());
+        }
+    }
+
+    #[cfg(feature = "simulation")]
+    fn finish(&self) {
+        self.shared.finish();
+    }
+
+    fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
+        self.end();
+        if let Some(keys) = keys {
+            self.shared.check(self.shared.files.lock().end(keys, clocks));
+        }
+    }
+}
+
+impl Shared {
+    fn policy(&self) -> FlushPolicy {
+        let number = usize::from(self.policy.load(Ordering::Acquire));
+        FlushPolicy::ALL.get(number).copied().unwrap_or_default()
+    }
+
+    fn write_until_end(&self) {
+        let mut last_second = Stopwatch::start();
+        while self.wait_for_orders() && !self.has_failed.load(Ordering::Acquire) {
+            let mut files = self.files.lock();
+            self.carry_out_all(&mut files);
+            if last_second.elapsed() >= SECOND {
+                last_second = Stopwatch::start();
+                self.end_second(files);
+            }
+        }
+        self.finish();
+    }
+
+    fn finish(&self) {
+        let mut files = self.files.lock();
+        self.carry_out_all(&mut files);
+        self.check(files.sync());
+    }
+
+    /// Waits for orders, or for a second; false if the log ends.
+    fn wait_for_orders(&self) -> bool {
+        let mut orders = self.orders.lock();
+        if orders.waiting.is_empty() && !orders.ends {
+            self.work.wait_for(&mut orders, SECOND);
+        }
+        !orders.ends
+    }
+
+    /// Carries out all orders.
+    fn carry_out_all(&self, files: &mut OpenFiles) {
+        loop {
+            if self.has_failed.load(Ordering::Acquire) || !self.check(self.carry_out(files)) {
+                return;
+            }
+        }
+    }
+
+    /// Carries out the next order; returns whether there was one.
+    fn carry_out(&self, files: &mut OpenFiles) -> io::Result<bool> {
+        let order = self.orders.lock().waiting.pop_front();
+        match order {
+            None => return Ok(false),
+            Some(Order::Write(mut batch)) => {
+                let last = batch.last();
+                files.write(&mut batch, self.policy())?;
+                self.release(last, files);
+                self.orders.lock().spare = Some(batch);
+            }
+            Some(Order::BeginSnapshot(sender)) => {
+                // Fails if the snapshot has been given up.
+                if let Some(log) = &mut files.log {
+                    let _ = sender.send(log.begin_snapshot()?);
+                }
+            }
+            Some(Order::RemoveBefore(snapshot)) => {
+                if let Some(log) = &mut files.log {
+                    log.remove_before(snapshot)?;
+                }
+            }
+            Some(Order::Raise(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,
+            Some(Order::Follow(policy)) => {
+                files.follow(policy)?;
+                self.policy.store(policy as u8, Ordering::Release);
+            }
+        }
+        Ok(true)
+    }
+
+    fn release(&self, written: Position, files: &OpenFiles) {
+        let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
+        let flushed = if mutants::is_on("written-counts-as-flushed") { written } else { flushed };
+        self.gate.release(written, flushed);
+        if self.gate.is_flush_awaited()
+            && let Some(owner) = self.owner.upgrade()
+        {
+            owner.log_is_flushed();
+        }
+    }
+
+    /// Does what is due once a second.
+    fn end_second(&self, mut files: MutexGuard<'_, OpenFiles>) {
+        let is_due =
+            self.policy() == FlushPolicy::EverySecond || mutants::is_on("released-before-flush");
+        if is_due && self.check(files.sync().map(|()| true)) {
+            self.release(0, &files);
+        }
+        let Some(log) = &files.log else { return };
+        let sizes = LogSizes { snapshot: log.snapshot_bytes(), segments: log.segment_bytes() };
+        let free_bytes = log.free_bytes();
+        drop(files);
+        if let Some(owner) = self.owner.upgrade() {
+            owner.log_second(sizes, free_bytes);
+        }
+    }
+
+    /// After an error the log has failed: no write is repeated, since a second flush may succeed
+    /// although the data of the first one is lost.
+    fn check<T: Default>(&self, result: io::Result<T>) -> T {
+        result.unwrap_or_else(|error| {
+            if !self.has_failed.swap(true, Ordering::AcqRel) {
+                error!(%error, "the log cannot be written; the server stops");
+                if let Some(owner) = self.owner.upgrade() {
+                    owner.log_has_failed();
+                }
+            }
+            T::default()
+        })
+    }
+}
+
+impl OpenFiles {
+    /// Writes units. Without a log there is nothing to write.
+    fn write(&mut self, batch: &mut Batch, policy: FlushPolicy) -> io::Result<()> {
+        let Some(log) = &mut self.log else {
+            batch.clear();
+            return Ok(());
+        };
+        log.write(batch)?;
+        if mutants::is_on("released-before-flush") {
+            return Ok(());
+        }
+        if policy == FlushPolicy::Always { log.sync() } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), |log| log.sync())
+    }
+
+    fn raise_ceiling(&mut self, ceiling: Ceiling, clocks: Clocks) -> io::Result<()> {
+        let Some(file) = &mut self.ceiling else { return Ok(()) };
+        file.write(ceiling, file.kept(), clocks)
+    }
+
+    /// Prepares the files for a policy. Before less is kept than the record says, the record must
+    /// say so; it says more when that is true.
+    fn follow(&mut self, policy: FlushPolicy) -> io::Result<()> {
+        let kept = kept_by(policy);
+        if self.log.is_none() {
+            return Ok(());
+        }
+        if kept == Kept::Durable {
+            self.sync()?;
+        }
+        self.ceiling.as_mut().map_or(Ok(()), |ceiling| ceiling.set_kept(kept))
+    }
+
+    /// Records what is left of the leases when the server ends. The log is flushed.
+    fn end(&mut self, keys: Ceiling, clocks: Clocks) -> io::Result<()> {
+        let Some(file) = &mut self.ceiling else { return Ok(()) };
+        let kept = match file.kept() {
+            Kept::Nothing => Kept::Nothing,
+            Kept::Written | Kept::Durable => Kept::Durable,
+        };
+        file.write(keys, kept, clocks)
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("orders", &self.orders).finish_non_exhaustive()
+    }
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
