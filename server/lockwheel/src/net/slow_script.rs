@@ -100,6 +100,10 @@ impl ScriptMonitor for SlowScriptMonitor {
             turn::end();
             host.set_script_is_slow();
         }
+        if watched.sent {
+            // The event loop of this thread, which the gate wakes, waits for the script.
+            host.gate.send_released();
+        }
         let threshold = Duration::from_millis(engine.settings().busy_reply_threshold_ms);
         if threshold.is_zero() {
             return;
