@@ -1,8 +1,10 @@
 //! Servers that are killed and started again: what the log and the restart guard keep.
 
 use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 
-use lockwheel_tests::daemon::{Daemon, Folder};
+use lockwheel_tests::daemon::{Daemon, Folder, command, program};
 use lockwheel_tests::wire::Wire;
 use lockwheel_tests::words;
 
@@ -273,6 +275,70 @@ fn servers_for_tests_have_no_guard() {
         server.check(&[("SET lock token NX PX 100000", "+OK")]);
         server.kill();
     }
+}
+
+#[test]
+fn failed_write_ends_the_server_and_nothing_is_acknowledged_that_is_lost() {
+    let folder = Folder::new();
+    let dir = folder.path("data");
+    fs::create_dir_all(&dir).expect("a folder");
+    // Files cannot grow beyond a limit: a write fails, as on a broken disk.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 64; trap '' XFSZ; exec \"$@\"", "sh"]).arg(program());
+    limited.args(["--port", "0", "--appendonly", "yes", "--dir", &dir]);
+    let mut daemon = Daemon::spawn(Folder::new(), limited, "");
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    let mut acknowledged = 0;
+    let value = "v".repeat(1_000);
+    loop {
+        wire.send(&words(&format!("SET key:{acknowledged} {value}")));
+        let Ok(reply) = wire.try_read() else { break };
+        assert_eq!(reply, b"+OK\r\n");
+        acknowledged += 1;
+        assert!(acknowledged < 1_000, "no write has failed");
+    }
+    assert!(!daemon.end().success());
+    assert!(daemon.log_text.contains("the log cannot be written; the server stops"));
+    assert!(acknowledged > 0);
+    let server = Server::with_log(&folder);
+    let mut wire = server.connect();
+    for number in 0..acknowledged {
+        assert_eq!(ask(&mut wire, &format!("STRLEN key:{number}")), ":1000");
+    }
+    server.stop();
+}
+
+#[test]
+fn systemd_is_notified_when_the_restart_guard_is_over() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("SET lock token NX PX 60000", "+OK")]);
+    server.kill();
+    let path = folder.path("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    let receive = || {
+        let mut bytes = [0; 1_000];
+        let length = socket.recv(&mut bytes).expect("a message");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let dir = folder.path("data");
+    let own = Folder::new();
+    let mut supervised = command(&own, &["--port", "0", "--dir", &dir, "--supervised", "systemd"]);
+    supervised.env("NOTIFY_SOCKET", &path);
+    let mut daemon = Daemon::spawn(own, supervised, "");
+    let port = daemon.wait_for_port();
+    let extension = receive();
+    assert!(extension.starts_with("EXTEND_TIMEOUT_USEC="), "{extension}");
+    assert_eq!(ask(&mut daemon.connect(port), "LOCKWHEEL GUARD END"), "+OK");
+    let mut message = receive();
+    while message.starts_with("EXTEND_TIMEOUT_USEC=") {
+        message = receive();
+    }
+    assert_eq!(message.trim_end(), "READY=1");
+    assert_eq!(ask(&mut daemon.connect(port), "SET lock other NX PX 100"), "+OK");
+    daemon.signal("TERM");
+    assert!(daemon.end().success());
 }
 
 /// Files that the first version of the format has written: they must be readable for ever.
