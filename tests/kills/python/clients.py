@@ -34,6 +34,12 @@ class Shared:
     def write(cls, line):
         with cls.output_lock:
             sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+
+def seconds(ms):
+    """The library truncates seconds to milliseconds, so the rounded number must not be below."""
+    return (ms + 0.5) / 1000
 
 
 class Worker:
@@ -70,7 +76,8 @@ class Worker:
         lease_ms = self.random.randint(*self.lease_range_ms)
         name = f"plain-{self.epoch}-{self.random.randrange(LOCKS)}"
         self.owner = f"{self.name}.{self.rounds}"
-        lock = Lock(self.server, name, timeout=lease_ms / 1000, blocking=False, thread_local=False)
+        timeout = seconds(lease_ms)
+        lock = Lock(self.server, name, timeout=timeout, blocking=False, thread_local=False)
         taken = self.ask(name, f"acquire {lease_ms}ms", lambda: self.granted(lock.acquire()))
         if taken != "granted":
             time.sleep(self.random.uniform(0, 0.01))
@@ -92,7 +99,7 @@ class Worker:
                 answer = self.ask(lock.name, renew, lambda: self.granted(lock.reacquire()))
             elif choice == 2:
                 longer_ms = self.random.randint(*self.lease_range_ms)
-                extend = lambda: lock.extend(longer_ms / 1000, replace_ttl=True)
+                extend = lambda: lock.extend(seconds(longer_ms), replace_ttl=True)
                 answer = self.ask(lock.name, f"renew {longer_ms}ms", lambda: self.granted(extend()))
             else:
                 continue
@@ -114,8 +121,6 @@ class Worker:
     def ask(self, lock, action, request):
         """Writes an event. Returns the answer, `unknown` if it was lost, or None if the server has
         refused the request. Returns only when the server answers requests."""
-        if isinstance(lock, bytes):
-            lock = lock.decode()
         late = ""
         invoked_us = time.monotonic_ns() // 1000
         try:
@@ -156,11 +161,9 @@ def main():
         thread.start()
     for line in sys.stdin:
         Shared.epoch = int(line)
-        sys.stdout.flush()
     Shared.ended = True
     for thread in threads:
         thread.join()
-    sys.stdout.flush()
 
 
 main()

@@ -42,7 +42,7 @@ impl Library {
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) port: u16,
-    pub(crate) seed: u64,
+    pub(crate) seed: u32,
     pub(crate) lease_ms: (u32, u32),
 }
 

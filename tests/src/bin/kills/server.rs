@@ -89,6 +89,10 @@ impl Server {
         self.port
     }
 
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Starts the server again, after a kill.
     pub(crate) fn start_again(&mut self) -> Result<(), String> {
         self.child = run(&self.folder, self.port, self.policy)?;

@@ -63,7 +63,8 @@ impl fmt::Display for Totals {
 /// The histories that are not judged yet, and the numbers of those that are.
 pub(crate) struct Judge {
     policy: Policy,
-    seed: u64,
+    seed: u32,
+    shows: bool,
     kills: Vec<Kill>,
     records: BTreeMap<u64, Vec<Record>>,
     judged_before: u64,
@@ -71,10 +72,12 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(policy: Policy, seed: u64) -> Judge {
+    /// A judge that prints violations if `shows`.
+    pub(crate) fn new(policy: Policy, seed: u32, shows: bool) -> Judge {
         Judge {
             policy,
             seed,
+            shows,
             kills: Vec::new(),
             records: BTreeMap::new(),
             judged_before: 0,
@@ -175,7 +178,7 @@ impl Judge {
                 }
             }
         }
-        if before < SHOWN && !problems.is_empty() {
+        if self.shows && before < SHOWN && !problems.is_empty() {
             self.show(name, events, &problems);
         }
     }
