@@ -20,13 +20,15 @@ import org.redisson.config.ConstantDelay;
 import org.redisson.config.Config;
 
 /**
- * The clients. A line of the input is the number of an epoch. Each epoch has locks of its own. A line
- * of the output is an event in the form of server/compat/src/history.rs, with the prefix `late` if
+ * The clients. A line of the input is the number of an epoch. Each epoch has locks of its own. A
+ * line of the output is an event in the form of server/compat/src/history.rs, with the prefix `late` if
  * the request may still take effect, or `epoch THREAD NUMBER`, or `problem TEXT`.
  */
 public final class Clients {
     private static final int LOCKS = 5;
     private static final int RETRY_DELAY_MS = 5;
+    private static final ConstantDelay RETRY_DELAY =
+            new ConstantDelay(java.time.Duration.ofMillis(RETRY_DELAY_MS));
     /** Redisson notices at once that a connection is closed, except in some cases. */
     private static final int REPLY_TIMEOUT_MS = 1000;
 
@@ -94,9 +96,8 @@ public final class Clients {
                         .setTimeout(REPLY_TIMEOUT_MS)
                         .setConnectTimeout(REPLY_TIMEOUT_MS)
                         .setRetryAttempts(0)
-                        .setRetryDelay(new ConstantDelay(java.time.Duration.ofMillis(RETRY_DELAY_MS)))
-                        .setReconnectionDelay(
-                                new ConstantDelay(java.time.Duration.ofMillis(RETRY_DELAY_MS)))
+                        .setRetryDelay(RETRY_DELAY)
+                        .setReconnectionDelay(RETRY_DELAY)
                         .setConnectionMinimumIdleSize(2)
                         .setConnectionPoolSize(16);
                 return Redisson.create(config);
