@@ -1,9 +1,9 @@
 //! Kills a server under load again and again, and checks that no lock is lost or granted twice.
 //!
 //! The server is the program `lockwheel` on one port and one directory. Clients of real libraries
-//! (`tests/kills/<language>`) take and release its locks all the time, and write
-//! what they asked and were answered. The program kills the server (`SIGKILL`) at random moments and starts it again at
-//! once. The judges of the compatibility suite check the histories, one lock at a time.
+//! (`tests/kills/<language>`) take and release its locks all the time, and write what they asked
+//! and were answered. The program kills the server (`SIGKILL`) at random moments and starts it
+//! again at once. The judges of the compatibility suite check the histories, one lock at a time.
 //!
 //! The clients use other locks every few kills, an *epoch*. So histories are short, and are judged
 //! when no client uses their locks any more.
