@@ -21,8 +21,8 @@ import org.redisson.config.Config;
 
 /**
  * The clients. A line of the input is the number of an epoch. Each epoch has locks of its own. A
- * line of the output is an event in the form of server/compat/src/history.rs, with the prefix `late`
- * if the request may still take effect, or `epoch THREAD NUMBER`, or `problem TEXT`.
+ * line of the output is an event in the form of server/compat/src/history.rs, with the prefix
+ * `late` if the request may still take effect, or `epoch THREAD NUMBER`, or `problem TEXT`.
  */
 public final class Clients {
     private static final int LOCKS = 5;
