@@ -242,7 +242,7 @@ fn no_suite_names_a_package_registry() {
         _ => &[],
     };
     let mut offences = Vec::new();
-    let folders = ["tests/clients", "tests/compatibility"];
+    let folders = ["tests/clients", "tests/compatibility", "tests/kills"];
     for path in folders.iter().flat_map(|folder| files(&root().join(folder))) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let words = forbidden(&name);

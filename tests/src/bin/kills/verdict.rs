@@ -1,0 +1,219 @@
+//! Judges the histories of the locks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use lockwheel_compat::history::{self, Action, Answer, Event};
+use lockwheel_compat::judge::entitlement::{self, ViolationKind};
+use lockwheel_compat::judge::linear::{Budget, Linear};
+use lockwheel_compat::judge::{Rules, lock};
+
+use crate::clients::Record;
+use crate::server::{Kill, Policy};
+
+/// A lease ends by this span late at most: it is a whole number of milliseconds, also after each
+/// of the restarts. None of the checks is about the end of a lease, so this is generous.
+const LATE_US: i64 = 250_000;
+
+/// Of leases of which the end is not known.
+const NO_LIMIT_US: i64 = i64::MAX / 4;
+
+/// Steps of the search for an order, of each lock.
+const STEPS: u64 = 300_000;
+
+/// Violations that are printed in full.
+const SHOWN: u64 = 5;
+/// Events that are printed around a violation.
+const SHOWN_EVENTS: usize = 12;
+
+/// The numbers of a campaign.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    kills: usize,
+    requests: u64,
+    acquired: u64,
+    unknown: u64,
+    /// Answers to holders that show their locks after a kill.
+    found_again: u64,
+    lost: u64,
+    granted_twice: u64,
+    other: u64,
+    undecided: u64,
+}
+
+impl Totals {
+    pub(crate) fn violations(&self) -> u64 {
+        self.lost + self.granted_twice + self.other
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Totals { kills, requests, acquired, unknown, found_again, .. } = self;
+        let Totals { lost, granted_twice, other, undecided, .. } = self;
+        write!(
+            f,
+            "{kills} kills, {requests} requests, {acquired} acquired, {unknown} unknown, \
+             {found_again} locks found again after kills; {lost} lost, {granted_twice} granted \
+             twice, {other} other violations, {undecided} undecided"
+        )
+    }
+}
+
+/// The histories that are not judged yet, and the numbers of those that are.
+pub(crate) struct Judge {
+    policy: Policy,
+    seed: u32,
+    shows: bool,
+    kills: Vec<Kill>,
+    records: BTreeMap<u64, Vec<Record>>,
+    judged_before: u64,
+    totals: Totals,
+}
+
+impl Judge {
+    /// A judge that prints violations if `shows`.
+    pub(crate) fn new(policy: Policy, seed: u32, shows: bool) -> Judge {
+        Judge {
+            policy,
+            seed,
+            shows,
+            kills: Vec::new(),
+            records: BTreeMap::new(),
+            judged_before: 0,
+            totals: Totals::default(),
+        }
+    }
+
+    pub(crate) fn add_kill(&mut self, kill: Kill) {
+        self.kills.push(kill);
+    }
+
+    pub(crate) fn add_records(&mut self, records: Vec<Record>) {
+        for record in records {
+            assert!(record.epoch >= self.judged_before, "no client uses locks of ended epochs");
+            self.records.entry(record.epoch).or_default().push(record);
+        }
+    }
+
+    /// Judges the histories of the epochs before that one.
+    pub(crate) fn judge_before(&mut self, epoch: u64) {
+        self.judged_before = epoch;
+        let rest = self.records.split_off(&epoch);
+        let records = std::mem::replace(&mut self.records, rest).into_values().flatten();
+        let mut locks: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        for record in records {
+            locks.entry(record.event.lock.clone()).or_default().push(record);
+        }
+        for (name, mut records) in locks {
+            records.sort_by_key(|record| (record.event.invoked_us, record.event.returned_us));
+            self.count(&records);
+            let events: Vec<Event> = records.into_iter().filter_map(|it| self.event(it)).collect();
+            self.judge(&name, &events);
+        }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        Totals { kills: self.kills.len(), ..self.totals }
+    }
+
+    fn count(&mut self, records: &[Record]) {
+        // The time at which the holder was last known to hold the lock.
+        let mut held_us: BTreeMap<&str, i64> = BTreeMap::new();
+        for Record { event, .. } in records {
+            self.totals.requests += 1;
+            let returned_us = event.returned_us.unwrap_or(i64::MAX);
+            match (event.action, event.answer) {
+                (_, Answer::Unknown) => {
+                    self.totals.unknown += 1;
+                    continue;
+                }
+                (Action::Acquire { .. }, Answer::Granted) => self.totals.acquired += 1,
+                (_, Answer::Granted | Answer::Kept | Answer::Released) => {}
+                _ => continue,
+            }
+            let before_us = held_us.insert(&event.client, returned_us).unwrap_or(i64::MAX);
+            let between =
+                |kill: &Kill| before_us <= kill.sent_us && kill.dead_us <= event.invoked_us;
+            self.totals.found_again += u64::from(self.kills.iter().rev().any(between));
+        }
+    }
+
+    /// The event, as the judges need it.
+    fn event(&self, record: Record) -> Option<Event> {
+        let Record { mut event, is_check, is_late, .. } = record;
+        if is_check && event.answer != Answer::NotOwner {
+            // It changes nothing.
+            return None;
+        }
+        if is_late && let Some(returned_us) = event.returned_us {
+            let later = |kill: &&Kill| kill.dead_us >= returned_us;
+            event.returned_us = self.kills.iter().find(later).map(|kill| kill.dead_us);
+        }
+        Some(event)
+    }
+
+    fn judge(&mut self, name: &str, events: &[Event]) {
+        let rules = rules(name);
+        let before = self.totals.violations();
+        let mut problems = Vec::new();
+        for violation in entitlement::judge(events, rules) {
+            match violation.kind {
+                ViolationKind::DoubleGrant => self.totals.granted_twice += 1,
+                // The guard does not keep the locks.
+                _ if !self.policy.keeps_locks() => continue,
+                ViolationKind::EarlyLoss => self.totals.lost += 1,
+                _ => self.totals.other += 1,
+            }
+            problems.push((violation.kind.to_string(), violation.event));
+        }
+        // A violation makes the history impossible in any order.
+        if problems.is_empty() && self.policy.keeps_locks() {
+            match lock::judge(events, rules, &mut Budget::steps(STEPS)) {
+                Linear::Legal => {}
+                Linear::Unknown => self.totals.undecided += 1,
+                Linear::Illegal(at) => {
+                    self.totals.other += 1;
+                    problems.push(("no lock gives these answers".to_owned(), at));
+                }
+            }
+        }
+        if self.shows && before < SHOWN && !problems.is_empty() {
+            self.show(name, events, &problems);
+        }
+    }
+
+    fn show(&self, name: &str, events: &[Event], problems: &[(String, usize)]) {
+        for (problem, at) in problems {
+            println!("{:?}: {problem}: {}", self.policy, events[*at]);
+        }
+        if let Some(&(_, at)) = problems.first() {
+            let around = history::around(events, name, events[at].invoked_us, SHOWN_EVENTS);
+            around.iter().for_each(|line| println!("    {line}"));
+        }
+        for kill in &self.kills {
+            let within = |event: &Event| event.invoked_us <= kill.dead_us;
+            let after = |event: &Event| event.invoked_us >= kill.sent_us;
+            if events.iter().any(within) && events.iter().any(after) {
+                println!("    killed at {}..{}", kill.sent_us, kill.dead_us);
+            }
+        }
+        let file = format!("lockwheel-kills-{:?}-{}-{name}.txt", self.policy, self.seed);
+        let path = std::env::temp_dir().join(file);
+        match std::fs::write(&path, history::write(events)) {
+            Ok(()) => println!("    the whole history is in {}", path.display()),
+            Err(error) => println!("    the history cannot be written: {error}"),
+        }
+    }
+}
+
+/// The rules of a lock, by the kind in its name.
+fn rules(name: &str) -> Rules {
+    let rules = Rules { late_us: LATE_US, ..Rules::LOCK };
+    match name.split('-').next() {
+        Some("lease") => Rules { reentrant: true, ..rules },
+        // The watchdog renews leases by requests that are not in the history.
+        Some("watchdog") => Rules { reentrant: true, late_us: NO_LIMIT_US, ..rules },
+        _ => rules,
+    }
+}
