@@ -16,6 +16,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
+import org.redisson.client.RedisTimeoutException;
 import org.redisson.config.ConstantDelay;
 import org.redisson.config.Config;
 
@@ -172,9 +173,15 @@ public final class Clients {
 
     private String acquire(int waitMs, int leaseMs, boolean watchdog) {
         return ask("acquire " + leaseMs + "ms", () -> {
+            long beganNs = System.nanoTime();
             boolean granted = watchdog
                     ? lock.tryLock(waitMs, TimeUnit.MILLISECONDS)
                     : lock.tryLock(waitMs, leaseMs, TimeUnit.MILLISECONDS);
+            long elapsedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - beganNs);
+            if (!granted && elapsedMs >= REPLY_TIMEOUT_MS) {
+                // Redisson also returns false if a later attempt of a waiter gets no reply.
+                throw new RedisTimeoutException("perhaps without a reply");
+            }
             return granted ? "granted" : "refused";
         });
     }
