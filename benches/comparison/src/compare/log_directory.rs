@@ -54,11 +54,6 @@ impl LogDirectory {
         &self.server_path
     }
 
-    /// The time by which each flush takes longer.
-    pub(crate) fn flush_delay(&self) -> Duration {
-        self.flush_delay
-    }
-
     /// The command of a server, changed so that its flushes are delayed.
     pub(crate) fn delayed(&self, words: &[String]) -> Vec<String> {
         let mut words = words.to_vec();
