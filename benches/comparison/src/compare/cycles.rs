@@ -18,7 +18,7 @@ pub(crate) const LEASE_MS: &str = "30000";
 /// The time to live of Redisson 4.7's latch: for all attempts and the pauses between them.
 const LATCH_MS: &str = "20000";
 /// The number of locks: far more than are held at once.
-const LOCKS: u32 = 10_000_000;
+pub(crate) const LOCKS: u32 = 10_000_000;
 
 const CONNECTIONS: [usize; 3] = [1, 50, 500];
 const PIPELINES: [usize; 2] = [1, 16];
@@ -41,7 +41,7 @@ pub(crate) fn all() -> Vec<Box<dyn Workload>> {
 
 /// The requests of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CycleType {
+pub(crate) enum CycleType {
     Redisson3,
     Redisson4,
     CompareAndDelete,
@@ -122,7 +122,7 @@ impl Workload for Uncontended {
 
 impl CycleType {
     /// The requests of a cycle. Loads its scripts.
-    fn steps(self, running: &Running) -> Outcome<Vec<Step>> {
+    pub(crate) fn steps(self, running: &Running) -> Outcome<Vec<Step>> {
         let (key, channel) = (&key(), &channel());
         Ok(match self {
             CycleType::Redisson3 => redisson_3(running)?.to_vec(),

@@ -8,12 +8,14 @@
 mod bare_server;
 mod bare_thread;
 mod cycles;
+mod durable;
 mod expiry;
 mod figures;
 mod generator;
 mod handoff;
 mod latency;
 mod load;
+mod log_directory;
 mod memory;
 mod open_loop;
 mod options;
@@ -71,7 +73,10 @@ fn main() -> ExitCode {
 /// Runs the comparison. Returns whether every measurement succeeded.
 fn run(options: &Options) -> Outcome<bool> {
     let effort = options.effort();
-    let mut workloads = workload::all();
+    let mut workloads = match options.durable {
+        true => durable::all(&options.flush_delays()),
+        false => workload::all(),
+    };
     workloads.retain(|workload| options.wants(&workload::title(workload.as_ref())));
     if options.list {
         workloads.iter().for_each(|it| println!("{}", workload::title(it.as_ref())));

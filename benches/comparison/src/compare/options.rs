@@ -43,9 +43,13 @@ pub(crate) struct Options {
     /// Measure only workloads with this text in their names; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Let every server flush a log before each reply, on the disk of TMPDIR
+    /// Measure the workloads with a log that is flushed before each reply, on the disk of TMPDIR
     #[arg(long)]
     pub(crate) durable: bool,
+    /// By how much flushes take longer, for measurements that show slower disks
+    #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0,0.25,2")]
+    #[arg(value_parser = delay, requires = "durable")]
+    flush_delay_ms: Vec<Duration>,
     /// List the workloads
     #[arg(long)]
     pub(crate) list: bool,
@@ -129,6 +133,8 @@ pub(crate) enum Format {
     Json,
     /// docs/performance.md: text, tables and plots
     Page,
+    /// docs/durability.md: text and tables of a run with --durable
+    Durability,
 }
 
 impl Options {
@@ -145,6 +151,11 @@ impl Options {
         let span = Duration::from_secs_f64(self.seconds());
         let warm_up = span.mul_f64(WARM_UP_SHARE);
         Effort { span, warm_up, quick: self.quick }
+    }
+
+    /// By how much flushes take longer.
+    pub(crate) fn flush_delays(&self) -> Vec<Duration> {
+        self.flush_delay_ms.clone()
     }
 
     /// Whether a workload is selected.
@@ -172,4 +183,10 @@ fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
     let good = (0.001..=3600.0).contains(&seconds);
     if good { Ok(seconds) } else { Err("between 0.001 and 3600".to_owned()) }
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    let delay_ms: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    let good = (0.0..=1000.0).contains(&delay_ms);
+    if good { Ok(Duration::from_secs_f64(delay_ms / 1e3)) } else { Err("0 to 1000".to_owned()) }
 }

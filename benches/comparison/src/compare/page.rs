@@ -1,8 +1,9 @@
 //! Writes `docs/performance.md`: the text of `page.md` around the tables and plots of a run, the
 //! costs of a timer (`benches/results/wheel.json`), and single values of profiles and tables of
-//! experiments (`profiles.json` and `experiments.json` there).
+//! experiments (`profiles.json` and `experiments.json` there). Writes `docs/durability.md` from
+//! `durability.md` and the tables of a run with logs.
 //!
-//! These lines of `page.md` are replaced by a part of the results: `{{table GROUP}}`,
+//! These lines of the texts are replaced by a part of the results: `{{table GROUP}}`,
 //! `{{experiment NAME}}`, `{{plot NAME: what it shows}}` and single words in such braces. Within a
 //! line, `{{value NAME}}` is replaced by a value.
 
@@ -20,6 +21,7 @@ use crate::tables::Tables;
 use crate::wheel;
 
 const TEXT: &str = include_str!("page.md");
+const DURABILITY: &str = include_str!("durability.md");
 /// The text in place of an unknown value.
 const UNKNOWN: &str = "(unknown value)";
 const PROFILES: &str = include_str!("../../../results/profiles.json");
@@ -106,11 +108,20 @@ struct Experiment {
     rows: Vec<Vec<String>>,
 }
 
-/// Writes the page.
+/// Writes `docs/performance.md`.
 pub(crate) fn write(tables: &Tables) -> String {
+    fill_in(TEXT, tables)
+}
+
+/// Writes `docs/durability.md`.
+pub(crate) fn write_durability(tables: &Tables) -> String {
+    fill_in(DURABILITY, tables)
+}
+
+fn fill_in(text: &str, tables: &Tables) -> String {
     let profiles: Profiles = serde_json::from_str(PROFILES).expect("profiles.json is valid");
     let mut out = String::new();
-    for line in TEXT.lines() {
+    for line in text.lines() {
         match line.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
             Some(placeholder) if !placeholder.contains("}}") => {
                 out += &fill(tables, &profiles, placeholder);
@@ -248,8 +259,10 @@ fn others(tables: &Tables) -> String {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
-    use super::{TEXT, UNKNOWN, write};
+    use super::{DURABILITY, TEXT, UNKNOWN, write, write_durability};
+    use crate::durable;
     use crate::figures::tests::figures;
     use crate::saved;
     use crate::tables::Tables;
@@ -265,8 +278,9 @@ mod tests {
 
     #[test]
     fn tables_refer_to_existing_workloads() {
-        let all = all();
-        for line in TEXT.lines().filter_map(|line| line.strip_prefix("{{table ")) {
+        let all: Vec<_> = all().into_iter().chain(durable::all(&[Duration::ZERO])).collect();
+        let lines = TEXT.lines().chain(DURABILITY.lines());
+        for line in lines.filter_map(|line| line.strip_prefix("{{table ")) {
             let name = line.trim_end_matches("}}");
             assert!(all.iter().any(|it| it.group() == name), "{name}");
         }
@@ -283,6 +297,17 @@ mod tests {
         assert!(
             written.is_ok_and(|written| written == page),
             "docs/performance.md is outdated: its section \"The run\" explains how to write it"
+        );
+    }
+
+    #[test]
+    fn durability_page_is_generated_from_the_saved_results() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let tables = saved::read_tables(&folder.join("../results/durability.json"));
+        let written = std::fs::read_to_string(folder.join("../../docs/durability.md"));
+        assert!(
+            written.is_ok_and(|written| written == write_durability(&tables.expect("results"))),
+            "docs/durability.md is outdated: its section \"The run\" explains how to write it"
         );
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn write(figures: &Figures, format: Format) -> String {
         Format::Markdown => markdown(figures),
         Format::Json => json(figures),
         Format::Page => page::write(&Tables::of(figures)),
+        Format::Durability => page::write_durability(&Tables::of(figures)),
     }
 }
 

@@ -3,50 +3,39 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::wire::Wire;
 use lockwheel_tests::redis_server::free_port;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
+use crate::log_directory::LogDirectory;
 use crate::{Outcome, shutdown};
 
 /// Attempts to start a server: another process may bind the free port first.
 const PORT_ATTEMPTS: usize = 10;
-/// The longest time to wait for a server to start.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest time to wait for a server to start, or to end.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause between two connection attempts: a start takes from one to thirty milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// A server that has not started after this time loads a log.
+const LOADING_MIN: Duration = Duration::from_millis(100);
+/// The pause between two connection attempts while a log is loaded.
+const LOADING_INTERVAL: Duration = Duration::from_millis(1);
 /// The longest time to wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Creates an empty directory for the log of a server: its path, and its path for the server, which
-/// may run in another root directory.
-fn log_directory(words: &[String], port: u16) -> Outcome<(PathBuf, PathBuf)> {
-    let name = format!("lockwheel-compare-{}-{port}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let directory = match words {
-        [program, root, ..] if program == "chroot" => {
-            PathBuf::from(root).join(path.strip_prefix("/").unwrap_or(&path))
-        }
-        _ => path.clone(),
-    };
-    // Of an earlier server on this port.
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory)?;
-    Ok((directory, path))
-}
-
-/// A running server, empty after its start.
+/// A running server.
 pub(crate) struct Running {
     child: Child,
-    /// The directory of its log, if it has one, removed when it ends.
-    directory: Option<PathBuf>,
+    /// The directory of its log, if it has one, removed when it ends unless it is shared.
+    _directory: Option<Rc<LogDirectory>>,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
     /// The time from before the start of the process until the reply to PING.
@@ -60,11 +49,11 @@ impl Running {
         words: &[String],
         arguments: &[&str],
         core: Option<usize>,
-        has_log: bool,
+        directory: Option<&Rc<LogDirectory>>,
     ) -> Outcome<Running> {
         let mut outcome = Err("no port is free".into());
         for _ in 0..PORT_ATTEMPTS {
-            outcome = Running::start_on(free_port(), words, arguments, core, has_log);
+            outcome = Running::start_on(free_port(), words, arguments, core, directory);
             if outcome.is_ok() {
                 break;
             }
@@ -77,16 +66,18 @@ impl Running {
         words: &[String],
         rest: &[&str],
         core: Option<usize>,
-        has_log: bool,
+        directory: Option<&Rc<LogDirectory>>,
     ) -> Outcome<Running> {
-        let mut command = command(words);
+        let mut command = match directory {
+            Some(directory) => command(&directory.delayed(words)),
+            None => command(words),
+        };
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        let directory = has_log.then(|| log_directory(words, port)).transpose()?;
-        match &directory {
-            Some((_, path)) => command
+        match directory {
+            Some(directory) => command
                 .args(["--appendonly", "yes", "--appendfsync", "always"])
                 .arg("--dir")
-                .arg(path),
+                .arg(directory.server_path()),
             None => command.args(["--appendonly", "no"]),
         };
         command.args(rest);
@@ -94,16 +85,19 @@ impl Running {
         let child = on_core(core, || shutdown::spawn(&mut command))?;
         let child = child.map_err(|error| format!("{}: {error}", words.join(" ")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let directory = directory.map(|(directory, _)| directory);
-        let mut running = Running { child, directory, address, start: Duration::ZERO };
+        let _directory = directory.map(Rc::clone);
+        let mut running = Running { child, _directory, address, start: Duration::ZERO };
         while !running.answers() {
             if let Some(status) = running.child.try_wait()? {
                 return Err(format!("{command:?} ended at once: {status}").into());
             }
-            if began.elapsed() > START_TIMEOUT {
+            let elapsed = began.elapsed();
+            if elapsed > START_TIMEOUT {
                 return Err(format!("{command:?} does not answer").into());
             }
-            std::thread::sleep(POLL_INTERVAL);
+            // A server that loads a log is not delayed by many attempts.
+            let is_loading = elapsed > LOADING_MIN;
+            std::thread::sleep(if is_loading { LOADING_INTERVAL } else { POLL_INTERVAL });
         }
         running.start = began.elapsed();
         Ok(running)
@@ -125,6 +119,19 @@ impl Running {
         let reply = self.open()?.call(request)?;
         let text = String::from_utf8_lossy(&reply.text).into_owned();
         if reply.kind == b'-' { Err(format!("{request:?}: {text}").into()) } else { Ok(text) }
+    }
+
+    /// Ends it as an administrator does, with `SIGTERM`, and waits for its end.
+    pub(crate) fn stop(mut self) -> Outcome<()> {
+        kill(Pid::from_raw(i32::try_from(self.pid())?), Signal::SIGTERM)?;
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if began.elapsed() > START_TIMEOUT {
+                return Err("the server does not end".into());
+            }
+            std::thread::sleep(LOADING_INTERVAL);
+        }
+        Ok(())
     }
 
     /// Its process id.
@@ -151,9 +158,6 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         shutdown::end(&mut self.child);
-        if let Some(directory) = &self.directory {
-            let _ = fs::remove_dir_all(directory);
-        }
     }
 }
 

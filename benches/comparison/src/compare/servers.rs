@@ -1,8 +1,12 @@
 //! The servers that are compared, and how each is started.
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use lockwheel_tests::daemon;
 use lockwheel_tests::redis_server;
 
+use crate::log_directory::LogDirectory;
 use crate::options::{BARE_SERVER, Options, holds_one_of};
 use crate::running::{Running, bind_to};
 use crate::{Outcome, progress};
@@ -30,19 +34,40 @@ pub(crate) struct ComparedServer {
     pub(crate) first_round_only: bool,
     words: Vec<String>,
     core: Option<usize>,
-    /// It flushes a log before each reply.
-    has_log: bool,
 }
 
 impl ComparedServer {
     /// Starts it with additional arguments.
     pub(crate) fn start(&self, arguments: &[&str]) -> Outcome<Running> {
-        Running::start(&self.words, arguments, self.core, self.has_log)
+        Running::start(&self.words, arguments, self.core, None)
     }
 
     /// Starts it like [`ComparedServer::start`], on any processor.
     pub(crate) fn start_anywhere(&self, arguments: &[&str]) -> Outcome<Running> {
-        Running::start(&self.words, arguments, None, self.has_log)
+        Running::start(&self.words, arguments, None, None)
+    }
+
+    /// An empty directory for its log. Each flush takes longer by the delay.
+    pub(crate) fn log_directory(&self, flush_delay: Duration) -> Outcome<Rc<LogDirectory>> {
+        Ok(Rc::new(LogDirectory::create(&self.words, flush_delay)?))
+    }
+
+    /// Starts it with a log in this directory.
+    pub(crate) fn start_with_log(
+        &self,
+        directory: &Rc<LogDirectory>,
+        arguments: &[&str],
+    ) -> Outcome<Running> {
+        Running::start(&self.words, arguments, self.core, Some(directory))
+    }
+
+    /// Starts it like [`ComparedServer::start_with_log`], on any processor.
+    pub(crate) fn start_with_log_anywhere(
+        &self,
+        directory: &Rc<LogDirectory>,
+        arguments: &[&str],
+    ) -> Outcome<Running> {
+        Running::start(&self.words, arguments, None, Some(directory))
     }
 
     /// The processor it is bound to, if any.
@@ -61,7 +86,6 @@ impl ComparedServer {
             first_round_only: false,
             words,
             core,
-            has_log: false,
         }
     }
 
@@ -92,9 +116,6 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
     // The bare server is useful only in a comparison with other servers.
     if !alone && !options.durable {
         servers.push(bare_server(core)?);
-    }
-    for server in &mut servers {
-        server.has_log = options.durable;
     }
     if !options.peers.is_empty() {
         servers.retain(|server| holds_one_of(&server.name, &options.peers));

@@ -31,7 +31,34 @@ pub(crate) const TARGETS: &[(&str, &str, &str, Goal)] = &[
     ("Idle", "", "server CPU", Goal::Times(10.0, 10.0)),
     ("Start", "", "process", Goal::Times(3.0, 3.0)),
     ("Start", "", "in process", Goal::AtMost(1.0)),
+    (DURABLE_DELETE, "1 connection, pipeline 1", "operations", Goal::Times(0.95, 0.95)),
+    (DURABLE_DELETE, "500 connections, pipeline 16", "operations", Goal::Times(1.5, 1.5)),
+    (DURABLE_DELETE, "1 connection, pipeline 1", "reply, p99", Goal::Times(1.0, 1.0)),
+    (DURABLE_DELETE, "500 connections, pipeline 16", "reply, p99", Goal::Times(1.0, 1.0)),
+    (DURABLE_DELETE, "1 connection, pipeline 1", PER_OPERATION, Goal::Times(2.0, 2.0)),
+    (DURABLE_DELETE, "50 connections, pipeline 1", PER_OPERATION, Goal::Times(2.0, 2.0)),
+    (DURABLE_DELETE, "500 connections, pipeline 16", PER_OPERATION, Goal::Times(2.0, 2.0)),
+    (DURABLE_REDISSON, "1 connection, pipeline 1", "operations", Goal::Times(0.95, 0.95)),
+    (DURABLE_REDISSON, "500 connections, pipeline 16", "operations", Goal::Times(1.5, 1.5)),
+    (DURABLE_REDISSON, "1 connection, pipeline 1", "reply, p99", Goal::Times(1.0, 1.0)),
+    (DURABLE_REDISSON, "500 connections, pipeline 16", "reply, p99", Goal::Times(1.0, 1.0)),
+    (DURABLE_REDISSON, "1 connection, pipeline 1", PER_OPERATION, Goal::Times(2.0, 2.0)),
+    (DURABLE_REDISSON, "50 connections, pipeline 1", PER_OPERATION, Goal::Times(2.0, 2.0)),
+    (DURABLE_REDISSON, "500 connections, pipeline 16", PER_OPERATION, Goal::Times(2.0, 2.0)),
+    (READS, "GET, flush 0.25 ms longer", "GET, p50", Goal::Times(3.0, 3.0)),
+    (READS, "GET, flush 2 ms longer", "GET, p50", Goal::Times(10.0, 10.0)),
+    (READS, "refused attempt, flush 0.25 ms longer", REFUSED, Goal::Times(3.0, 3.0)),
+    (READS, "refused attempt, flush 2 ms longer", REFUSED, Goal::Times(10.0, 10.0)),
+    (RESTART, "", "log as written: until ready", Goal::Times(2.0, 2.0)),
+    (RESTART, "", "log rewritten: until ready", Goal::Times(2.0, 2.0)),
+    ("Durable: snapshot", "5,000,000 locks", "GET, longest", Goal::AtMost(5000.0)),
+    ("Durable: snapshot", "5,000,000 locks", "SET NX, longest", Goal::AtMost(5000.0)),
 ];
+const DURABLE_DELETE: &str = "Durable: SET NX PX and compare-and-delete";
+const DURABLE_REDISSON: &str = "Durable: Redisson 3 cycle";
+const READS: &str = "Durable: reads beside writers";
+const REFUSED: &str = "refused attempt, p50";
+const RESTART: &str = "Durable: restart";
 const COMPARE_AND_DELETE: &str = "SET NX PX and compare-and-delete";
 const PER_OPERATION: &str = "server CPU per operation";
 const PER_HAND_OFF: &str = "server CPU per hand-off";
@@ -309,12 +336,17 @@ fn ours(figures: &Figures) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::TARGETS;
+    use crate::durable;
     use crate::workload::all;
 
     #[test]
     fn targets_refer_to_existing_workloads() {
-        let all = all();
+        let durable = durable::all(&[Duration::from_micros(250), Duration::from_millis(2)]);
+        let plain = durable::all(&[Duration::ZERO]);
+        let all: Vec<_> = all().into_iter().chain(durable).chain(plain).collect();
         for (group, parameters, ..) in TARGETS {
             let is_it = |name: String| parameters.is_empty() || name == *parameters;
             let known = all.iter().any(|it| it.group() == *group && is_it(it.parameters()));

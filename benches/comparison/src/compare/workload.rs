@@ -66,7 +66,7 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
     }
 }
 
-/// Every workload, in the order of the report.
+/// Every workload without a log, in the order of the report. [`crate::durable`] has the others.
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     let locks = [cycles::all(), handoff::all(), watchdog::all(), latency::all(), expiry::all()];
     let all = locks.into_iter().chain([memory::all(), start::all(), scale::all()]);
@@ -78,6 +78,7 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use super::{Effort, Workload, all, title};
+    use crate::durable;
     use crate::servers::ComparedServer;
 
     /// Runs a workload briefly on Lockwheel. Its values are not checked.
@@ -96,7 +97,9 @@ pub(crate) mod tests {
 
     #[test]
     fn workload_titles_are_unique() {
-        let mut titles: Vec<_> = all().iter().map(|workload| title(workload.as_ref())).collect();
+        let durable = durable::all(&[Duration::ZERO, Duration::from_millis(2)]);
+        let all = all().into_iter().chain(durable);
+        let mut titles: Vec<_> = all.map(|workload| title(workload.as_ref())).collect();
         titles.sort();
         let count = titles.len();
         titles.dedup();
