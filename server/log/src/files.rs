@@ -70,6 +70,11 @@ impl Batch {
         self.last
     }
 
+    /// The number of units.
+    pub fn units(&self) -> u64 {
+        if self.is_empty() { 0 } else { self.last + 1 - self.first }
+    }
+
     /// The bytes of the effects.
     pub fn bytes(&self) -> usize {
         self.frame.len() - HEADER_BYTES

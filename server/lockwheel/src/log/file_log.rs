@@ -1,8 +1,12 @@
 //! Writes the units of the engine to files of this machine.
 //!
-//! Units collect in a batch while the batch before is written and flushed. There is no timer: a
-//! batch is as large as the disk is slow. A thread of its own writes, unless a thread that has
-//! nothing else to do writes its own units ([`Log::write_here`]).
+//! Units collect in a batch while the batch before is written and flushed: a batch is as large as the
+//! disk is slow. A thread of its own writes, unless a thread that has nothing else to do writes its
+//! own units ([`Log::write_here`]).
+//!
+//! Clients that send their next requests when they get their replies would form two groups: one
+//! waits for a flush while the other one works, and each request takes two flushes. So the thread
+//! waits for the clients that it has just released, for a part of a flush at most ([`Pace`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -55,7 +59,34 @@ struct Orders {
     waiting: VecDeque<Order>,
     /// An empty batch, to be used again.
     spare: Option<Batch>,
+    /// The thread waits until so many units wait; 0 if it does not.
+    awaited_units: u64,
     ends: bool,
+}
+
+impl Orders {
+    /// The number of units that wait, if nothing else does.
+    fn units_only(&self) -> Option<u64> {
+        match (self.waiting.front(), self.waiting.len()) {
+            (Some(Order::Write(batch)), 1) => Some(batch.units()),
+            _ => None,
+        }
+    }
+}
+
+/// How many units the next batch should have, and how long the thread waits for them.
+#[derive(Debug, Default)]
+struct Pace {
+    units: u64,
+    wait: Duration,
+}
+
+impl Pace {
+    /// After a flush that took `elapsed`: as many units as were under way during it come again.
+    fn after_flush(flushed_units: u64, waiting_units: u64, elapsed: Duration) -> Pace {
+        let wait = (elapsed / limits::FLUSH_PARTS_TO_WAIT).min(limits::FLUSH_WAIT_MAX);
+        Pace { units: flushed_units + waiting_units, wait }
+    }
 }
 
 #[derive(Debug)]
@@ -137,11 +168,12 @@ impl Log for FileLog {
                 orders.waiting.push_back(Order::Write(batch));
             }
         }
+        let is_awaited = orders.units_only().is_none_or(|units| units >= orders.awaited_units);
         drop(orders);
         if mutants::is_on("reply-before-flush") {
             self.shared.gate.release(last, last);
         }
-        if !here {
+        if !here && is_awaited {
             self.wake();
         }
     }
@@ -231,10 +263,18 @@ impl Shared {
     }
 
     fn write_until_end(&self) {
-        let mut last_second = Stopwatch::start();
+        let (mut last_second, mut pace) = (Stopwatch::start(), Pace::default());
         while self.wait_for_orders() && !self.has_failed.load(Ordering::Acquire) {
+            self.wait_for_units(&pace);
             let mut files = self.files.lock();
-            self.carry_out_all(&mut files);
+            let begin = Stopwatch::start();
+            let before = self.gate.released();
+            self.check(self.carry_out(&mut files));
+            let flushed_units = self.gate.released() - before;
+            if flushed_units > 0 {
+                let waiting_units = self.orders.lock().units_only().unwrap_or(0);
+                pace = Pace::after_flush(flushed_units, waiting_units, begin.elapsed());
+            }
             if last_second.elapsed() >= SECOND {
                 last_second = Stopwatch::start();
                 self.end_second(files);
@@ -256,6 +296,24 @@ impl Shared {
             self.work.wait_for(&mut orders, SECOND);
         }
         !orders.ends
+    }
+
+    /// Waits until the next batch has as many units as are expected, unless something else waits, or
+    /// replies do not wait for a flush.
+    fn wait_for_units(&self, pace: &Pace) {
+        if self.policy() != FlushPolicy::Always {
+            return;
+        }
+        let begin = Stopwatch::start();
+        let mut orders = self.orders.lock();
+        orders.awaited_units = pace.units;
+        while orders.units_only().is_some_and(|units| units < pace.units) && !orders.ends {
+            let left = pace.wait.saturating_sub(begin.elapsed());
+            if left.is_zero() || self.work.wait_for(&mut orders, left).timed_out() {
+                break;
+            }
+        }
+        orders.awaited_units = 0;
     }
 
     /// Carries out all orders.
