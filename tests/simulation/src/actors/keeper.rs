@@ -195,6 +195,11 @@ impl Keeper {
             keys.items.retain(|key| key.text != b"t");
             keys.items.sort();
         }
+        for (frame, read) in state.iter_mut().zip(READS) {
+            if read[0] == "HGETALL" {
+                sort_fields(frame);
+            }
+        }
         let (asked_us, returned_us) = (pending.asked_us, core.now_us);
         let found = Found { state, lives_ms, asked_us, returned_us };
         if pending.change.is_none() {
@@ -206,6 +211,14 @@ impl Keeper {
         let after_us = self.random.between(0, 50_000);
         self.set_timer(core, after_us);
     }
+}
+
+/// Sorts the fields of a hash. A new field takes the place of one that was removed, which a snapshot
+/// does not contain.
+fn sort_fields(frame: &mut Frame) {
+    let mut fields: Vec<Vec<Frame>> = frame.items.chunks(2).map(<[Frame]>::to_vec).collect();
+    fields.sort();
+    frame.items = fields.concat();
 }
 
 fn compare(core: &mut Core, known: &Found, found: &Found) {
