@@ -1,8 +1,8 @@
 //! Writes the units of the engine to files of this machine.
 //!
-//! Units collect in a batch while the batch before is written and flushed: a batch is as large as the
-//! disk is slow. A thread of its own writes, unless a thread that has nothing else to do writes its
-//! own units ([`Log::write_here`]).
+//! Units collect in a batch while the batch before is written and flushed: a batch is as large as
+//! the disk is slow. A thread of its own writes, unless a thread that has nothing else to do writes
+//! its own units ([`Log::write_here`]).
 //!
 //! Clients that send their next requests when they get their replies would form two groups: one
 //! waits for a flush while the other one works, and each request takes two flushes. So the thread
@@ -298,8 +298,8 @@ impl Shared {
         !orders.ends
     }
 
-    /// Waits until the next batch has as many units as are expected, unless something else waits, or
-    /// replies do not wait for a flush.
+    /// Waits until the next batch has as many units as are expected, unless something else waits,
+    /// or replies do not wait for a flush.
     fn wait_for_units(&self, pace: &Pace) {
         if self.policy() != FlushPolicy::Always {
             return;

@@ -213,8 +213,8 @@ impl Keeper {
     }
 }
 
-/// Sorts the fields of a hash. A new field takes the place of one that was removed, which a snapshot
-/// does not contain.
+/// Sorts the fields of a hash. A new field takes the place of one that was removed, which a
+/// snapshot does not contain.
 fn sort_fields(frame: &mut Frame) {
     let mut fields: Vec<Vec<Frame>> = frame.items.chunks(2).map(<[Frame]>::to_vec).collect();
     fields.sort();
