@@ -363,6 +363,8 @@ pub struct Snapshot {
     checksum: u32,
     frame: Vec<u8>,
     bytes: u64,
+    /// Those that are flushed.
+    synced_bytes: u64,
 }
 
 impl Snapshot {
@@ -385,7 +387,8 @@ impl Snapshot {
         let (frame, checksum) = first_frame(beginning, position, clocks, 0);
         file.append(&frame)?;
         let bytes = frame.len() as u64;
-        Ok(Snapshot { disk, file, position, clocks, checksum, frame: Vec::new(), bytes })
+        let (frame, synced_bytes) = (Vec::new(), 0);
+        Ok(Snapshot { disk, file, position, clocks, checksum, frame, bytes, synced_bytes })
     }
 
     /// The position whose state it contains.
@@ -411,6 +414,10 @@ impl Snapshot {
         self.checksum = frame::seal(&mut self.frame, &header, self.checksum);
         self.file.append(&self.frame)?;
         self.bytes += self.frame.len() as u64;
+        if self.bytes - self.synced_bytes >= limits::SNAPSHOT_SYNC_BYTES {
+            self.file.sync()?;
+            self.synced_bytes = self.bytes;
+        }
         Ok(())
     }
 

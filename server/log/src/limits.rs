@@ -10,3 +10,7 @@ pub const READ_BYTES: usize = 1 << 20;
 /// The contents of a frame at most. A unit is never divided; the largest one is a script or a
 /// transaction that changes all that the memory holds.
 pub const FRAME_BYTES_MAX: usize = u32::MAX as usize;
+
+/// A snapshot is flushed each time that so much was written: to flush all of it at its end would
+/// delay the flushes of the segments for as long as the disk takes.
+pub const SNAPSHOT_SYNC_BYTES: u64 = 4 << 20;
