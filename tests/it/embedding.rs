@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::net::TcpStream;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use lockwheel::{Client, Error, ErrorKind, Reply, Server};
@@ -286,4 +287,24 @@ fn cycle(io_threads: u32) {
     drop(server);
     assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
     drop(client);
+}
+
+/// The thread that asks may be the one that reacts to signals.
+#[test]
+fn restart_guard_can_be_read_while_a_script_runs() {
+    let server = Server::start().expect("a server");
+    call(&server, "CONFIG SET busy-reply-threshold 1");
+    let mut scripts = Wire::connect(server.addr(), 2);
+    scripts.send(&["EVAL", "while true do end", "0"]);
+    let mut other = Wire::connect(server.addr(), 2);
+    eventually("the script to keep others waiting", || {
+        other.call(&["PING"]).starts_with(b"-BUSY ")
+    });
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sender.send(server.restart_guard_left()));
+        let left = receiver.recv_timeout(Duration::from_secs(30));
+        other.call(&["SCRIPT", "KILL"]);
+        assert_eq!(left, Ok(None));
+    });
 }

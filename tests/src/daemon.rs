@@ -4,12 +4,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::process::eventually;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::process::{TIMEOUT, eventually};
 use crate::wire::Wire;
 
 /// A temporary folder for one daemon, removed when this is dropped.
@@ -96,15 +99,26 @@ impl Daemon {
 
     /// Reads the log as far as a line that contains `text`, and returns what follows it there.
     pub fn wait_for(&mut self, text: &str) -> String {
-        let mut line = String::new();
-        while self.log.read_line(&mut line).is_ok_and(|length| length > 0) {
-            self.log_text.push_str(&line);
+        while let Some(line) = self.next_line() {
             if let Some(at) = line.find(text) {
                 return line[at + text.len()..].trim().to_owned();
             }
-            line.clear();
         }
         panic!("{text:?} was not logged:\n{}", self.log_text);
+    }
+
+    /// The next line of the log; `None` at its end. Panics if none comes for long.
+    fn next_line(&mut self) -> Option<String> {
+        if self.log.buffer().is_empty() {
+            let mut pipe = [PollFd::new(self.log.get_ref().as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(TIMEOUT).expect("it is short enough");
+            let is_readable = poll(&mut pipe, timeout).expect("a pipe can be polled") > 0;
+            assert!(is_readable, "timed out: a line or the end of the log:\n{}", self.log_text);
+        }
+        let mut line = String::new();
+        let length = self.log.read_line(&mut line).ok()?;
+        self.log_text.push_str(&line);
+        (length > 0).then_some(line)
     }
 
     /// Waits until the daemon listens; returns its port.
@@ -139,11 +153,7 @@ impl Daemon {
 
     /// Reads the log to its end and waits for the process. Returns the exit status.
     pub fn end(&mut self) -> ExitStatus {
-        let mut line = String::new();
-        while self.log.read_line(&mut line).is_ok_and(|length| length > 0) {
-            self.log_text.push_str(&line);
-            line.clear();
-        }
+        while self.next_line().is_some() {}
         self.end_without_reading()
     }
 

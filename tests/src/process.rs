@@ -10,7 +10,7 @@ const ALONE_VARIABLE: &str = "LOCKWHEEL_TEST_ALONE";
 
 /// How long [`eventually`] waits. No condition needs nearly as long, so a loaded machine does not
 /// fail a test.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs `act` in a process without other tests. `name` is that of the calling test.
 pub fn alone(name: &str, act: impl FnOnce()) {

@@ -211,12 +211,13 @@ async fn start(
 
 /// Notifies the supervisor when the server serves commands: when the restart guard is over.
 async fn notify_when_ready(server: &Server, supervised: Supervised) {
-    // A server that has ended is never ready.
-    while let Ok(Some(left)) = server.restart_guard_left() {
+    while let Some(left) = server.restart_guard_left() {
         extend_start(supervised, left);
         tokio::time::sleep(left.min(limits::NOTIFY_INTERVAL)).await;
     }
-    notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
+    if !server.is_stopped() {
+        notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
+    }
 }
 
 /// Lets the supervisor wait for longer.

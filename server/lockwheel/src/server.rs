@@ -23,7 +23,6 @@ use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
 use lockwheel_engine::inputs::Process;
-use lockwheel_engine::readiness::Readiness;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{ClockOrder, Millis};
 
@@ -247,17 +246,11 @@ impl Server {
         self.clock().advance(span)
     }
 
-    /// How long the restart guard still refuses commands; `None` if it does not.
-    ///
-    /// # Errors
-    /// If the server has ended.
-    pub fn restart_guard_left(&self) -> Result<Option<Duration>, Error> {
-        let now = self.host.now();
-        let left = self.host.with(|engine| match engine.readiness() {
-            Readiness::Guarded(guard) => Some(now.remaining(guard.until)),
-            Readiness::Ready | Readiness::Loading(_) => None,
-        })?;
-        Ok(left.map(|left| Duration::from_millis(u64::try_from(left.0).unwrap_or(0))))
+    /// How long the restart guard still refuses commands; `None` if it does not. Does not wait for
+    /// a script that runs.
+    pub fn restart_guard_left(&self) -> Option<Duration> {
+        let left = self.host.restart_guard_left()?;
+        u64::try_from(left.0).ok().map(Duration::from_millis)
     }
 
     /// Whether the server has stopped, or is stopping.

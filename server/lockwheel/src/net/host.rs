@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::task::Poll;
 
@@ -64,9 +64,13 @@ pub(crate) struct Host {
     script_is_slow: AtomicBool,
     /// The server ends; read without a lock.
     stopping: AtomicBool,
-    /// The restart guard is on.
-    is_guarded: AtomicBool,
+    /// When the restart guard ends, on the lease clock; [`NO_GUARD`] if it is not on. Read without
+    /// the lock, which a script may hold.
+    guard_until_ms: AtomicI64,
 }
+
+/// The restart guard is not on.
+const NO_GUARD: i64 = i64::MIN;
 
 /// The engine has failed: it panicked, perhaps in the middle of a change, so its state cannot be
 /// trusted any more, and no further command is run.
@@ -108,7 +112,7 @@ impl Host {
             failed: AtomicBool::new(false),
             script_is_slow: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            is_guarded: AtomicBool::new(false),
+            guard_until_ms: AtomicI64::new(NO_GUARD),
         })
     }
 
@@ -214,9 +218,9 @@ impl Host {
         }
         if left_ms > 0 {
             warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
-            let now_ms = self.now().now.0;
-            engine.begin_guard(Millis(now_ms.saturating_add(left_ms)), reason);
-            self.is_guarded.store(true, Ordering::Relaxed);
+            let until = Millis(self.now().now.0.saturating_add(left_ms));
+            engine.begin_guard(until, reason);
+            self.guard_until_ms.store(until.0, Ordering::Relaxed);
         }
     }
 
@@ -313,14 +317,21 @@ impl Host {
     /// over.
     fn follow_settings(&self, engine: &Engine, log: &dyn Log) {
         let policy = engine.settings().appendfsync;
-        if !self.is_guarded.load(Ordering::Relaxed) {
+        if self.guard_until_ms.load(Ordering::Relaxed) == NO_GUARD {
             return log.set_policy(policy);
         }
         if engine.is_ready() {
-            self.is_guarded.store(false, Ordering::Relaxed);
+            self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
             info!("the restart guard is over: commands are served");
             log.follow(policy);
         }
+    }
+
+    /// The time until the restart guard ends; `None` if it is not on.
+    pub(crate) fn restart_guard_left(&self) -> Option<Millis> {
+        let until_ms = self.guard_until_ms.load(Ordering::Relaxed);
+        let left = (until_ms != NO_GUARD).then(|| self.now().remaining(Millis(until_ms)))?;
+        (left.0 > 0).then_some(left)
     }
 
     fn wake_all_clients(&self) {
