@@ -4,7 +4,7 @@ use super::Keyspace;
 use super::dict::{HashSeed, Slot};
 use super::effects::{Effect, EffectIter, Place};
 use super::list::List;
-use super::records::{NewValue, Records};
+use super::records::{LookAhead, NewValue, Records};
 use super::serialised::Malformed;
 use super::set::Set;
 use super::sorted_set::SortedSet;
@@ -12,6 +12,7 @@ use super::state::State;
 use super::stream::Stream;
 use super::stream::group::Group;
 use super::value::OutOfLine;
+use crate::limits;
 use crate::time::Millis;
 
 /// An effect cannot be applied to the state.
@@ -31,6 +32,9 @@ impl From<Malformed> for ApplyError {
     }
 }
 
+/// An effect that was read from its byte form.
+type Read<'a> = Result<(Place<'a>, Effect<'a>), Malformed>;
+
 impl State {
     /// Applies effects in byte form, as they were recorded by another writer.
     ///
@@ -38,10 +42,32 @@ impl State {
     ///
     /// The bytes are no effects, or do not belong to this state. The effects before are applied.
     pub fn apply(&mut self, effects: &[u8], now: Millis) -> Result<(), ApplyError> {
-        EffectIter::new(effects).try_for_each(|read| {
-            let (place, effect) = read?;
-            self.apply_effect(place, &effect, now)
-        })
+        let mut effects = EffectIter::new(effects);
+        loop {
+            let next: LookAhead<Read<'_>> =
+                effects.by_ref().take(limits::LOOK_AHEAD_REQUESTS).collect();
+            if next.is_empty() {
+                return Ok(());
+            }
+            self.look_ahead(&next);
+            // By reference: to move an effect would take as long as to apply it.
+            for read in &next {
+                let (place, effect) = read.as_ref().map_err(|_| Malformed)?;
+                self.apply_effect(*place, effect, now)?;
+            }
+        }
+    }
+
+    /// Prefetches the records of the keys of these effects, as far as one database has them.
+    fn look_ahead(&mut self, effects: &[Read<'_>]) {
+        let places = || effects.iter().flatten().map(|(place, _)| *place);
+        let Some(Place { database, .. }) = places().next() else { return };
+        let mut keys: LookAhead<&[u8]> =
+            places().filter(|place| place.database == database).map(|place| place.key).collect();
+        keys.dedup();
+        if keys.len() > 1 && database < self.keyspace.count() {
+            self.keyspace.look_ahead(database, &keys);
+        }
     }
 
     /// Applies an effect. Events are ignored.
@@ -58,6 +84,9 @@ impl State {
         let Place { database, key } = place;
         match *effect {
             Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. } => {}
+            Effect::Reserved { keys } => {
+                keyspace.database_mut(database).records_mut().reserve(keys);
+            }
             Effect::LibraryLoaded { .. }
             | Effect::LibraryDeleted { .. }
             | Effect::LibrariesFlushed {} => {

@@ -81,6 +81,15 @@ impl Index {
         self.len += 1;
     }
 
+    /// Reserves room for this many entries in an empty index, so that it need not grow.
+    pub fn reserve(&mut self, entries: usize) {
+        let is_empty = self.len == 0 && matches!(self.tables, Tables::One(_));
+        if is_empty && entries > SPLIT_ABOVE {
+            let table = || HashTable::with_capacity(entries / TABLES);
+            self.tables = Tables::Many((0..TABLES).map(|_| table()).collect());
+        }
+    }
+
     /// Removes an entry, and frees memory after a mass release. `prefetch` and `hash_of` are as for
     /// `insert`.
     pub fn remove(

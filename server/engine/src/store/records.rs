@@ -181,6 +181,10 @@ pub(super) enum Update<'v> {
     Found(Found, &'v [u8]),
 }
 
+/// The number of keys that room is reserved for at most, since a wrong number must not take all of
+/// the memory: 80 MB.
+const RESERVED_KEYS_MAX: usize = 1 << 24;
+
 // --- reading ---
 
 impl Records {
@@ -265,6 +269,14 @@ impl Records {
     /// All keys with their records, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
         self.headers.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
+    }
+
+    /// Reserves room in the index for this many keys, if there are none. Fails silently: the index
+    /// grows later.
+    pub(super) fn reserve(&mut self, keys: usize) {
+        if self.is_empty() {
+            self.index.reserve(keys.min(RESERVED_KEYS_MAX));
+        }
     }
 
     /// As [`Chunks::scan`](super::slab::Chunks::scan).

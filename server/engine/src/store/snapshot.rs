@@ -63,6 +63,13 @@ impl Snapshot {
             let place = Place { database: 0, key: &[] };
             effects.push(place, &Effect::LibraryLoaded { code: &library.code });
         }
+        for number in 0..state.keyspace.count() {
+            let keys = state.keyspace.database(number).len();
+            if keys > 0 {
+                let place = Place { database: number, key: &[] };
+                effects.push(place, &Effect::Reserved { keys });
+            }
+        }
         let done = vec![Bits::default(); state.keyspace.count()];
         Snapshot { effects, database: 0, cursor: 0, done, is_void: false }
     }

@@ -121,6 +121,11 @@ effects! {
         /// The message.
         message: &'a [u8],
     },
+    /// The database is about to have this many keys; the place names no key. Changes no state.
+    9 Reserved {
+        /// Their number.
+        keys: usize,
+    },
 
     // --- strings ---
     /// Bytes are overwritten. The string is extended by zeros to the offset, and by the bytes.
@@ -379,7 +384,13 @@ effects! {
 impl<'a> Effect<'a> {
     /// Whether the effect changes the state.
     pub fn changes_state(&self) -> bool {
-        !matches!(self, Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. })
+        !matches!(
+            self,
+            Effect::Event { .. }
+                | Effect::Touched {}
+                | Effect::Published { .. }
+                | Effect::Reserved { .. }
+        )
     }
 
     /// Whether the effect changes what `WATCH` and client tracking observe of the key at its place:
