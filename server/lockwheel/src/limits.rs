@@ -126,6 +126,11 @@ pub(crate) const LONE_TURNS: u32 = 16;
 /// longer for it.
 pub(crate) const SNAPSHOT_PART_KEYS: usize = 256;
 
+/// The pause after each part of a snapshot. The system makes it some 50 us long. Without it, the
+/// thread that writes the snapshot uses its processor for several milliseconds before the system
+/// gives the processor to a thread that serves clients.
+pub(crate) const SNAPSHOT_PAUSE: Duration = Duration::from_micros(1);
+
 // The disk.
 
 /// Free bytes of the log's disk below which growth is refused, checked once a second: half of them

@@ -34,7 +34,7 @@ fn write_and_report(host: &Host) {
     let mut snapshot = SnapshotWriter::default();
     let result = loop {
         match snapshot.step(host, limits::SNAPSHOT_PART_KEYS) {
-            Ok(None) => {}
+            Ok(None) => std::thread::sleep(limits::SNAPSHOT_PAUSE),
             Ok(Some(position)) => break Ok(position),
             Err(error) => break Err(error),
         }

@@ -274,8 +274,9 @@ impl Files {
         Snapshot::create(Arc::clone(&self.disk), &self.beginning, self.written, self.clocks)
     }
 
-    /// Removes the files that a complete snapshot replaces.
-    pub fn remove_before(&mut self, snapshot: Position) -> io::Result<()> {
+    /// From now on a complete snapshot replaces the files before it. They are returned, to be
+    /// removed from any thread: the system may take long for large files.
+    pub fn replace_before(&mut self, snapshot: Position) -> io::Result<Obsolete> {
         let name = Name::Snapshot(snapshot);
         let bytes = self.disk.open(&name.to_string())?.length()?;
         // It may replace one of the same position.
@@ -284,10 +285,34 @@ impl Files {
             Name::Segment(first) => *first <= snapshot,
             Name::Snapshot(position) | Name::PartialSnapshot(position) => *position < snapshot,
         };
-        let obsolete: Vec<(Name, u64)> =
-            self.names.extract_if(.., |name| is_obsolete(name)).collect();
+        let obsolete = self.names.extract_if(.., |name| is_obsolete(name));
+        let names = obsolete.map(|(name, _)| name).collect();
         self.names.insert(0, (name, bytes));
-        obsolete.iter().try_for_each(|(name, _)| self.disk.remove(&name.to_string()))
+        Ok(Obsolete { disk: Arc::clone(&self.disk), names })
+    }
+}
+
+/// Files that a snapshot has replaced.
+#[derive(Debug)]
+#[must_use = "they stay until the next start"]
+pub struct Obsolete {
+    disk: Arc<dyn Disk>,
+    names: Vec<Name>,
+}
+
+impl Obsolete {
+    /// Removes the files, and frees their parts one after the other.
+    pub fn remove(self) -> io::Result<()> {
+        for name in self.names.iter().map(Name::to_string) {
+            let mut file = self.disk.open(&name)?;
+            let mut left = file.length()?;
+            self.disk.remove(&name)?;
+            while left > 0 {
+                left = left.saturating_sub(limits::FREED_BYTES);
+                file.truncate(left)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -431,7 +456,7 @@ impl Snapshot {
         self.disk.remove(&Name::PartialSnapshot(self.position).to_string())
     }
 
-    /// Completes the snapshot and makes it durable. Then [`Files::remove_before`] may be called.
+    /// Completes the snapshot and makes it durable. Then [`Files::replace_before`] may be called.
     pub fn finish(mut self) -> io::Result<()> {
         self.append(Kind::End, &[])?;
         if !mutants::is_on("snapshot-not-flushed") {

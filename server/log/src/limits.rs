@@ -13,4 +13,7 @@ pub const FRAME_BYTES_MAX: usize = u32::MAX as usize;
 
 /// A snapshot is flushed each time that so much was written: to flush all of it at its end would
 /// delay the flushes of the segments for as long as the disk takes.
-pub const SNAPSHOT_SYNC_BYTES: u64 = 4 << 20;
+pub const SNAPSHOT_SYNC_BYTES: u64 = 1 << 20;
+
+/// An obsolete file is freed in parts of this size: the system flushes no segment while it frees one.
+pub const FREED_BYTES: u64 = 4 << 20;

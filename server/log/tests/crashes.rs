@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockwheel_log::Position;
-use lockwheel_log::files::{Batch, Clocks, Files};
+use lockwheel_log::files::{Batch, Clocks, Files, Obsolete};
 use lockwheel_log::recovery::{Recovered, RecoveryError, recover};
 use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 
@@ -73,7 +73,10 @@ fn write_until_crash(
             2 => match snapshot.take() {
                 Some(begun) => {
                     let position = begun.position();
-                    begun.finish().and_then(|()| files.remove_before(position))
+                    begun
+                        .finish()
+                        .and_then(|()| files.replace_before(position))
+                        .and_then(Obsolete::remove)
                 }
                 None => Ok(()),
             },

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockwheel_log::ceiling::CeilingRecord;
-use lockwheel_log::files::{Batch, Clocks, Files};
+use lockwheel_log::files::{Batch, Clocks, Files, Obsolete};
 use lockwheel_log::recovery::{RecoveryError, recover};
 use lockwheel_log::repair::{Lost, Repair};
 use lockwheel_log::restore::{RestoreError, restore};
@@ -37,7 +37,7 @@ fn log() -> SimulatedDisk {
     let mut snapshot = files.begin_snapshot().expect("a snapshot");
     snapshot.write(&[4; 100]).expect("a part");
     snapshot.finish().expect("an end");
-    files.remove_before(4).expect("no error");
+    files.replace_before(4).and_then(Obsolete::remove).expect("no error");
     write(&mut files, 7);
     files.end_segment().expect("a segment");
     write(&mut files, 10);

@@ -163,10 +163,12 @@ fn read<T>(
     }
 }
 
-/// Whether a server may have removed a file after the directory was listed.
+/// Whether a server may have removed a file after the directory was listed, or while it was read.
 fn may_be_removed(error: &RecoveryError) -> bool {
     match error {
-        RecoveryError::Io { error, .. } => error.kind() == io::ErrorKind::NotFound,
+        RecoveryError::Io { error, .. } => {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+        }
         error => matches!(error, RecoveryError::Missing { .. }),
     }
 }

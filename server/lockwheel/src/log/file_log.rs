@@ -20,7 +20,7 @@ use lockwheel_engine::lease_ceiling::Ceiling;
 use lockwheel_engine::settings::FlushPolicy;
 use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::ceiling::Kept;
-use lockwheel_log::files::{Batch, Clocks, Snapshot};
+use lockwheel_log::files::{Batch, Clocks, Files, Obsolete, Snapshot};
 use lockwheel_log::mutants;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
@@ -95,8 +95,6 @@ enum Order {
     Write(Batch),
     /// Begin a snapshot of the state after the units before, and send the file.
     BeginSnapshot(SyncSender<Snapshot>),
-    /// A snapshot of this position is complete.
-    RemoveBefore(Position),
     /// Record this lease ceiling.
     Raise(Ceiling, Clocks),
     /// Follow this policy.
@@ -220,7 +218,14 @@ impl Log for FileLog {
     }
 
     fn remove_before(&self, snapshot: Position) {
-        self.order(Order::RemoveBefore(snapshot));
+        if self.shared.has_failed.load(Ordering::Acquire) {
+            return;
+        }
+        let replace = |log: &mut Files| log.replace_before(snapshot);
+        let obsolete = self.shared.files.lock().log.as_mut().map(replace);
+        // Without the lock: units are written meanwhile.
+        let removed = obsolete.transpose().and_then(|files| files.map_or(Ok(()), Obsolete::remove));
+        self.shared.check(removed);
     }
 
     #[cfg(feature = "simulation")]
@@ -340,11 +345,6 @@ impl Shared {
                 // Fails if the snapshot has been given up.
                 if let Some(log) = &mut files.log {
                     let _ = sender.send(log.begin_snapshot()?);
-                }
-            }
-            Some(Order::RemoveBefore(snapshot)) => {
-                if let Some(log) = &mut files.log {
-                    log.remove_before(snapshot)?;
                 }
             }
             Some(Order::Raise(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,

@@ -72,7 +72,7 @@ pub(crate) trait Log: Send + Sync {
     /// receiver that is returned; not if the log ends or fails.
     fn begin_snapshot(&self) -> Receiver<Snapshot>;
 
-    /// A snapshot is complete: files that it replaces are removed.
+    /// A snapshot is complete: removes the files that it replaces, on this thread.
     fn remove_before(&self, snapshot: Position);
 
     /// Writes and flushes all units, and ends the log. The leases of `keys` still run.
