@@ -15,5 +15,6 @@ pub const FRAME_BYTES_MAX: usize = u32::MAX as usize;
 /// delay the flushes of the segments for as long as the disk takes.
 pub const SNAPSHOT_SYNC_BYTES: u64 = 1 << 20;
 
-/// An obsolete file is freed in parts of this size: the system flushes no segment while it frees one.
+/// An obsolete file is freed in parts of this size: the system flushes no segment while it frees
+/// one.
 pub const FREED_BYTES: u64 = 4 << 20;

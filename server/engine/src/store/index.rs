@@ -241,6 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn reserved_index_grows_little() {
+        let mut index = Index::default();
+        index.reserve(100_000);
+        let reserved = places(&index);
+        for slot in 0..100_000 {
+            index.insert(hash_of(slot), slot, |_| {}, hash_of);
+        }
+        // Some tables get more than their share.
+        assert!(places(&index) < reserved + reserved / 4, "{} of {reserved}", places(&index));
+        assert!((0..100_000).all(|slot| index.find(hash_of(slot), |it| it == slot).is_some()));
+    }
+
+    #[test]
     fn merging_many_tables_frees_little_at_once() {
         let mut index = Index::default();
         for slot in 0..100_000 {
