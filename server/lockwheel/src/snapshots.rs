@@ -30,6 +30,7 @@ pub(crate) fn start(host: &Arc<Host>) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "there is no event: other threads must run")]
 fn write_and_report(host: &Host) {
     let mut snapshot = SnapshotWriter::default();
     let result = loop {
