@@ -241,7 +241,10 @@ fn journal_is_available_by_command() {
     assert!(story.contains("\"check\":\"no-lock-held\",\"holds\":false,\"sentence\":"), "{story}");
     assert!(story.contains("\"event\":\"acquired\""), "{story}");
     assert!(a.ask("LOCKWHEEL CHECK").starts_with("-CHECK no-lock-held: "));
-    assert!(a.ask("LOCKWHEEL CHECK no-such").starts_with("-ERR unknown check."));
+    assert!(
+        a.ask("LOCKWHEEL CHECK no-such")
+            .starts_with("-ERR unknown check 'no-such'. Known: no-lock-held, ")
+    );
     a.ask("FLUSHALL");
     assert_eq!(a.ask("LOCKWHEEL CHECK no-lock-held"), "+OK\r\n");
     assert_eq!(a.ask("LOCKWHEEL JOURNAL CLEAR"), "+OK\r\n");

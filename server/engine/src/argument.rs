@@ -198,6 +198,11 @@ impl Argument {
         Argument { is_secret: true, ..self }
     }
 
+    /// Its name in the row; empty for that of its token.
+    pub(crate) fn plain_name(&self) -> &'static str {
+        self.name
+    }
+
     /// Its name.
     pub fn name(&self) -> String {
         match self.token {

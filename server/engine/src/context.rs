@@ -17,6 +17,7 @@ use crate::store::edit::{Edit, HashEdit};
 use crate::store::effects::Place;
 use crate::store::records::{NewValue, Record};
 use crate::store::value::{OutOfLine, Typed, ValueRef};
+use crate::syntax_error;
 use crate::time::{Millis, Time};
 
 /// How a command was called.
@@ -67,6 +68,11 @@ impl Context<'_> {
             (Some(script), Caller::Script) => script.protocol,
             _ => self.client().protocol,
         }
+    }
+
+    /// The error for the arguments of a subcommand: names the word that its row does not allow.
+    pub(crate) fn syntax_error(&self, argv: &[&[u8]]) -> Error {
+        syntax_error::explain(self.command.arguments, argv.get(2..).unwrap_or_default())
     }
 
     /// Selects a database for the commands that follow.

@@ -46,6 +46,7 @@ pub mod sessions;
 pub mod settings;
 pub mod slots;
 pub mod store;
+mod syntax_error;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]

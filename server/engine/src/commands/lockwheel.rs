@@ -9,9 +9,11 @@ use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Command, Flags, Group, LockMeaning};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::glob;
 use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, Rule, RuleConditions};
 use crate::instruments::journal::handlers;
 use crate::readiness::Readiness;
+use crate::syntax_error;
 use crate::time::{self, ClockOrder, Millis, Rate};
 
 const LOCKWHEEL: Command = Command {
@@ -302,7 +304,7 @@ fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word, moment] if is(word, "set") => ClockOrder::AdvanceTo(forward(moment)?),
         [word, by] if is(word, "jump") => ClockOrder::Jump(span(by)?),
         [word, by] if is(word, "step") => ClockOrder::StepWall(span(by)?),
-        _ => return Err(Error::Syntax),
+        _ => return Err(context.syntax_error(argv)),
     };
     let steps = matches!(order, ClockOrder::Jump(_) | ClockOrder::StepWall(_));
     if steps && context.engine.script.is_some() {
@@ -339,7 +341,7 @@ fn guard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             let was_on = context.engine.end_guard();
             return if was_on { Ok(Reply::OK) } else { Err(NOT_GUARDED) };
         }
-        _ => return Err(Error::Syntax),
+        _ => return Err(context.syntax_error(argv)),
     }
     let (left_ms, reason) = match context.engine.readiness() {
         Readiness::Guarded(guard) => (context.time.remaining(guard.until).0, &*guard.reason),
@@ -375,8 +377,9 @@ fn span(text: &[u8]) -> Result<Millis, Error> {
 fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [word, rule @ ..] if is(word, "add") => {
-            let (action, when) = FaultAction::parse(rule)?;
-            add_rule(context, action, when)
+            let (action, when) =
+                FaultAction::parse(rule).map_err(|error| explained(context, argv, error))?;
+            add_rule(context, action, when, argv)
         }
         [word] if is(word, "list") => {
             Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action != FaultAction::Gate)))
@@ -390,14 +393,14 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             context.engine.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(1_usize))
         }
-        _ => Err(Error::Syntax),
+        _ => Err(context.syntax_error(argv)),
     }
 }
 
 /// `LOCKWHEEL GATE`: replies with the number of the new gate, the gates, a client id, or a count.
 fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
-        [word, when @ ..] if is(word, "add") => add_rule(context, FaultAction::Gate, when),
+        [word, when @ ..] if is(word, "add") => add_rule(context, FaultAction::Gate, when, argv),
         [word, id] if is(word, "await") => {
             let id = parse_rule_id(context, id, true)?;
             Ok(context.engine.await_held(context.client, id))
@@ -410,7 +413,7 @@ fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word] if is(word, "list") => {
             Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action == FaultAction::Gate)))
         }
-        _ => Err(Error::Syntax),
+        _ => Err(context.syntax_error(argv)),
     }
 }
 
@@ -418,9 +421,15 @@ fn add_rule(
     context: &mut Context<'_>,
     action: FaultAction,
     when: &[&[u8]],
+    argv: &[&[u8]],
 ) -> Result<Reply, Error> {
+    let seed = context.engine.random.bits() >> 1;
+    let when = RuleConditions::parse(when, seed);
+    let when = when.map_err(|error| explained(context, argv, error))?;
+    if let Some(pattern) = &when.command {
+        check_command(context, pattern)?;
+    }
     let engine = &mut *context.engine;
-    let when = RuleConditions::parse(when, engine.random.bits() >> 1)?;
     if action == FaultAction::Refuse && when.has_request_conditions() {
         return Err(Error::line("ERR a connection has no name, no command and no key yet"));
     }
@@ -428,6 +437,21 @@ fn add_rule(
         return Err(NOTHING_KEPT);
     }
     Ok(super::number(engine.add_fault(action, when)))
+}
+
+/// Replaces a syntax error by one that names the word.
+fn explained(context: &Context<'_>, argv: &[&[u8]], error: Error) -> Error {
+    if error == Error::Syntax { context.syntax_error(argv) } else { error }
+}
+
+/// Refuses a pattern that no command matches: the rule would never apply.
+fn check_command(context: &Context<'_>, pattern: &str) -> Result<(), Error> {
+    let entries = context.engine.commands.entries();
+    let names = || entries.iter().map(|entry| &*entry.full_name);
+    if names().any(|name| glob::matches(pattern.as_bytes(), name.as_bytes())) {
+        return Ok(());
+    }
+    Err(syntax_error::unknown("command", pattern.as_bytes(), &names().collect::<Vec<_>>()))
 }
 
 /// Parses the number of a rule, which must be a gate, or must not be one.
@@ -444,7 +468,7 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let lost = match &argv[2..] {
         [] => 0,
         [word, writes] if is(word, "lose") => rule::count(writes)?,
-        _ => return Err(Error::Syntax),
+        _ => return Err(context.syntax_error(argv)),
     };
     if lost > 0 && !context.engine.keeps_writes() {
         return Err(NOTHING_KEPT);
@@ -494,6 +518,43 @@ mod tests {
         );
     }
 
+    /// The error of a subcommand; `...` stands for the rest of it.
+    fn check_error(words_of_it: &str, expected: &str) {
+        let reply = stage().step(&format!("LOCKWHEEL {words_of_it}"));
+        match format!("!ERR {expected}").strip_suffix("...") {
+            Some(beginning) => assert!(reply.starts_with(beginning), "{words_of_it}: {reply}"),
+            None => assert_eq!(reply, format!("!ERR {expected}"), "{words_of_it}"),
+        }
+    }
+
+    #[test]
+    fn invalid_faults_are_explained() {
+        for (words_of_it, error) in [
+            (
+                "FAULT ADD LOOSE",
+                "unknown action 'LOOSE'; did you mean LOSE? Known: DELAY, DROP, ...",
+            ),
+            ("FAULT ADD DELAY", "span is missing after 'DELAY'"),
+            ("FAULT ADD DROP COMAND get", "unknown condition 'COMAND'; did you mean COMMAND? ..."),
+            ("FAULT ADD DROP COMMAND gte", "unknown command 'gte'; did you mean get?"),
+            ("FAULT ADD DROP COMMAND client|idd", "unknown command 'client|idd'; did you mean ..."),
+            ("GATE ADD COMMAND nothing*", "unknown command 'nothing*'"),
+            ("FAULT ADD DROP KEY a KEY b", "KEY is given twice"),
+            ("FAULT ADD DROP SEED 5", "SEED needs PROBABILITY"),
+            ("FAULT REMOVE 1", "unknown operation 'REMOVE'. Known: ADD, CLEAR, LIST"),
+            ("GATE OPEN", "number is missing after 'OPEN'"),
+            ("FAILOVER LOOSE 1", "unknown option 'LOOSE'; did you mean LOSE? Known: LOSE"),
+            ("JOURNAL KEYS k", "unknown operation 'KEYS'; did you mean KEY? Known: ..."),
+            (
+                "CHECK no-locks-held",
+                "unknown check 'no-locks-held'; did you mean no-lock-held? ...",
+            ),
+        ] {
+            check_error(words_of_it, error);
+        }
+        stage().check("LOCKWHEEL FAULT ADD DROP COMMAND client|* => 1");
+    }
+
     #[test]
     fn clock_commands_are_passed_on() {
         let rate = |text: &str| ClockOrder::Run(text.parse().expect("a rate"));
@@ -517,14 +578,19 @@ mod tests {
     #[test]
     fn invalid_subcommands_are_refused() {
         for (words_of_it, error) in [
-            ("STOP", "syntax error"),
-            ("ADVANCE", "syntax error"),
+            (
+                "STOP",
+                "unknown order 'STOP'; did you mean STEP? Known: FREEZE, RUN, ADVANCE, SET, JUMP, \
+                 STEP",
+            ),
+            ("ADVANCE", "span is missing after 'ADVANCE'"),
+            ("FREEZE now", "unexpected word 'now'"),
             ("ADVANCE -1", "the clock never goes back, but see JUMP"),
             ("ADVANCE x", "span is not a number of milliseconds, or of ms, s, m, h or d"),
             ("ADVANCE 9223372036854775807s", "span is not a number of milliseconds, ..."),
             ("RUN -1", "rate is not a number from 0 to 1000000"),
         ] {
-            stage().check(&format!("LOCKWHEEL CLOCK {words_of_it} => !ERR {error}"));
+            check_error(&format!("CLOCK {words_of_it}"), error);
         }
         stage().check(
             "LOCKWHEEL CLOCK => \"{\\\"now_ms\\\":1700000000000,\\\"wall_ms\\\":1700000000000,\

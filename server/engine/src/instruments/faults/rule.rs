@@ -153,23 +153,26 @@ impl RuleConditions {
         while let [word, value, rest @ ..] = words {
             words = rest;
             match () {
-                () if is(word, "client") => once(&mut when.client, text(value))?,
-                () if is(word, "id") => once(&mut when.client_id, positive(value)?)?,
+                () if is(word, "client") => once(word, &mut when.client, text(value))?,
+                () if is(word, "id") => once(word, &mut when.client_id, positive(value)?)?,
                 () if is(word, "command") => {
-                    once(&mut when.command, text(value).to_ascii_lowercase())?;
+                    once(word, &mut when.command, text(value).to_ascii_lowercase())?;
                 }
-                () if is(word, "key") => once(&mut when.key, text(value))?,
-                () if is(word, "nth") => once(&mut when.nth, positive(value)?)?,
-                () if is(word, "times") => once(&mut when.times, positive(value)?)?,
+                () if is(word, "key") => once(word, &mut when.key, text(value))?,
+                () if is(word, "nth") => once(word, &mut when.nth, positive(value)?)?,
+                () if is(word, "times") => once(word, &mut when.times, positive(value)?)?,
                 () if is(word, "probability") => {
-                    once(&mut when.probability, probability(value)?)?;
+                    once(word, &mut when.probability, probability(value)?)?;
                 }
-                () if is(word, "seed") => once(&mut when.seed, positive(value)?)?,
+                () if is(word, "seed") => once(word, &mut when.seed, positive(value)?)?,
                 () => return Err(Error::Syntax),
             }
         }
-        if !words.is_empty() || (when.seed.is_some() && when.probability.is_none()) {
+        if !words.is_empty() {
             return Err(Error::Syntax);
+        }
+        if when.seed.is_some() && when.probability.is_none() {
+            return Err(Error::line("ERR SEED needs PROBABILITY"));
         }
         if let Some(probability) = when.probability {
             when.set_probability(probability, when.seed.unwrap_or(seed));
@@ -248,10 +251,10 @@ impl FaultAction {
 pub const NO_SPAN: Error =
     Error::line("ERR span is not a number of milliseconds, or of ms, s, m, h or d");
 
-fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Error> {
+fn once<T>(word: &[u8], place: &mut Option<T>, value: T) -> Result<(), Error> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Error::Syntax),
+        Some(_) => Err(Error::text(format!("ERR {} is given twice", text(word).to_uppercase()))),
     }
 }
 
@@ -262,7 +265,10 @@ fn text(value: &[u8]) -> String {
 /// An error line without line breaks.
 fn error_line(value: &[u8]) -> Result<String, Error> {
     let line = text(value);
-    if line.is_empty() || line.contains(['\r', '\n']) { Err(Error::Syntax) } else { Ok(line) }
+    match line.is_empty() || line.contains(['\r', '\n']) {
+        true => Err(Error::line("ERR the line of an error is empty, or has a line break")),
+        false => Ok(line),
+    }
 }
 
 fn positive(value: &[u8]) -> Result<u64, Error> {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::commands::json;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::syntax_error::unknown_of_few;
 
 use super::Selection;
 use super::checks::{Check, CheckResult};
@@ -41,11 +42,11 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
             () if is(word, "count") => {
                 selection.count = Some(usize::try_from(count(value)?).unwrap_or(usize::MAX));
             }
-            () => return Err(Error::Syntax),
+            () => return Err(context.syntax_error(argv)),
         }
     }
     if !words.is_empty() {
-        return Err(Error::Syntax);
+        return Err(context.syntax_error(argv));
     }
     let entries = journal.select(selection);
     Ok(if is_text { Reply::bulk(story(&entries)) } else { json(&entries) })
@@ -65,13 +66,14 @@ pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
         None => Check::ALL.to_vec(),
         Some(name) => {
             let known = Check::ALL.into_iter().find(|check| is(name, check.name()));
-            vec![known.ok_or(UNKNOWN_CHECK)?]
+            let names = Check::ALL.map(Check::name);
+            vec![known.ok_or_else(|| unknown_of_few("check", name, &names))?]
         }
     };
     let with_story = match &argv[2..] {
         [] | [_] => false,
         [_, word] if is(word, "story") => true,
-        _ => return Err(Error::Syntax),
+        _ => return Err(context.syntax_error(argv)),
     };
     for check in checks {
         let result = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
@@ -99,8 +101,3 @@ fn count(value: &[u8]) -> Result<u64, Error> {
 /// may use them with any server.
 const NO_JOURNAL: Error =
     Error::line("ERR no journal is kept: the server was started without enable-test-commands");
-
-const UNKNOWN_CHECK: Error = Error::line(
-    "ERR unknown check. They are no-lock-held, never-two-holders, every-lock-has-a-lease, \
-     released-only-by-owner",
-);
