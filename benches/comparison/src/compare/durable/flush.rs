@@ -1,7 +1,9 @@
 //! The time of a flush on the disk of each server: the lower bound of a durable change.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,15 +17,24 @@ use crate::workload::{Effort, Workload};
 
 /// About the size of a logged lock and its release.
 const WRITE_BYTES: usize = 200;
-const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("longest", 1.0)];
+/// About the part of a snapshot that is flushed at once.
+const PART_BYTES: usize = 1 << 20;
+/// The length of a large file.
+const LARGE_FILE_PARTS: u32 = 200;
 
 pub(super) fn all(flush_delays: &[Duration]) -> Vec<Box<dyn Workload>> {
-    let of_delay = |&flush_delay| Box::new(Flush { flush_delay }) as Box<dyn Workload>;
-    flush_delays.iter().map(of_delay).collect()
+    let of_delay = |&flush_delay| {
+        Box::new(Flush { flush_delay, beside_large_files: false }) as Box<dyn Workload>
+    };
+    let beside = Flush { flush_delay: Duration::ZERO, beside_large_files: true };
+    flush_delays.iter().map(of_delay).chain([Box::new(beside) as Box<dyn Workload>]).collect()
 }
 
 struct Flush {
     flush_delay: Duration,
+    /// Another thread writes large files, and flushes each part.
+    beside_large_files: bool,
 }
 
 impl Workload for Flush {
@@ -32,13 +43,17 @@ impl Workload for Flush {
     }
 
     fn parameters(&self) -> String {
-        on_disk("write of 200 bytes", self.flush_delay)
+        match self.beside_large_files {
+            true => "write of 200 bytes, beside a thread that writes large files".to_owned(),
+            false => on_disk("write of 200 bytes", self.flush_delay),
+        }
     }
 
     fn note(&self) -> &'static str {
         "The time of a write and its fdatasync by this program, in a loop in the directory in \
          which the server of the column has its log. A longer flush is followed by a sleep, as in \
-         the servers."
+         the servers. No server with the same disk can send a reply sooner than the longest flush \
+         takes, and beside large files none while it writes a snapshot."
     }
 
     fn measures_twice(&self) -> bool {
@@ -48,11 +63,25 @@ impl Workload for Flush {
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let directory = server.log_directory(Duration::ZERO)?;
         let mut file = File::create(directory.path().join("flushed"))?;
+        let large_file = directory.path().join("large");
+        let is_over = AtomicBool::new(!self.beside_large_files);
+        thread::scope(|scope| {
+            let large = scope.spawn(|| write_large_files(&large_file, &is_over));
+            let readings = self.flush_in_loop(&mut file, effort.span);
+            is_over.store(true, Ordering::Relaxed);
+            large.join().map_err(|_| "the thread that writes large files has failed")??;
+            readings
+        })
+    }
+}
+
+impl Flush {
+    fn flush_in_loop(&self, file: &mut File, span: Duration) -> Outcome<Vec<Reading>> {
         // By default, a sleep takes up to 50 us longer than requested.
         set_timerslack(1)?;
         let mut latencies = histogram()?;
         let began = Instant::now();
-        while latencies.is_empty() || began.elapsed() < effort.span {
+        while latencies.is_empty() || began.elapsed() < span {
             let start = Instant::now();
             file.write_all(&[b'.'; WRITE_BYTES])?;
             file.sync_data()?;
@@ -68,6 +97,18 @@ impl Workload for Flush {
         };
         Ok(QUANTILES.map(reading).into())
     }
+}
+
+fn write_large_files(path: &Path, is_over: &AtomicBool) -> io::Result<()> {
+    let part = vec![b'.'; PART_BYTES];
+    while !is_over.load(Ordering::Relaxed) {
+        let mut file = File::create(path)?;
+        for _ in (0..LARGE_FILE_PARTS).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+            file.write_all(&part)?;
+            file.sync_data()?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
