@@ -52,7 +52,7 @@ export type Hook = (body: () => Promise<void>) => unknown;
 
 /** A server for tests. Its methods use connections of their own. */
 export class Server {
-  /** Does not start the server. */
+  /** Does not start the server. Throws a `TypeError` for an unknown option. */
   constructor(options?: Options);
   /** The URL for clients: `redis://127.0.0.1:12345`, with the password if the server has one. */
   readonly url: string;

@@ -15,7 +15,10 @@ class Server {
   faults;
   journal;
 
-  constructor({ frozen = false, options = [], check = [] } = {}) {
+  constructor({ frozen = false, options = [], check = [], ...unknown } = {}) {
+    for (const name of Object.keys(unknown)) {
+      throw new TypeError(`unknown option '${name}'. Known: frozen, options, check`);
+    }
     this.#options = { frozen, options: options.map(String), check };
     const call = (...args) => this.call(...args);
     this.clock = new Clock(call);
@@ -107,7 +110,7 @@ if (Symbol.asyncDispose) {
   Server.prototype[Symbol.asyncDispose] = Server.prototype.stop;
 }
 
-function start(options) {
+async function start(options) {
   return new Server(options).start();
 }
 

@@ -37,6 +37,12 @@ test("options are those of redis-server, and the URL has the password", async (t
   assert.equal(await server.call("PING"), "PONG");
 });
 
+test("an unknown option is refused, and those that are known are named", async () => {
+  const error = { name: "TypeError", message: "unknown option 'port'. Known: frozen, options, check" };
+  await assert.rejects(start({ port: 6379 }), error);
+  assert.throws(() => new Server({ port: 6379 }), error);
+});
+
 test("the environment does not set options", async (t) => {
   process.env.LOCKWHEEL_DATABASES = "3";
   t.after(() => delete process.env.LOCKWHEEL_DATABASES);
