@@ -518,7 +518,7 @@ mod tests {
         );
     }
 
-    /// The error of a subcommand; `...` stands for the rest of it.
+    /// Checks the error of a subcommand; `...` at the end means any text.
     fn check_error(words_of_it: &str, expected: &str) {
         let reply = stage().step(&format!("LOCKWHEEL {words_of_it}"));
         match format!("!ERR {expected}").strip_suffix("...") {
