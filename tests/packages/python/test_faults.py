@@ -27,7 +27,7 @@ def test_every_action_can_be_added(lockwheel):
         ("jump", -1.5),
         ("lose-writes", 1),
     ]
-    rules = [lockwheel.faults.add(*order, command="nothing") for order in orders]
+    rules = [lockwheel.faults.add(*order, command="echo") for order in orders]
     rules.append(lockwheel.faults.add("refuse", nth=1000))
     assert [rule["id"] for rule in lockwheel.faults.list()] == [rule.number for rule in rules]
     common = ("id", "command", "nth", "matched", "fired", "held")
