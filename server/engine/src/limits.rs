@@ -29,11 +29,16 @@ pub const IDLE_BUFFER_BYTES: usize = 16 * KIB;
 /// Connected clients by default (`maxclients`), as in Redis.
 pub const CLIENTS_MAX: u32 = 10_000;
 
-/// Requests that are prefetched together. A processor can wait for about ten cache lines at a time,
-/// and lines that are fetched too early are evicted before they are used.
+/// Requests, or effects from a log, that are prefetched together. A processor can wait for about
+/// ten cache lines at a time, and lines that are fetched too early are evicted before they are
+/// used.
 pub const LOOK_AHEAD_REQUESTS: usize = 16;
 
 // Keyspace.
+
+/// Keys for which a snapshot reserves room at most, when it is loaded: a wrong number must not take
+/// all of the memory. It takes some 80 MB.
+pub const RESERVED_KEYS_MAX: usize = 1 << 24;
 
 /// Databases. An empty one uses memory too; Redis allows any C `int`, and crashes when memory is
 /// exhausted.

@@ -181,10 +181,6 @@ pub(super) enum Update<'v> {
     Found(Found, &'v [u8]),
 }
 
-/// The number of keys that room is reserved for at most, since a wrong number must not take all of
-/// the memory: 80 MB.
-const RESERVED_KEYS_MAX: usize = 1 << 24;
-
 // --- reading ---
 
 impl Records {
@@ -271,11 +267,10 @@ impl Records {
         self.headers.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
     }
 
-    /// Reserves room in the index for this many keys, if there are none. Fails silently: the index
-    /// grows later.
+    /// Reserves room in the index for this many keys, within limits, if there are none yet.
     pub(super) fn reserve(&mut self, keys: usize) {
         if self.is_empty() {
-            self.index.reserve(keys.min(RESERVED_KEYS_MAX));
+            self.index.reserve(keys.min(limits::RESERVED_KEYS_MAX));
         }
     }
 
