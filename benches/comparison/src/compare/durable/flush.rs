@@ -52,8 +52,8 @@ impl Workload for Flush {
     fn note(&self) -> &'static str {
         "The time of a write and its fdatasync by this program, in a loop in the directory in \
          which the server of the column has its log. A longer flush is followed by a sleep, as in \
-         the servers. No server with the same disk can send a reply sooner than the longest flush \
-         takes, and beside large files none while it writes a snapshot."
+         the servers. The longest wait for a durable reply is at least as long as the longest \
+         flush; beside large files, that is the limit while a snapshot is written."
     }
 
     fn measures_twice(&self) -> bool {
