@@ -410,6 +410,9 @@ impl Page {
         let folder = if block.text.contains("../lockwheel") { "" } else { "cd ../lockwheel\n" };
         let script = format!("{BUILD_SETTINGS}{folder}{}", block.text);
         if block.text == "cargo run --release\n" {
+            // The compiler may take longer than a server has for its first line.
+            let build = script.replace("cargo run", "cargo build");
+            self.run_for(&build, BUILD_TIMEOUT_SECONDS)?;
             // Cargo takes the place of the shell, and the server that of Cargo.
             let script =
                 format!("export LOCKWHEEL_PORT=0\ncargo() {{ exec cargo \"$@\"; }}\n{script}");
