@@ -168,9 +168,8 @@ impl Suite {
     pub fn run(&self, progress: &mut dyn Progress) -> Result<Report, Error> {
         let prefix = key_prefix_of_run();
         let explore = |address: &Address| {
-            let explored = Target::explore(address, &prefix, self.options.allow_flush);
-            let reply_timeout = self.options.reply_timeout;
-            let explored = explored.map(|target| Target { reply_timeout, ..target });
+            let timeouts = self.options.reply_timeout.into();
+            let explored = Target::explore(address, &prefix, self.options.allow_flush, timeouts);
             explored.map_err(|error| Error::Server(address.clone(), error))
         };
         let target = explore(&self.options.target)?;

@@ -217,7 +217,8 @@ fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
 fn record(options: &Options) -> Result<u8, Error> {
     let lost = |error| Error::Server(options.target.clone(), error);
     let prefix = key_prefix_of_run();
-    let target = Target::explore(&options.target, &prefix, false).map_err(lost)?;
+    let target = Target::explore(&options.target, &prefix, false, options.reply_timeout.into())
+        .map_err(lost)?;
     for case in options.cases.iter().flatten() {
         let text = record::record(&target, case).map_err(lost)?;
         print(&format!("{text}\n"));
