@@ -207,6 +207,14 @@ impl Server {
         self.client()?.call(command)
     }
 
+    /// As [`Server::call`], but an error reply is a [`Reply::Error`].
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`].
+    pub fn call_raw<A: AsRef<[u8]>>(&self, command: &[A]) -> Result<Reply, Error> {
+        self.client()?.call_raw(command)
+    }
+
     /// The 40 hexadecimal digits that identify the server as a node of a cluster or as a sentinel.
     ///
     /// # Errors
