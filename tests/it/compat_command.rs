@@ -186,7 +186,8 @@ fn unusable_arguments_are_explained() {
         (&["compat", "http://localhost"], "redis:// or unix://"),
         (&["compat", &url, "--only", "no such thing"], "nothing is called no such thing"),
         (&["compat", &url, "--cases", "/nowhere"], "/nowhere: No such file"),
-        (&["compat", &url, "--reply-timeout", "0"], "no span of time: 0"),
+        (&["compat", &url, "--reply-timeout", "0s"], "not positive"),
+        (&["compat", &url, "--reply-timeout", "10"], "milliseconds with a unit, such as 250ms"),
     ] {
         let output = daemon::run(arguments);
         assert_eq!(status(&output), UNUSABLE, "{arguments:?}");
