@@ -73,7 +73,8 @@ struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     jobs: usize,
     /// The time that a reply may take before the case fails, such as 500ms or 1m
-    #[arg(long, alias = "patience", value_name = "SPAN", default_value = "10s", value_parser = span)]
+    #[arg(long, alias = "patience", value_name = "SPAN", value_parser = span)]
+    #[arg(default_value = "10s")]
     reply_timeout: Duration,
     /// Run the cases of these files instead of the built-in ones
     #[arg(long, value_name = "FILE")]
