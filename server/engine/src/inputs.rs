@@ -118,7 +118,7 @@ impl Engine {
     /// deadlines stay.
     pub fn clock_order(&mut self, order: ClockOrder, time: Time) {
         match order {
-            ClockOrder::Run(rate) => self.clock_rate = rate,
+            ClockOrder::Run(rate) | ClockOrder::Restart(rate) => self.clock_rate = rate,
             ClockOrder::Jump(span) if span.0 < 0 && self.script.is_none() => {
                 self.postpone(Millis(span.0.saturating_neg()), time);
             }

@@ -55,7 +55,7 @@ def test_failed_check_shows_the_entries(lockwheel, connect):
 def test_two_holders_are_found_when_the_former_returns(lockwheel, connect):
     a, b = connect(), connect()
     assert a.set("lock", "a", nx=True, px=1_000)
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     assert b.set("lock", "b", nx=True, px=1_000)
     lockwheel.journal.assert_never_two_holders()
     assert a.eval(COMPARE_AND_DELETE, 1, "lock", "a") == 0
@@ -80,7 +80,7 @@ def test_locks_list_holder_and_waiting_clients(lockwheel, connect):
     holder, waiting = connect(), connect()
     holder.set("lock", "token", nx=True, px=30_000)
     waiting.set("lock", "another", nx=True, px=30_000)
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     (lock,) = lockwheel.journal.locks()
     assert (lock["key"], lock["owner"], lock["lease_ms"]) == ("lock", "token", 29_000)
     assert lock["client"] == holder.client_id()
@@ -90,3 +90,20 @@ def test_locks_list_holder_and_waiting_clients(lockwheel, connect):
 def test_unknown_check_is_refused(lockwheel):
     with pytest.raises(package.ReplyError, match="no-lock-held, never-two-holders"):
         lockwheel.journal.check("no-such-rule")
+
+
+def test_replies_have_the_fields_of_their_types(lockwheel, connect):
+    client = connect(client_name="worker")
+    assert client.set("lock", "token", nx=True)
+    assert not client.set("lock", "other", nx=True)
+    lockwheel.faults.add("delay", "1h", command="get", key="k", client="c", client_id=7, nth=1)
+    lockwheel.faults.gate(command="del", probability=0.5, seed=1, times=3)
+    for kind, objects in [
+        (package.Entry, lockwheel.journal.entries()),
+        (package.HeldLock, lockwheel.journal.locks()),
+        (package.Finding, lockwheel.journal.lint()),
+        (package.ListedRule, lockwheel.faults.list()),
+    ]:
+        assert objects
+        for fields in objects:
+            assert kind.__required_keys__ <= fields.keys() <= kind.__annotations__.keys()
