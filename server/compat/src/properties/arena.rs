@@ -65,6 +65,14 @@ impl PropertyError {
         PropertyError::Unknown(reason.into())
     }
 
+    /// Holds if enough happened to judge the property.
+    pub fn unknown_unless(
+        is_enough: bool,
+        reason: impl FnOnce() -> String,
+    ) -> Result<(), PropertyError> {
+        if is_enough { Ok(()) } else { Err(PropertyError::unknown(reason())) }
+    }
+
     fn out_of_time() -> PropertyError {
         PropertyError::unknown("it did not end in time")
     }

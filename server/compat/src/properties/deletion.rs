@@ -83,12 +83,10 @@ fn deletes_only_its_own_lock(arena: &Arena<'_>, method: DeleteBy) -> Result<(), 
         }
         Ok(trials)
     })?;
-    match trials.iter().sum::<u64>() {
-        trials if trials < TRIALS_MIN => {
-            Err(PropertyError::unknown(format!("the lock changed hands {trials} times only")))
-        }
-        _ => Ok(()),
-    }
+    let trials: u64 = trials.iter().sum();
+    PropertyError::unknown_unless(trials >= TRIALS_MIN, || {
+        format!("the lock changed hands {trials} times only")
+    })
 }
 
 /// The other client overwrites the lock, or takes it as soon as it is free. Returns whether it did.

@@ -139,10 +139,9 @@ fn judge(arena: &Arena<'_>, events: &[Event], recipe: &Recipe) -> Result<(), Pro
             }
         }
     }
-    if grants < 10 {
-        return Err(PropertyError::unknown(format!("the lock was granted {grants} times only")));
-    }
-    Ok(())
+    PropertyError::unknown_unless(grants >= 10, || {
+        format!("the lock was granted {grants} times only")
+    })
 }
 
 /// A client that repeatedly takes and releases locks.

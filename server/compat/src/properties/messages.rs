@@ -78,12 +78,8 @@ fn lock_is_free_at_message(arena: &Arena<'_>, method: UnlockBy) -> Result<(), Pr
         }
         Ok(rounds)
     })?;
-    match rounds.iter().sum::<u64>() {
-        rounds if rounds < ROUNDS_MIN => {
-            Err(PropertyError::unknown(format!("{rounds} messages are too few")))
-        }
-        _ => Ok(()),
-    }
+    let rounds: u64 = rounds.iter().sum();
+    PropertyError::unknown_unless(rounds >= ROUNDS_MIN, || format!("{rounds} messages are too few"))
 }
 
 impl UnlockBy {
@@ -148,12 +144,10 @@ fn all_waiters_get_the_lock(arena: &Arena<'_>) -> Result<(), PropertyError> {
         }
         Ok(entered)
     })?;
-    match entered.iter().sum::<u64>() {
-        entered if entered < ROUNDS_MIN => {
-            Err(PropertyError::unknown(format!("the lock was taken {entered} times only")))
-        }
-        _ => Ok(()),
-    }
+    let entered: u64 = entered.iter().sum();
+    PropertyError::unknown_unless(entered >= ROUNDS_MIN, || {
+        format!("the lock was taken {entered} times only")
+    })
 }
 
 /// Sleeps until a message comes. If none comes, the lock must not be free: it was held after the

@@ -72,10 +72,9 @@ fn each_release_is_reported_once(arena: &Arena<'_>) -> Result<(), PropertyError>
         let came = format!("{released} releases were reported");
         return Err(PropertyError::violated(&expected, &came, Vec::new()));
     }
-    match released {
-        ..TRIALS_MIN => Err(PropertyError::unknown(format!("{released} releases are too few"))),
-        _ => Ok(()),
-    }
+    PropertyError::unknown_unless(released >= TRIALS_MIN, || {
+        format!("{released} releases are too few")
+    })
 }
 
 /// Each client sends commands for keys of its own, so that each reply is known.
@@ -90,12 +89,8 @@ fn every_reply_is_right(arena: &Arena<'_>) -> Result<(), PropertyError> {
         }
         Ok(sent)
     })?;
-    match sent.iter().sum::<i64>() {
-        sent if sent < TRIALS_MIN => {
-            Err(PropertyError::unknown(format!("{sent} commands are too few")))
-        }
-        _ => Ok(()),
-    }
+    let sent: i64 = sent.iter().sum();
+    PropertyError::unknown_unless(sent >= TRIALS_MIN, || format!("{sent} commands are too few"))
 }
 
 /// The right reply to a command.

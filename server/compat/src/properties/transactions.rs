@@ -49,11 +49,9 @@ fn no_update_lost(arena: &Arena<'_>) -> Result<(), PropertyError> {
         let expected = format!("{executed_count}: the number of successful EXECs");
         return Err(PropertyError::violated(&expected, &count.to_string(), Vec::new()));
     }
-    if executed_count < 10 || refused == 0 {
-        let reason = format!("{executed_count} updates and {refused} collisions are too few");
-        return Err(PropertyError::unknown(reason));
-    }
-    Ok(())
+    PropertyError::unknown_unless(executed_count >= 10 && refused > 0, || {
+        format!("{executed_count} updates and {refused} collisions are too few")
+    })
 }
 
 /// A change of a key: the command that creates the key, and the commands of another client.
@@ -110,10 +108,8 @@ fn every_change_noticed(arena: &Arena<'_>) -> Result<(), PropertyError> {
         }
         Ok(tried)
     })?;
-    match tried.iter().sum::<i64>() {
-        tried if tried < 20 => Err(PropertyError::unknown(format!("{tried} changes are too few"))),
-        _ => Ok(()),
-    }
+    let tried: i64 = tried.iter().sum();
+    PropertyError::unknown_unless(tried >= 20, || format!("{tried} changes are too few"))
 }
 
 /// Watches a key, changes it from another connection, and checks EXEC. Returns whether the change

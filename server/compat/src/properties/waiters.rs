@@ -102,10 +102,9 @@ fn each_once(arena: &Arena<'_>, command: BlockingPop) -> Result<(), PropertyErro
             Vec::new(),
         ));
     }
-    if pushed.len() < SERVED_MIN {
-        return Err(PropertyError::unknown(format!("{} elements are too few", pushed.len())));
-    }
-    Ok(())
+    PropertyError::unknown_unless(pushed.len() >= SERVED_MIN, || {
+        format!("{} elements are too few", pushed.len())
+    })
 }
 
 /// Pushes elements until the time is over; the last pusher then ends all waiters.
@@ -280,12 +279,8 @@ fn served_in_order(arena: &Arena<'_>) -> Result<(), PropertyError> {
         }
         Ok(served)
     })?;
-    match served.iter().sum::<usize>() {
-        served if served < SERVED_MIN => {
-            Err(PropertyError::unknown(format!("{served} elements are too few")))
-        }
-        _ => Ok(()),
-    }
+    let served: usize = served.iter().sum();
+    PropertyError::unknown_unless(served >= SERVED_MIN, || format!("{served} elements are too few"))
 }
 
 fn one_queue(
