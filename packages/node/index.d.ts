@@ -193,7 +193,7 @@ export interface Gate {
 }
 
 /** A rule or gate as the server lists it: the argument of its action, its conditions and counts. */
-export interface ListedRule {
+export interface ListedRule extends Omit<Conditions, "clientId"> {
   id: number;
   /** "delay", "lose-and-close", "gate" ... */
   action: string;
@@ -203,15 +203,8 @@ export interface ListedRule {
   line?: string;
   jump_ms?: number;
   writes?: number;
-  /** The conditions that were given: see `Conditions`. */
-  client?: string;
+  /** `clientId` of the conditions. */
   client_id?: number;
-  command?: string;
-  key?: string;
-  nth?: number;
-  times?: number;
-  probability?: number;
-  seed?: number;
   /** The requests that matched, "nth", "times" and "probability" aside, and those it was applied to. */
   matched: number;
   fired: number;

@@ -16,6 +16,8 @@ use std::process::{Command, Stdio};
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 
+use crate::boundaries::root;
+
 /// The treatment of a block that is not run as it is.
 #[derive(Debug, PartialEq)]
 enum Instead {
@@ -243,10 +245,6 @@ fn pages() -> Vec<(String, String)> {
         (name, text)
     };
     names.into_iter().map(read).collect()
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn blocks(page: &str) -> Vec<Block> {

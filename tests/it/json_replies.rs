@@ -2,18 +2,18 @@
 //! and the types of the packages have all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use lockwheel::{Client, Reply, Server};
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW};
 use serde_json::Value;
 
+use crate::boundaries::{self, root};
+
 type Names = BTreeSet<String>;
 
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    boundaries::read(&root().join(path))
 }
 
 /// The cells of the table rows of a section, without the heads of the tables.

@@ -259,13 +259,18 @@ fn exec_after_an_error(server: &mut FaultyEngine, request: &Request) -> Answer {
     }
 }
 
-fn exec_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
+/// The keys stay watched after this command.
+fn keep_watching(server: &mut FaultyEngine, request: &Request, command: &str) -> Answer {
     let keys = watched(server, request);
     let answer = server.run(request);
-    if request.is("exec") {
+    if request.is(command) {
         watch(server, request, keys);
     }
     answer
+}
+
+fn exec_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
+    keep_watching(server, request, "exec")
 }
 
 fn nx_ignored_in_transactions(server: &mut FaultyEngine, request: &Request) -> Answer {
@@ -307,12 +312,7 @@ fn discard_executes(server: &mut FaultyEngine, request: &Request) -> Answer {
 }
 
 fn discard_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
-    let keys = watched(server, request);
-    let answer = server.run(request);
-    if request.is("discard") {
-        watch(server, request, keys);
-    }
-    answer
+    keep_watching(server, request, "discard")
 }
 
 fn unwatch_does_nothing(server: &mut FaultyEngine, request: &Request) -> Answer {

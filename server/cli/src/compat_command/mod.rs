@@ -114,7 +114,11 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Span, String> {
-        span(text).map(Span)
+        let span_ms = time::span(text.as_bytes()).and_then(|span| u64::try_from(span.0).ok());
+        let span_ms = span_ms.filter(|&span_ms| span_ms > 0);
+        span_ms
+            .map(|span_ms| Span(Duration::from_millis(span_ms)))
+            .ok_or_else(|| format!("it is {SPAN_SYNTAX}, or not positive"))
     }
 }
 
@@ -253,15 +257,6 @@ fn record(options: &Options) -> Result<u8, Error> {
         print(&format!("{text}\n"));
     }
     Ok(0)
-}
-
-/// Reads a span of time that is not zero.
-fn span(text: &str) -> Result<Duration, String> {
-    let span_ms = time::span(text.as_bytes()).and_then(|span| u64::try_from(span.0).ok());
-    let span_ms = span_ms.filter(|&span_ms| span_ms > 0);
-    span_ms
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("it is {SPAN_SYNTAX}, or not positive"))
 }
 
 fn options(arguments: &Arguments) -> Result<Options, Error> {

@@ -79,12 +79,9 @@ fn increments_are_atomic(arena: &Arena<'_>, methods: &[IncrementBy]) -> Result<(
         let expected = format!("{done}: the number of increments");
         return Err(PropertyError::violated(&expected, &count.to_string(), Vec::new()));
     }
-    if done < writers || reads == 0 {
-        return Err(PropertyError::unknown(format!(
-            "incremented {done} times, read {reads} times"
-        )));
-    }
-    Ok(())
+    PropertyError::unknown_unless(done >= writers && reads > 0, || {
+        format!("incremented {done} times, read {reads} times")
+    })
 }
 
 impl IncrementBy {

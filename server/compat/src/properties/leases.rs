@@ -109,10 +109,9 @@ fn leases(arena: &Arena<'_>, source: &[LeaseSource]) -> Result<(), PropertyError
         let came = format!("{}; so were {} of {seen} leases", failure.came, ends.len() + 1);
         return Err(PropertyError::Violated(Box::new(Failure { came, ..*failure })));
     }
-    if seen < TRIALS_MIN {
-        return Err(PropertyError::unknown(format!("only {seen} deadlines were observed")));
-    }
-    Ok(())
+    PropertyError::unknown_unless(seen >= TRIALS_MIN, || {
+        format!("only {seen} deadlines were observed")
+    })
 }
 
 /// The number of observed leases that may be short.
