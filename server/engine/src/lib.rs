@@ -30,6 +30,7 @@ pub mod inputs;
 pub mod instruments;
 pub mod lease_ceiling;
 pub mod limits;
+pub mod locks;
 mod look_ahead;
 pub mod memory;
 pub mod mutants;

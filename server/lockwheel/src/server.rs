@@ -235,7 +235,7 @@ impl Server {
 
     /// The journal of the server, if it was started [for tests](Builder::for_tests).
     pub fn journal(&self) -> Journal<'_> {
-        Journal { host: &self.host }
+        Journal::new(&self.host)
     }
 
     /// Moves the clock forward by `span`, to the millisecond: see [`Clock::advance`].

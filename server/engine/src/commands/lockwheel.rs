@@ -79,7 +79,11 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of locks and of journal entries",
         doc: "Checks the safety rules of all locks.",
         arguments: &[
-            arg::block("lock", &[arg::string("name"), arg::word("STORY").optional()]).optional()
+            arg::string("name").optional(),
+            arg::pattern("key").token("KEY").optional(),
+            arg::string("client").token("CLIENT").optional(),
+            arg::integer("sequence").token("SINCE").optional(),
+            arg::word("STORY").optional(),
         ],
         lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; LOCKWHEEL CHECK released-only-by-owner => OK",
@@ -188,8 +192,9 @@ const SUBCOMMANDS: &[Command] = &[
                 arg::block(
                     "selection",
                     &[
-                        arg::integer("seq").token("SINCE").optional(),
-                        arg::pattern("pattern").token("KEY").optional(),
+                        arg::pattern("key").token("KEY").optional(),
+                        arg::string("client").token("CLIENT").optional(),
+                        arg::integer("sequence").token("SINCE").optional(),
                         arg::integer("count").token("COUNT").optional(),
                         arg::word("TEXT").optional(),
                     ],
@@ -204,10 +209,15 @@ const SUBCOMMANDS: &[Command] = &[
     },
     Command {
         name: "lint",
-        arity: Arity::Exactly(2),
+        arity: Arity::AtLeast(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of mistakes and of journal entries",
         doc: "Returns the common mistakes of lock recipes that were detected.",
+        arguments: &[
+            arg::pattern("key").token("KEY").optional(),
+            arg::string("client").token("CLIENT").optional(),
+            arg::integer("sequence").token("SINCE").optional(),
+        ],
         lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; LOCKWHEEL LINT => \"[]\"",
         run: handlers::lint,
@@ -215,10 +225,19 @@ const SUBCOMMANDS: &[Command] = &[
     },
     Command {
         name: "locks",
-        arity: Arity::Exactly(2),
+        arity: Arity::AtLeast(2),
         flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
         complexity: "O(N) in the number of locks",
-        doc: "Returns the locks that are held: holder, start and remaining time.",
+        doc: "Returns the locks that are held, or declares which keys are locks.",
+        arguments: &[arg::one_of(
+            "order",
+            &[
+                arg::word("KNOWN"),
+                arg::pattern("locks").token("DECLARE"),
+                arg::pattern("others").token("IGNORE"),
+            ],
+        )
+        .optional()],
         lock: LockMeaning::Inspect,
         example: "SET lock token NX PX 9; DEL lock; LOCKWHEEL LOCKS => \"[]\"",
         run: handlers::locks,
@@ -227,10 +246,11 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 const HELP: &[&str] = &[
-    "CHECK [<name>]",
-    "    Returns OK if these rules have been kept, or an error that names the violation:",
-    "    no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner.",
-    "CHECK <name> STORY",
+    "CHECK [<name>] [KEY <pattern>] [CLIENT <id or name>] [SINCE <sequence>]",
+    "    Returns OK if a rule has been kept, or an error that names the violation. By default:",
+    "    no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner,",
+    "    refused-by-own-token. Others: no-waiter-lost, renewed-before-expiry.",
+    "CHECK <name> [...] STORY",
     "    Returns whether it holds and the history of that lock, as JSON with a field text.",
     "CLOCK",
     "    Returns the state of the clock, as JSON: now_ms (leases), wall_ms (TIME), rate.",
@@ -282,15 +302,21 @@ const HELP: &[&str] = &[
     "    Returns the state of the restart guard, as JSON: left_ms, reason.",
     "GUARD END",
     "    Ends it, although locks from before the restart may still be held.",
-    "JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]",
-    "    Returns the events, as JSON: those after that number, about such keys, the last n of",
-    "    them. With TEXT, one readable line for each.",
+    "JOURNAL [KEY <pattern>] [CLIENT <id or name>] [SINCE <sequence>] [COUNT <n>] [TEXT]",
+    "    Returns the events, as JSON: those about such keys, of that client, after that number,",
+    "    the last n of them. With TEXT, one readable line for each.",
     "JOURNAL CLEAR",
     "    Removes all events, and the findings of CHECK and LINT. Held locks remain known.",
-    "LINT",
+    "LINT [KEY <pattern>] [CLIENT <id or name>] [SINCE <sequence>]",
     "    Returns the detected mistakes, as JSON.",
     "LOCKS",
-    "    Returns the locks that are held, as JSON.",
+    "    Returns the locks that are held, and how sure it is that they are locks, as JSON.",
+    "LOCKS KNOWN",
+    "    Returns the keys that are or were locks, as JSON.",
+    "LOCKS DECLARE <pattern>",
+    "    Keys that match are locks, however they are made.",
+    "LOCKS IGNORE <pattern>",
+    "    Keys that match are no locks, also if they match another pattern.",
 ];
 
 /// `LOCKWHEEL CLOCK`: replies with the state of the clock, or with OK after a change.

@@ -8,11 +8,12 @@ pub mod shadow;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::dispatch::CompletedCommand;
 use crate::error::Error;
 use crate::settings::{Permission, Settings};
 use crate::time::Time;
 use faults::Faults;
-use journal::{CompletedCommand, Journal};
+use journal::Journal;
 use shadow::Shadow;
 
 /// See the module's documentation.

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::argument::values_before_secret;
 use crate::command::Command;
-use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_TEXT_BYTES_MAX};
+use crate::limits::JOURNAL_ARGUMENTS_MAX;
+use crate::locks::recognise::LockEvent;
+use crate::locks::text;
 
 /// An event in the journal.
 #[derive(Clone, Debug, Serialize)]
@@ -113,6 +115,50 @@ pub enum JournalEvent {
         /// Milliseconds since the loss.
         late_ms: i64,
     },
+    /// The use of a key that was possibly a lock has shown that it is one.
+    Recognised {
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+impl JournalEvent {
+    /// The entry for an event of a lock.
+    pub(super) fn of(event: LockEvent<'_>) -> JournalEvent {
+        match event {
+            LockEvent::Acquired { owner, count, lease_ms } => {
+                JournalEvent::Acquired { owner: text(owner), count, lease_ms }
+            }
+            LockEvent::Renewed { holder, lease_ms, .. } => {
+                JournalEvent::Renewed { owner: text(&holder.owner), lease_ms }
+            }
+            LockEvent::Refused { by, holders } => {
+                let holders: Vec<String> = holders.iter().map(|it| text(&it.owner)).collect();
+                JournalEvent::Refused { by: text(by), holder: holders.join(", ") }
+            }
+            LockEvent::Released { holder, left, release } if release.by_owner => {
+                JournalEvent::Released { owner: text(&holder.owner), left }
+            }
+            LockEvent::Released { holder, .. } => JournalEvent::ReleasedByNonOwner {
+                owner: text(&holder.owner),
+                holder: holder.client,
+            },
+            LockEvent::Expired { holder } => {
+                JournalEvent::ExpiredWhileHeld { owner: text(&holder.owner), holder: holder.client }
+            }
+            LockEvent::Flushed { holder } => JournalEvent::Flushed { owner: text(&holder.owner) },
+            LockEvent::Waited { owner, waited_ms } => {
+                JournalEvent::Waited { owner: text(owner), waited_ms }
+            }
+            LockEvent::TooLate { holder, late_ms, releases: true, .. } => {
+                JournalEvent::ReleasedTooLate { owner: text(&holder.owner), late_ms }
+            }
+            LockEvent::TooLate { holder, late_ms, .. } => {
+                JournalEvent::RenewedTooLate { owner: text(&holder.owner), late_ms }
+            }
+            LockEvent::Recognised { reason } => JournalEvent::Recognised { reason },
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -182,15 +228,20 @@ impl fmt::Display for Entry {
             JournalEvent::RenewedTooLate { owner, late_ms } => {
                 write!(f, "came to renew '{key}' as '{owner}', lost {late_ms} ms ago")
             }
+            JournalEvent::Recognised { reason } => {
+                write!(f, "showed that '{key}' is a lock: {reason}")
+            }
         }
     }
 }
 
-/// Entries as text, one line each, with the milliseconds since the first entry.
-pub fn story(entries: &[Entry]) -> String {
+/// Entries as text, one line each, with the milliseconds since the first entry. The entry with the
+/// number `marked` has an arrow.
+pub fn story(entries: &[Entry], marked: Option<u64>) -> String {
     let begin_ms = entries.first().map_or(0, |entry| entry.time_ms);
     let line = |entry: &Entry| {
-        format!("  +{} ms {}\n", entry.time_ms - begin_ms, printable(&entry.to_string()))
+        let mark = if marked == Some(entry.seq) { "=>" } else { "  " };
+        format!("{mark}+{} ms {}\n", entry.time_ms - begin_ms, printable(&entry.to_string()))
     };
     entries.iter().map(line).collect()
 }
@@ -202,16 +253,6 @@ fn printable(text: &str) -> String {
         if char.is_control() { line.extend(char.escape_default()) } else { line.push(char) }
     }
     line
-}
-
-/// Bytes as text, shortened.
-pub(super) fn text(bytes: &[u8]) -> String {
-    match bytes.get(..JOURNAL_TEXT_BYTES_MAX) {
-        Some(begin) if begin.len() < bytes.len() => {
-            format!("{}...", String::from_utf8_lossy(begin))
-        }
-        _ => String::from_utf8_lossy(bytes).into_owned(),
-    }
 }
 
 /// A request as shown in the journal: without passwords, and shortened.

@@ -1,6 +1,6 @@
 //! Tests of the journal: conversations, and the entries, locks, checks and findings they lead to.
 
-use super::checks::{Check, LintRule};
+use super::checks::{Check, LintRule, Scope};
 use super::entry::JournalEvent;
 use super::*;
 use crate::settings::{Permission, Settings};
@@ -48,6 +48,7 @@ fn short(entry: &Entry) -> Option<String> {
         JournalEvent::RenewedTooLate { owner, late_ms } => {
             format!("renewed late {owner} {late_ms}")
         }
+        JournalEvent::Recognised { reason } => format!("recognised: {reason}"),
     };
     Some(format!("{} {event}", entry.client))
 }
@@ -61,15 +62,16 @@ fn check_events(conversation: &str, expected: &[&str]) -> Stage {
 }
 
 fn rules(stage: &Stage) -> Vec<LintRule> {
-    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    let findings = stage.engine.lint_locks(Scope::default(), stage.time()).expect("a journal");
     findings.iter().map(|finding| finding.rule).collect()
 }
 
 /// The checks that fail.
 fn broken(stage: &Stage) -> Vec<Check> {
-    let fails =
-        |check: &Check| !stage.engine.check_locks(*check, stage.time()).expect("a journal").holds;
-    Check::ALL.into_iter().filter(fails).collect()
+    let fails = |check: &Check| {
+        !stage.engine.check_locks(*check, Scope::default(), stage.time()).expect("a journal").holds
+    };
+    Check::GENERAL.into_iter().filter(fails).collect()
 }
 
 #[test]
@@ -110,8 +112,14 @@ fn entries_are_selected_by_number_key_and_count() {
         let entries = stage.engine.journal().expect("a journal").select(wanted);
         entries.iter().map(|entry| entry.seq).collect()
     };
-    assert_eq!(numbers(Selection { since: 2, ..Selection::default() }), [3, 4]);
-    assert_eq!(numbers(Selection { key: Some(b"a*"), ..Selection::default() }), [1, 3, 4]);
+    assert_eq!(
+        numbers(Selection { scope: Scope { since: 2, ..Scope::default() }, count: None }),
+        [3, 4]
+    );
+    assert_eq!(
+        numbers(Selection { scope: Scope { key: Some(b"a*"), ..Scope::default() }, count: None }),
+        [1, 3, 4]
+    );
     assert_eq!(numbers(Selection { count: Some(1), ..Selection::default() }), [4]);
     let mut stage = self::stage();
     stage.check("SET a 1; LOCKWHEEL JOURNAL KEY b COUNT 3 SINCE 0 => \"[]\"");
@@ -279,7 +287,7 @@ fn late_renewals_and_late_releases_are_reported() {
             "1 too late token-a 1",
         ],
     );
-    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    let findings = stage.engine.lint_locks(Scope::default(), stage.time()).expect("a journal");
     let counted: Vec<(LintRule, u64)> = findings.iter().map(|it| (it.rule, it.count)).collect();
     assert_eq!(counted, [(LintRule::RenewalAfterLoss, 2), (LintRule::LeaseShorterThanHold, 1)]);
     let shown: Vec<u64> = findings[0].entries.iter().map(|entry| entry.seq).collect();
