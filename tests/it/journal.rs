@@ -40,7 +40,13 @@ fn script(client: &mut Client, text: &str, arguments: &[&str]) -> Reply {
 /// The lock events of the journal.
 fn lock_events(server: &Server) -> Vec<String> {
     let entries = server.journal().entries().expect("a journal");
-    let locks = entries.iter().filter(|entry| !matches!(entry.event, JournalEvent::Command { .. }));
+    let locks = entries.iter().filter(|entry| {
+        use JournalEvent::{Clock, Command, Connected, Disconnected, Fault};
+        !matches!(
+            entry.event,
+            Command { .. } | Fault { .. } | Clock { .. } | Connected {} | Disconnected {}
+        )
+    });
     locks.map(|entry| entry.to_string().split_once(": ").expect("a line").1.to_owned()).collect()
 }
 
@@ -192,11 +198,13 @@ fn failed_assertions_name_the_rule_and_the_events() {
              'worker'",
             "  +0 ms #4 client 1 'worker': SET lock OK NX PX 50 -> OK",
             "  +0 ms #5 client 1 'worker': acquired 'lock' as 'OK' for 50 ms",
-            "  +50 ms #7 the clock: ended the lease of 'lock', held as 'OK' by client 1",
-            "  +50 ms #8 client 2: SET lock OK NX PX 50 -> OK",
-            "  +50 ms #9 client 2: acquired 'lock' as 'OK' for 50 ms",
-            "  +70 ms #10 client 1 'worker': DEL lock -> 1",
-            "=>+70 ms #11 client 1 'worker': released 'lock', which is that of 'OK', taken by \
+            "  +0 ms #6 the clock: was advanced by 50 ms",
+            "  +50 ms #8 the clock: ended the lease of 'lock', held as 'OK' by client 1",
+            "  +50 ms #9 client 2: SET lock OK NX PX 50 -> OK",
+            "  +50 ms #10 client 2: acquired 'lock' as 'OK' for 50 ms",
+            "  +50 ms #11 the clock: was advanced by 20 ms",
+            "  +70 ms #12 client 1 'worker': DEL lock -> 1",
+            "=>+70 ms #13 client 1 'worker': released 'lock', which is that of 'OK', taken by \
              client 2",
         ]
     );
@@ -306,6 +314,63 @@ fn checks_are_limited_to_a_client_and_to_later_entries() {
     assert!(c.ask("LOCKWHEEL CHECK no-lock-held KEYS x").contains("KEY"));
 }
 
+/// A story shows what a reader needs who has not seen the code of the test.
+#[test]
+fn story_shows_faults_gates_clock_connections_scripts_and_transactions() {
+    let server = server();
+    let mut a = Wire::connect(server.addr(), 2);
+    a.ask("CLIENT SETNAME worker");
+    a.ask("CLIENT SETINFO LIB-NAME redis-py");
+    let lost = Requests::any().command("set").nth(1);
+    server.faults().add(Fault::LoseAndClose, lost).expect("a rule");
+    a.send_line("SET orders token-of-worker-1 NX PX 50");
+    assert!(a.is_closed());
+    advance(&server, 50);
+    let gate = server.faults().gate(Requests::any().command("eval")).expect("a gate");
+    let mut b = Wire::connect(server.addr(), 2);
+    b.ask("MULTI");
+    b.ask("SET orders token-of-worker-2 NX PX 50");
+    b.ask("EXEC");
+    let mut c = Wire::connect(server.addr(), 2);
+    let release = ["EVAL", COMPARE_AND_DELETE, "1", "orders", "token-of-worker-1"];
+    c.send(&release);
+    gate.wait().expect("a client");
+    gate.open().expect("a server");
+    assert_eq!(c.read_text(), ":0\r\n");
+    let result = server.journal().check(Check::NeverTwoHolders).expect("a journal");
+    let story = result.to_string();
+    let mut lines = story.lines().map(|line| line.replace(COMPARE_AND_DELETE.trim(), "..."));
+    let eval = "EVAL if redis.call";
+    let cut = |line: String| match line.split_once(eval) {
+        Some((before, _)) => format!("{before}{eval}..."),
+        None => line,
+    };
+    assert!(lines.next().expect("a sentence").starts_with("never-two-holders: client 1 'worker'"));
+    assert_eq!(
+        lines.map(cut).collect::<Vec<_>>(),
+        [
+            "  +0 ms #4 client 1 'worker' (redis-py): SET orders token-of-worker-1 NX PX 50 -> OK \
+             [fault 1: executed; reply lost; connection closed]",
+            "  +0 ms #5 client 1 'worker' (redis-py): acquired 'orders' as 'token-of-worker-1' for \
+             50 ms",
+            "  +0 ms #6 client 1 'worker' (redis-py): disconnected",
+            "  +0 ms #7 the clock: was advanced by 50 ms",
+            "  +50 ms #8 the clock: ended the lease of 'orders', held as 'token-of-worker-1' by \
+             client 1",
+            "  +50 ms #9 client 2: connected",
+            "  +50 ms #13 client 2: EXEC -> [1 items]",
+            "    +50 ms #11 client 2: (transaction) SET orders token-of-worker-2 NX PX 50 -> OK",
+            "    +50 ms #12 client 2: acquired 'orders' as 'token-of-worker-2' for 50 ms",
+            "  +50 ms #14 client 4: connected",
+            "  +50 ms #15 client 4: EVAL if redis.call...",
+            "  +50 ms #16 client 4: was released by rule 2",
+            "  +50 ms #18 client 4: EVAL if redis.call...",
+            "    +50 ms #17 client 4: (script) get orders -> \"token-of-worker-2\"",
+            "=>  +50 ms #19 client 4: came to release 'orders' as 'token-of-worker-1', lost 0 ms ago",
+        ]
+    );
+}
+
 /// The reply of a `SET NX` is lost, and the client sends it again.
 #[test]
 fn refusal_by_the_own_token_is_reported() {
@@ -369,7 +434,7 @@ fn journal_is_available_by_command() {
     assert!(journal.contains("\"event\":\"refused\",\"by\":\"other\",\"holder\":\"token\""));
     assert!(!journal.contains("acquired"), "{journal}");
     let text = a.ask("LOCKWHEEL JOURNAL COUNT 1 TEXT");
-    assert!(text.contains("  +0 ms #4 client 2: was refused 'lock' as 'other'"), "{text}");
+    assert!(text.contains("  +0 ms #6 client 2: was refused 'lock' as 'other'"), "{text}");
     let story = a.ask("LOCKWHEEL CHECK every-lock-has-a-lease STORY");
     let begin = "{\"text\":\"every-lock-has-a-lease: the lock 'lock' that";
     assert!(story.contains(begin) && story.contains("SETNX lock token -> 1\\n"), "{story}");

@@ -66,7 +66,7 @@ use crate::script::ScriptMonitor;
 use crate::sessions::{ClientId, Origin, Session};
 use crate::settings::Settings;
 use crate::store::records::Record;
-use crate::time::{ClockOrder, Millis, Time};
+use crate::time::{ClockOrder, Millis, Rate, Time};
 use crate::{Engine, Stats};
 
 /// The process that the engine runs in, for `INFO`.
@@ -117,13 +117,19 @@ impl Engine {
     /// clients that query it, and the deadlines, which a step back moves. While a script runs,
     /// deadlines stay.
     pub fn clock_order(&mut self, order: ClockOrder, time: Time) {
+        self.note_clock_order(order, time);
         match order {
-            ClockOrder::Run(rate) => self.clock_rate = rate,
+            ClockOrder::Run(rate) => self.set_clock_rate(rate),
             ClockOrder::Jump(span) if span.0 < 0 && self.script.is_none() => {
                 self.postpone(Millis(span.0.saturating_neg()), time);
             }
             _ => {}
         }
+    }
+
+    /// Sets the rate of the clock that clients are shown.
+    pub fn set_clock_rate(&mut self, rate: Rate) {
+        self.clock_rate = rate;
     }
 
     /// Counts a client as active at `now`: the client was not idle while it moved the clock.

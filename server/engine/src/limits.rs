@@ -175,9 +175,12 @@ pub const FUNCTION_LOAD_INTERRUPTS_MAX: u32 = 50_000;
 
 // The journal of a server for tests.
 
-/// Entries of the journal; a new one replaces the oldest. A test that takes a thousand locks with
-/// scripts writes about as many, some MiB.
-pub const JOURNAL_ENTRIES_MAX: usize = 16_384;
+/// Entries of the journal by default; a new one replaces the oldest. A test that takes a thousand
+/// locks with scripts writes about as many, some MiB.
+pub const JOURNAL_ENTRIES_DEFAULT: u32 = 16_384;
+
+/// The most entries that `journal-max-entries` may name: some GiB.
+pub const JOURNAL_ENTRIES_MAX: u32 = 10_000_000;
 
 /// Bytes of an argument, a key or an owner in an entry. Tokens and most keys are shorter; the text
 /// of a script is longer.

@@ -24,7 +24,7 @@ use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
 use lockwheel_engine::inputs::Process;
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{ClockOrder, Millis};
+use lockwheel_engine::time::Millis;
 
 /// Configures a server and starts it. Created by [`Server::builder`].
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Builder {
         }
         let process = Process { id: std::process::id(), resident_bytes };
         let mut engine = Engine::new(settings, process, clock.now(), seeds(self.seed)?);
-        engine.clock_order(ClockOrder::Run(clock.rate()), clock.now());
+        engine.set_clock_rate(clock.rate());
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }

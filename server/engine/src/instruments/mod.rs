@@ -33,7 +33,7 @@ impl Instruments {
         let is_for_tests = settings.enable_test_commands != Permission::No;
         let instruments = Instruments {
             faults: Faults::new(is_for_tests),
-            journal: is_for_tests.then(Box::default),
+            journal: is_for_tests.then(|| Box::new(Journal::new(settings))),
             shadow: Shadow::of(settings, time, seed),
         };
         (is_for_tests || instruments.shadow.is_some()).then(|| Box::new(instruments))

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::glob;
+use crate::settings::Settings;
 
 use super::Shape;
 use super::table::KeyAccess;
@@ -154,6 +155,18 @@ pub struct Declared {
 }
 
 impl Declared {
+    /// The patterns in these settings.
+    pub(crate) fn of(settings: &Settings) -> Declared {
+        let patterns = |text: &Option<String>| {
+            let words = text.iter().flat_map(|text| text.split_whitespace());
+            words.map(|word| word.as_bytes().to_vec()).collect()
+        };
+        Declared {
+            locks: patterns(&settings.lock_keys),
+            ignored: patterns(&settings.ignored_lock_keys),
+        }
+    }
+
     /// Declares that keys that match `pattern` are locks.
     pub fn declare(&mut self, pattern: &[u8]) {
         self.ignored.retain(|known| known != pattern);

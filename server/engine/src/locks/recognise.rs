@@ -68,6 +68,7 @@ pub(crate) trait LockObserver {
         &mut self,
         operation: &LockOperation<'_>,
         lock_key: &LockKey,
+        confidence: Confidence,
         event: LockEvent<'_>,
     ) -> u64;
 }
@@ -348,7 +349,8 @@ impl Recognition<'_> {
         lock_key: &LockKey,
         event: LockEvent<'_>,
     ) -> u64 {
-        self.observer.observe(operation, lock_key, event)
+        let (confidence, _) = self.locks.confidence(lock_key);
+        self.observer.observe(operation, lock_key, confidence, event)
     }
 
     /// Records a proof that a key is a lock.
@@ -512,7 +514,8 @@ impl Recognition<'_> {
         let late_ms = operation.now_ms() - previous.lost_ms;
         let (holder, successor) = (&previous.holder, previous.successor.as_ref());
         let event = LockEvent::TooLate { holder, late_ms, successor, releases };
-        self.observer.observe(operation, lock_key, event);
+        let (confidence, _) = self.locks.confidence(lock_key);
+        self.observer.observe(operation, lock_key, confidence, event);
         if releases {
             self.locks.previous_holders.remove(at);
         }

@@ -119,6 +119,8 @@ impl KeyAccess {
 pub(crate) struct LockOperation<'a> {
     pub(crate) client: u64,
     pub(crate) name: &'a str,
+    /// The name of the client library (`CLIENT SETINFO`).
+    pub(crate) library: &'a str,
     pub(crate) time: Time,
     pub(crate) mechanism: LockMechanism,
     /// The owners it proves to know: arguments that may be tokens.
@@ -139,7 +141,7 @@ impl LockOperation<'_> {
     /// What the clock does at this time.
     pub(crate) fn of_the_clock(time: Time) -> LockOperation<'static> {
         let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
-        LockOperation { client: 0, name: "", time, mechanism, claims, seq: 0 }
+        LockOperation { client: 0, name: "", library: "", time, mechanism, claims, seq: 0 }
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -261,6 +263,11 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
+    /// No locks, with the patterns that the user has declared.
+    pub(crate) fn new(declared: Declared) -> Locks {
+        Locks { declared, ..Locks::default() }
+    }
+
     /// The first impression of a key that is not known to be a lock; `None` if it is none.
     pub(crate) fn impression(
         &mut self,

@@ -10,7 +10,7 @@ use super::value::ValueKind::{
     MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Text,
 };
 use super::{CompatVersion, Settings, Value, ValueKind};
-use crate::limits::DATABASES_MAX;
+use crate::limits::{DATABASES_MAX, JOURNAL_ENTRIES_MAX};
 use crate::notify;
 use Mutability::{AtStart, Fixed, Live, Protected};
 
@@ -285,6 +285,13 @@ pub static DIRECTIVES: &[Directive] = &[
     used("enable-test-commands", PERMISSION, "no", Fixed, field!(enable_test_commands),
         "Which clients may use the test commands: LOCKWHEEL, which controls the clock, injects \
          faults and reads the journal."),
+    used("journal-max-entries", Int(1, JOURNAL_ENTRIES_MAX as i64), "16384", Fixed,
+        field!(journal_max_entries),
+        "For tests: entries that the journal keeps; a new one replaces the oldest."),
+    used("lock-keys", Text, "", Fixed, field!(lock_keys),
+        "For tests: patterns of keys that are locks, however they are made, separated by blanks."),
+    used("ignored-lock-keys", Text, "", Fixed, field!(ignored_lock_keys),
+        "For tests: patterns of keys that are no locks, separated by blanks."),
     used("verify-effects", Bool, "no", Fixed, field!(verify_effects),
         "For tests: applies the effects of every command to a second engine, and ends the server \
          if the states differ. Slow."),

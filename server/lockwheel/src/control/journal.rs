@@ -81,7 +81,7 @@ impl<'a> Journal<'a> {
 
     /// Only what this client has done: its `CLIENT ID`, or its name.
     #[must_use]
-    pub fn client(mut self, client: impl ToString) -> Journal<'a> {
+    pub fn client(mut self, client: impl std::fmt::Display) -> Journal<'a> {
         self.client = Some(client.to_string());
         self
     }

@@ -2,6 +2,7 @@
 //! that breaks it, and common mistakes in the use of locks. Violations are recorded when they
 //! happen, so they are still known when the journal has dropped their entries.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::locks::table::{Holder, LockKey, LockMechanism, LockOperation, Locks, 
 use crate::locks::text;
 use crate::time::Time;
 
-use super::entry::{Entry, client_text, story};
+use super::entry::{Entry, JournalEvent, client_text, story};
 use super::{Journal, Record};
 
 /// A condition that must hold for all locks.
@@ -128,6 +129,14 @@ pub struct CheckResult {
     /// The number of the entry that broke the check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
+    /// How many entries the journal has dropped, so that the story may lack its beginning.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The violation and the events of the lock, one line each.
@@ -137,7 +146,15 @@ impl fmt::Display for CheckResult {
             write!(f, "{}: it holds", self.check.name())?;
         } else {
             let story = story(&self.story, self.at);
-            write!(f, "{}: {}\n{}", self.check.name(), self.sentence, story.trim_end())?;
+            write!(f, "{}: {}\n", self.check.name(), self.sentence)?;
+            if self.dropped > 0 {
+                writeln!(
+                    f,
+                    "  ({} older entries were dropped; journal-max-entries sets how many are kept)",
+                    self.dropped
+                )?;
+            }
+            write!(f, "{}", story.trim_end())?;
         }
         for sentence in &self.possible {
             write!(f, "\npossibly: {sentence}")?;
@@ -381,6 +398,7 @@ impl Engine {
             possible: possible.into_iter().map(|found| found.sentence).collect(),
             story: Vec::new(),
             at: None,
+            dropped: 0,
         };
         if let [first, more @ ..] = &broken[..] {
             result.sentence = match more.len() {
@@ -389,6 +407,7 @@ impl Engine {
             };
             result.story = journal.record.story(&text(&first.lock_key.1), first.until);
             result.at = first.at;
+            result.dropped = journal.record.dropped;
         }
         Some(result)
     }
@@ -507,13 +526,30 @@ impl Journal {
 }
 
 impl Record {
-    /// The entries of a lock up to a number.
+    /// The entries of a lock up to a number, with the scripts and transactions they belong to, what
+    /// happened to the clock meanwhile, and the connections of their clients.
     fn story(&self, key: &str, until: u64) -> Vec<Entry> {
-        let about = |entry: &&Entry| entry.seq <= until && entry.keys.iter().any(|it| it == key);
-        let last = self.entries.iter().rev().filter(about).take(JOURNAL_STORY_MAX);
-        let mut story: Vec<Entry> = last.cloned().collect();
-        story.reverse();
-        story
+        let about = |entry: &Entry| entry.seq <= until && entry.keys.iter().any(|it| it == key);
+        let last = self.entries.iter().rev().filter(|entry| about(entry)).take(JOURNAL_STORY_MAX);
+        let (mut begin, mut requests, mut clients) = (None, BTreeSet::new(), BTreeSet::new());
+        for entry in last {
+            begin = Some(entry.seq);
+            requests.insert(entry.request);
+            clients.insert(entry.client);
+        }
+        let Some(begin) = begin else { return Vec::new() };
+        let entries = self.entries.iter().filter(|entry| {
+            let is_in_time = entry.seq >= begin && entry.seq <= until;
+            match &entry.event {
+                JournalEvent::Clock { .. } => is_in_time,
+                JournalEvent::Connected {}
+                | JournalEvent::Disconnected {}
+                | JournalEvent::Freed { .. } => is_in_time && clients.contains(&entry.client),
+                _ if entry.is_request() => requests.contains(&entry.request),
+                _ => entry.seq >= begin && about(entry),
+            }
+        });
+        entries.cloned().collect()
     }
 
     fn by_number(&self, numbers: &[u64]) -> Vec<Entry> {

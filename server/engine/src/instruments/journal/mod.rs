@@ -12,32 +12,42 @@ use std::collections::VecDeque;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::command::Command;
 use crate::context::Caller;
 use crate::dispatch::CompletedCommand;
 use crate::error::Error;
 use crate::glob;
-use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX};
+use crate::limits::JOURNAL_ARGUMENTS_MAX;
+use crate::locks::evidence::{Confidence, Declared};
 use crate::locks::recognise::{LockEvent, LockObserver, Recognition};
 use crate::locks::table::{LockKey, LockMechanism, LockOperation, Locks};
 use crate::locks::{HeldLock, KnownLock, meaning, text};
-use crate::sessions::ClientId;
+use crate::sessions::{ClientId, Session};
+use crate::settings::Settings;
 use crate::store::effects::Place;
-use crate::time::{Millis, Time};
+use crate::time::{ClockOrder, Millis, Time};
 use checks::{Scope, Violations, is_client};
-use entry::{Entry, JournalEvent};
+use entry::{AppliedFault, Entry, JournalEvent};
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Journal {
     locks: Locks,
     record: Record,
+    /// The fault that happens to the present request.
+    fault: Option<AppliedFault>,
 }
 
 /// What the journal has written.
 #[derive(Debug, Default)]
 struct Record {
     entries: VecDeque<Entry>,
+    entries_max: usize,
+    /// Entries that newer ones have replaced.
+    dropped: u64,
     last_seq: u64,
+    /// The number of the present request.
+    request: u64,
     last_ms: i64,
     violations: Violations,
 }
@@ -52,6 +62,18 @@ pub struct Selection<'a> {
 }
 
 impl Journal {
+    /// An empty journal.
+    pub(super) fn new(settings: &Settings) -> Journal {
+        let entries_max = settings.journal_max_entries as usize;
+        let locks = Locks::new(Declared::of(settings));
+        Journal { locks, record: Record { entries_max, ..Record::default() }, fault: None }
+    }
+
+    /// How many entries newer ones have replaced.
+    pub fn dropped(&self) -> u64 {
+        self.record.dropped
+    }
+
     /// The selected entries, the oldest first.
     pub fn select(&self, selection: Selection<'_>) -> Vec<Entry> {
         let about = |entry: &&Entry| {
@@ -73,6 +95,7 @@ impl Journal {
     /// Removes all entries and findings. Held locks are kept.
     pub fn clear(&mut self) {
         self.record.entries.clear();
+        self.record.dropped = 0;
         self.record.violations = Violations::default();
         self.locks.previous_holders.clear();
         self.locks.waiting.clear();
@@ -83,11 +106,16 @@ impl Journal {
             return;
         }
         let state = engine.sessions.get(done.client);
-        let name = state.map(|state| String::from_utf8_lossy(&state.name)).unwrap_or_default();
+        let text_of = |text: fn(&Session) -> &[u8]| {
+            state.map(|state| String::from_utf8_lossy(text(state))).unwrap_or_default()
+        };
+        let (name, library) = (text_of(|state| &state.name), text_of(|state| &state.library_name));
+        let is_part = matches!(done.caller, Caller::Script | Caller::Transaction);
         let runs_script = done.caller != Caller::Script && done.command.script.is_some();
         let mut operation = LockOperation {
             client: done.client.serial,
             name: &name,
+            library: &library,
             time: done.time,
             mechanism: if runs_script {
                 LockMechanism::Script(self.locks.purpose(done.command, argv))
@@ -105,10 +133,39 @@ impl Journal {
             argv: entry::request(done.command, done.name, argv),
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
+            transaction: done.caller == Caller::Transaction,
+            fault: self.fault.take_if(|_| !is_part),
         };
-        let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| text(key)).collect();
+        let shown = shown_keys(&places, argv);
         operation.seq = self.record.write(&operation, shown, event);
         self.recognition().update(engine, &operation, done, &keys, argv, reply);
+        if !is_part {
+            self.record.request += 1;
+        }
+    }
+
+    /// Writes an entry that belongs to no request of a client, or to one that was not run.
+    fn note_event(
+        &mut self,
+        time: Option<Time>,
+        client: u64,
+        session: Option<&Session>,
+        keys: Vec<String>,
+        event: JournalEvent,
+    ) {
+        let text_of = |text: fn(&Session) -> &[u8]| {
+            session.map(|session| String::from_utf8_lossy(text(session))).unwrap_or_default()
+        };
+        let (name, library) =
+            (text_of(|session| &session.name), text_of(|session| &session.library_name));
+        let time = time.unwrap_or(Time::at(Millis(self.record.last_ms)));
+        let operation = LockOperation {
+            client,
+            name: &name,
+            library: &library,
+            ..LockOperation::of_the_clock(time)
+        };
+        self.record.write(&operation, keys, event);
     }
 
     fn recognition(&mut self) -> Recognition<'_> {
@@ -127,14 +184,36 @@ impl Record {
         self.last_seq += 1;
         // An expired lease may be recorded after a later event.
         self.last_ms = self.last_ms.max(operation.now_ms());
-        if self.entries.len() >= JOURNAL_ENTRIES_MAX {
+        if self.entries.len() >= self.entries_max {
             self.entries.pop_front();
+            self.dropped += 1;
         }
-        let (seq, time_ms) = (self.last_seq, self.last_ms);
-        let (client, name) = (operation.client, operation.name.to_owned());
-        self.entries.push_back(Entry { seq, time_ms, client, name, event, keys });
-        seq
+        let is_of_request = operation.client > 0
+            && !matches!(
+                event,
+                JournalEvent::Connected {}
+                    | JournalEvent::Disconnected {}
+                    | JournalEvent::Freed { .. }
+            );
+        self.entries.push_back(Entry {
+            seq: self.last_seq,
+            time_ms: self.last_ms,
+            client: operation.client,
+            name: operation.name.to_owned(),
+            library: operation.library.to_owned(),
+            request: if is_of_request { self.request + 1 } else { 0 },
+            possible: false,
+            event,
+            keys,
+        });
+        self.last_seq
     }
+}
+
+/// The keys of a request, shortened.
+fn shown_keys(places: &[usize], argv: &[&[u8]]) -> Vec<String> {
+    let keys = places.iter().filter_map(|&at| argv.get(at));
+    keys.take(JOURNAL_ARGUMENTS_MAX).map(|key| text(key)).collect()
 }
 
 impl LockObserver for Record {
@@ -142,9 +221,13 @@ impl LockObserver for Record {
         &mut self,
         operation: &LockOperation<'_>,
         lock_key: &LockKey,
+        confidence: Confidence,
         event: LockEvent<'_>,
     ) -> u64 {
         let seq = self.write(operation, vec![text(&lock_key.1)], JournalEvent::of(event));
+        if let Some(entry) = self.entries.back_mut() {
+            entry.possible = confidence == Confidence::Possible;
+        }
         self.violations.judge(operation, lock_key, event, seq);
         seq
     }
@@ -189,6 +272,79 @@ impl Engine {
             return;
         }
         self.with_journal(|journal, engine| journal.note(engine, done, argv, reply));
+    }
+
+    /// Announces the fault that happens to the present request of a client.
+    pub(super) fn announce_fault(&mut self, rule: u64, effect: String) {
+        if let Some(journal) = self.journal_mut() {
+            journal.fault = Some(AppliedFault { rule, effect });
+        }
+    }
+
+    /// Records a fault that was announced, if the request was not run.
+    pub(super) fn note_fault(&mut self, time: Time, client: ClientId, argv: &[&[u8]]) {
+        self.with_journal(|journal, engine| {
+            let Some(fault) = journal.fault.take() else { return };
+            let entry = engine.commands.find(argv[0]).map(|at| engine.commands.entry(at));
+            let (command, name) =
+                entry.map_or((&Command::BASE, ""), |entry| (entry.command, &entry.full_name));
+            let keys = shown_keys(&command.key_places(argv).unwrap_or_default(), argv);
+            let event = JournalEvent::Fault { argv: entry::request(command, name, argv), fault };
+            let session = engine.sessions.get(client);
+            journal.note_event(Some(time), client.serial, session, keys, event);
+            journal.record.request += 1;
+        });
+    }
+
+    /// Records a client that a rule no longer holds.
+    pub(super) fn note_freed(&mut self, client: ClientId, rule: u64) {
+        self.with_journal(|journal, engine| {
+            let session = engine.sessions.get(client);
+            journal.note_event(
+                None,
+                client.serial,
+                session,
+                Vec::new(),
+                JournalEvent::Freed { rule },
+            );
+        });
+    }
+
+    /// Records that a connection was opened.
+    pub(crate) fn note_connection(&mut self, client: ClientId, time: Time) {
+        self.with_journal(|journal, _| {
+            journal.note_event(
+                Some(time),
+                client.serial,
+                None,
+                Vec::new(),
+                JournalEvent::Connected {},
+            );
+        });
+    }
+
+    /// Records that a connection is closed.
+    pub(crate) fn note_disconnection(&mut self, client: ClientId) {
+        self.with_journal(|journal, engine| {
+            let session = engine.sessions.get(client);
+            if session.is_some_and(|session| !session.origin.in_process) {
+                journal.note_event(
+                    None,
+                    client.serial,
+                    session,
+                    Vec::new(),
+                    JournalEvent::Disconnected {},
+                );
+            }
+        });
+    }
+
+    /// Records an order to the clock.
+    pub(crate) fn note_clock_order(&mut self, order: ClockOrder, time: Time) {
+        self.with_journal(|journal, _| {
+            let event = JournalEvent::Clock { order: order.to_string() };
+            journal.note_event(Some(time), 0, None, Vec::new(), event);
+        });
     }
 
     /// Records that a fault has undone writes after a command of this client.
