@@ -13,9 +13,11 @@
 //! 1970 and `<s-10>` one in seconds; `@name` is a script of the compatibility suite.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
-use lockwheel::{Client, Confidence, KnownLock, Server};
+use crate::boundaries::root;
+use lockwheel::{Client, Confidence, KnownLock, Server, Shape};
 use lockwheel_compat::{cases, words};
 
 const LIBRARIES: &str = include_str!("recognition/libraries.txt");
@@ -103,7 +105,7 @@ fn run(program: &Program) -> Vec<KnownLock> {
         let (name, request) = step.split_once("> ").expect("a client and its request");
         let client = clients.entry(name).or_insert_with(|| server.client().expect("a client"));
         let argv = words::split(request).expect("words");
-        let argv: Vec<Vec<u8>> = argv.into_iter().map(script).collect();
+        let argv: Vec<Vec<u8>> = argv.iter().map(|word| script(word)).collect();
         let reply = client.call(&argv).expect("a reply");
         assert!(!reply.is_error(), "{}: {step}: {reply:?}", program.name);
     }
@@ -111,15 +113,17 @@ fn run(program: &Program) -> Vec<KnownLock> {
 }
 
 /// The text of the script that a word names, or the word.
-fn script(word: Vec<u8>) -> Vec<u8> {
-    let name = std::str::from_utf8(&word).ok().and_then(|word| word.strip_prefix('@'));
-    name.and_then(cases::script).map_or(word.clone(), |text| text.as_bytes().to_vec())
+fn script(word: &[u8]) -> Vec<u8> {
+    let name = std::str::from_utf8(word).ok().and_then(|word| word.strip_prefix('@'));
+    name.and_then(cases::script).map_or(word, str::as_bytes).to_vec()
 }
 
 /// What was recognised, of how much.
 #[derive(Default)]
 struct Score {
     found: usize,
+    /// By shape: the locks that were recognised, and the keys that were recognised wrongly.
+    shapes: BTreeMap<&'static str, (usize, usize)>,
     missed: Vec<String>,
     wrong: Vec<String>,
 }
@@ -129,18 +133,18 @@ impl Score {
         let mut score = Score::default();
         for program in programs {
             let known = run(program);
-            let is_lock = |key: &String| {
-                known.iter().any(|it| it.key == *key && it.confidence > Confidence::Possible)
-            };
-            for key in &program.locks {
-                match is_lock(key) {
-                    true => score.found += 1,
-                    false => score.missed.push(format!("{}: {key}", program.name)),
-                }
-            }
-            for key in known.iter().filter(|it| it.confidence > Confidence::Possible) {
-                if !program.locks.contains(&key.key) {
-                    score.wrong.push(format!("{}: {} ({})", program.name, key.key, key.reason));
+            let locks: Vec<&KnownLock> =
+                known.iter().filter(|it| it.confidence > Confidence::Possible).collect();
+            let missed = program.locks.iter().filter(|key| locks.iter().all(|it| it.key != **key));
+            score.missed.extend(missed.map(|key| format!("{}: {key}", program.name)));
+            for lock in locks {
+                let (found, wrong) = score.shapes.entry(shape(lock)).or_default();
+                if program.locks.contains(&lock.key) {
+                    *found += 1;
+                    score.found += 1;
+                } else {
+                    *wrong += 1;
+                    score.wrong.push(format!("{}: {} ({})", program.name, lock.key, lock.reason));
                 }
             }
         }
@@ -151,8 +155,25 @@ impl Score {
         self.found as f64 / (self.found + self.wrong.len()) as f64
     }
 
+    /// The rows of the table in `docs/locks.md`.
+    fn table(&self) -> String {
+        let rows = self
+            .shapes
+            .iter()
+            .map(|(shape, (found, wrong))| format!("| `{shape}` | {found} | {wrong} |\n"));
+        rows.collect()
+    }
+
     fn recall(&self) -> f64 {
         self.found as f64 / (self.found + self.missed.len()) as f64
+    }
+}
+
+fn shape(lock: &KnownLock) -> &'static str {
+    match lock.shape {
+        Shape::Token => "token",
+        Shape::Owners => "owners",
+        _ => "semaphore",
     }
 }
 
@@ -169,15 +190,17 @@ fn precision_and_recall_on_labelled_programs() {
     let positive = programs.iter().filter(|program| !program.locks.is_empty()).count();
     assert!(positive >= 60 && programs.len() - positive >= 40, "{positive} of {}", programs.len());
     let score = Score::of(&programs);
-    lockwheel_tests::say(&format!(
-        "{positive} programs with locks, {} without: precision {:.3}, recall {:.3}\nmissed: \
-         {:?}\nwrong: {:?}",
+    let summary = format!(
+        "{positive} programs with locks, {} without: precision {:.3}, recall {:.3}",
         programs.len() - positive,
         score.precision(),
-        score.recall(),
-        score.missed,
-        score.wrong
-    ));
+        score.recall()
+    );
+    let (table, missed) = (score.table(), score.missed.len());
+    lockwheel_tests::say(&format!("{summary}\n{table}{missed} missed"));
+    let page = fs::read_to_string(root().join("docs/locks.md")).expect("a page");
+    assert!(page.contains(&table), "docs/locks.md lacks\n{table}");
+    assert!(page.replace('\n', " ").contains(&summary), "docs/locks.md lacks {summary:?}");
     let (missed, wrong) = (&score.missed, &score.wrong);
     assert!(score.precision() >= LEAST && score.recall() >= LEAST, "{missed:?}\n{wrong:?}");
 }

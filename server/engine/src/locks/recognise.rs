@@ -11,7 +11,7 @@ use crate::dispatch::CompletedCommand;
 use crate::limits::LOCKS_REMEMBERED_MAX;
 use crate::time::{Millis, Time};
 
-use super::evidence::{Confidence, Evidence, Proof};
+use super::evidence::{Confidence, Evidence, Impression, Proof};
 use super::script::Purpose;
 use super::table::{
     Holder, KeyAccess, Lock, LockKey, LockMechanism, LockOperation, LockReader, Locks, cut, look,
@@ -205,8 +205,16 @@ impl Recognition<'_> {
             Reply::Bulk(value) => {
                 let lock = self.locks.held.get(lock_key);
                 let is_owner = |lock: &Lock| lock.holders.iter().any(|it| it.owner == cut(value));
-                if !lock.is_some_and(is_owner) {
-                    return;
+                let Some(lock) = lock.filter(|lock| is_owner(lock)) else { return };
+                let client = done.client.serial;
+                let knows = |it: &Holder| it.client == client;
+                let was_refused = self
+                    .locks
+                    .waiting
+                    .iter()
+                    .any(|it| it.client == client && it.lock_key == *lock_key);
+                if !lock.holders.iter().any(knows) && !was_refused {
+                    self.locks.weaken_as_data(lock_key);
                 }
                 false
             }
@@ -550,6 +558,16 @@ impl Locks {
             old.and_then(|key| self.evidence.remove(&key));
         }
         self.evidence.insert(lock_key.clone(), new);
+    }
+
+    /// Handles a value that is read by a client that has not tried to acquire the key: it may be
+    /// data.
+    fn weaken_as_data(&mut self, lock_key: &LockKey) {
+        if let Some(evidence) = self.evidence.get_mut(lock_key)
+            && evidence.impression == Impression::OwnerValue
+        {
+            evidence.impression = Impression::Shape;
+        }
     }
 
     /// Handles a key that turns out to be data.

@@ -146,7 +146,7 @@ impl fmt::Display for CheckResult {
             write!(f, "{}: it holds", self.check.name())?;
         } else {
             let story = story(&self.story, self.at);
-            write!(f, "{}: {}\n", self.check.name(), self.sentence)?;
+            writeln!(f, "{}: {}", self.check.name(), self.sentence)?;
             if self.dropped > 0 {
                 writeln!(
                     f,
