@@ -314,7 +314,7 @@ fn checks_are_limited_to_a_client_and_to_later_entries() {
     assert!(c.ask("LOCKWHEEL CHECK no-lock-held KEYS x").contains("KEY"));
 }
 
-/// A story shows what a reader needs who has not seen the code of the test.
+/// A story shows what is needed to understand it without the code of the test.
 #[test]
 fn story_shows_faults_gates_clock_connections_scripts_and_transactions() {
     let server = server();
@@ -366,7 +366,8 @@ fn story_shows_faults_gates_clock_connections_scripts_and_transactions() {
             "  +50 ms #16 client 4: was released by rule 2",
             "  +50 ms #18 client 4: EVAL if redis.call...",
             "    +50 ms #17 client 4: (script) get orders -> \"token-of-worker-2\"",
-            "=>  +50 ms #19 client 4: came to release 'orders' as 'token-of-worker-1', lost 0 ms ago",
+            "=>  +50 ms #19 client 4: came to release 'orders' as 'token-of-worker-1', lost 0 ms \
+             ago",
         ]
     );
 }

@@ -15,7 +15,7 @@
 //! - **Time passes**: [`Engine::tick`].
 //! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
 //! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
-//! - **An order to the clock** has been carried out: [`Engine::clock_order`],
+//! - **An order to the clock** is carried out: [`Engine::clock_order`], [`Engine::set_clock_rate`],
 //!   [`Engine::count_as_active`].
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
 //!   this one with [`Engine::keep_effects`].
@@ -57,6 +57,7 @@
 //!   [`Engine::show_faults`], [`Engine::keeps_writes`].
 //! - **Gates** of a test: [`Engine::set_gates`].
 //! - **Journal**: [`Engine::journal`], [`Engine::clear_journal`], [`Engine::held_locks`],
+//!   [`Engine::known_locks`], [`Engine::declare_locks`], [`Engine::ignore_locks`],
 //!   [`Engine::lint_locks`], [`Engine::check_locks`].
 
 use lockwheel_scripting::{LogLevel, Tiers};

@@ -200,8 +200,8 @@ pub const JOURNAL_STORY_MAX: usize = 100;
 /// Bytes of an owner that are compared. Tokens are shorter; other values may be longer.
 pub const LOCK_OWNER_BYTES_MAX: usize = 256;
 
-/// Records of each kind: previous holders, waiting clients, readers, scripts, values, keys that were
-/// locks. More than a test has clients.
+/// Records of each kind: previous holders, waiting clients, readers, scripts, values, keys that
+/// were locks. More than a test has clients.
 pub const LOCKS_REMEMBERED_MAX: usize = 1_000;
 
 // Faults.

@@ -3,25 +3,8 @@
 //! It looks at each command after it has run, with the meaning of the command's row to a lock, and
 //! compares the keys with what it knew of them. It changes nothing.
 //!
-//! # Shapes
-//!
-//! | Shape | A key has it when |
-//! |---|---|
-//! | token | a string is created by `SETNX`, `MSETNX` or `SET NX`, by a client or in a script; or set with a lease by a script that has the value among its arguments; or set with a lease in a transaction of a client that watched the key and found it missing. The value is the owner |
-//! | owners | a hash with a lease gets a field with a count in a script that has the field among its arguments. The fields are the owners: locks of Redisson, also for readers |
-//! | semaphore | a sorted set gets a member from a client that also removes members by their scores. The members are the owners |
-//!
-//! # Confidence
-//!
-//! | Confidence | Reason |
-//! |---|---|
-//! | certain | The key was declared to be a lock. Its owner proved to be the owner: a script, `DELEX`, `DELIFEQ` or a transaction that watches the key compared the value, then deleted or renewed it. A client that was refused took it later. `GETSET` replaced a time that has passed. The owner in a hash is unique |
-//! | likely | Its name has a word for a lock (`lock`, `mutex`, `semaphore`, `lease`, `leader`). Or the value is unique: a UUID, or at least 16 characters with letters and digits, or a time in the future; and no word of its name says otherwise (`session`, `idempotency`, `dedup`, `nonce`). Or it has a lease, and its value may name an owner: it is no number, no word for a state (`done`, `processing`), no JSON, and is not the value of another key; and no word of its name says otherwise (also `cache`, `counter`, `stock`, `config`). Or the client that created it has deleted it |
-//! | possible | anything else of one of these shapes |
-//!
-//! A key that another write command modifies, such as `INCR`, is data. Counts (Redisson's
-//! semaphores and latches), sets, lists and strings of a plain `SET` are not locks, unless they
-//! were declared. A key that was declared to be ignored is never one.
+//! `docs/locks.md` has the rule by which a key is a lock: the shapes, and the confidence, which
+//! follows from the first impression and from later proofs (`evidence.rs`).
 //!
 //! # Owners
 //!

@@ -14,7 +14,8 @@ use crate::time::{Millis, Time};
 use super::evidence::{Confidence, Evidence, Impression, Proof};
 use super::script::Purpose;
 use super::table::{
-    Holder, KeyAccess, Lock, LockKey, LockMechanism, LockOperation, LockReader, Locks, cut, look,
+    Holder, KeyAccess, KeyState, Lock, LockKey, LockMechanism, LockOperation, LockReader, Locks,
+    cut, look,
 };
 use super::words::{self, Name, Value};
 use super::{Shape, meaning};
@@ -198,8 +199,8 @@ impl Recognition<'_> {
         }
     }
 
-    /// Records that a client has read a lock, possibly to compare its owner, or that it watches a key
-    /// that is missing.
+    /// Records that a client has read a lock, possibly to compare its owner, or that it watches a
+    /// key that is missing.
     fn read(&mut self, engine: &Engine, done: CompletedCommand, lock_key: &LockKey, reply: &Reply) {
         let missing = match reply {
             Reply::Bulk(value) => {
@@ -276,37 +277,12 @@ impl Recognition<'_> {
             self.locks.forget(lock_key);
             return false;
         }
-        if access.purges {
-            self.locks.purge(lock_key);
-        }
         let seen = look(engine, lock_key, operation.time);
-        if let Some(seen) = &seen
-            && (access.made || access.set)
-            && let Some((value, _)) = seen.owners.first()
-            && words::value(value, operation.time) == Value::Owner
-        {
-            self.locks.remember_value(lock_key, value);
-        }
+        self.locks.collect_evidence(lock_key, seen.as_ref(), access, operation.time);
         let Some(lock) = self.locks.held.get(lock_key) else {
-            let Some(seen) = seen else { return false };
-            let Some(impression) = self.locks.impression(lock_key, &seen, access, operation) else {
-                return false;
-            };
-            let (shape, deadline_ms) = (seen.shape, seen.deadline_ms);
-            let value = seen.owners.first().map(|(owner, _)| owner.clone()).unwrap_or_default();
-            self.locks.impress(lock_key, Evidence { impression, proof: None, shape, value });
-            self.locks.held.insert(lock_key.clone(), Lock { holders: vec![], shape, deadline_ms });
-            for (owner, count) in seen.owners {
-                self.acquire(operation, lock_key, owner, count, deadline_ms);
-            }
-            return true;
+            return seen.is_some_and(|seen| self.begin(operation, lock_key, access, seen));
         };
         let (known, shape) = (lock.holders.clone(), lock.shape);
-        if let (Shape::Semaphore, true, Some(seen)) = (shape, access.lease, &seen)
-            && let Some(evidence) = self.locks.evidence.get_mut(lock_key)
-        {
-            evidence.weaken_as_window(seen.ends_later);
-        }
         let ends_for_all = access.purges
             || shape == Shape::Owners && known.iter().any(|it| operation.claims(&it.owner));
         let seen = seen.filter(|seen| seen.shape == shape);
@@ -349,6 +325,27 @@ impl Recognition<'_> {
             None => {}
         }
         acted
+    }
+
+    /// Handles a key that was not held. Returns whether it is a lock now, possibly.
+    fn begin(
+        &mut self,
+        operation: &LockOperation<'_>,
+        lock_key: &LockKey,
+        access: KeyAccess,
+        seen: KeyState,
+    ) -> bool {
+        let Some(impression) = self.locks.impression(lock_key, &seen, access, operation) else {
+            return false;
+        };
+        let (shape, deadline_ms) = (seen.shape, seen.deadline_ms);
+        let value = seen.owners.first().map(|(owner, _)| owner.clone()).unwrap_or_default();
+        self.locks.impress(lock_key, Evidence { impression, proof: None, shape, value });
+        self.locks.held.insert(lock_key.clone(), Lock { holders: vec![], shape, deadline_ms });
+        for (owner, count) in seen.owners {
+            self.acquire(operation, lock_key, owner, count, deadline_ms);
+        }
+        true
     }
 
     fn observe(
@@ -558,6 +555,32 @@ impl Locks {
             old.and_then(|key| self.evidence.remove(&key));
         }
         self.evidence.insert(lock_key.clone(), new);
+    }
+
+    /// Remembers what an operation on a key shows, apart from what it does to a lock.
+    fn collect_evidence(
+        &mut self,
+        lock_key: &LockKey,
+        seen: Option<&KeyState>,
+        access: KeyAccess,
+        time: Time,
+    ) {
+        if access.purges {
+            self.purge(lock_key);
+        }
+        let Some(seen) = seen else { return };
+        if let Some((value, _)) = seen.owners.first()
+            && (access.made || access.set)
+            && words::value(value, time) == Value::Owner
+        {
+            self.remember_value(lock_key, value);
+        }
+        if seen.shape == Shape::Semaphore
+            && access.lease
+            && let Some(evidence) = self.evidence.get_mut(lock_key)
+        {
+            evidence.weaken_as_window(seen.ends_later);
+        }
     }
 
     /// Handles a value that is read by a client that has not tried to acquire the key: it may be

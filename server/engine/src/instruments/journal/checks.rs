@@ -263,89 +263,25 @@ impl Violations {
         seq: u64,
     ) {
         let own = (operation.client, operation.name.to_owned());
-        let key = text(&lock_key.1);
-        let by = || client_text(operation.client, operation.name);
-        let mut break_check = |check, clients, sentence| {
-            self.break_check(BrokenCheck {
-                check,
-                lock_key: lock_key.clone(),
-                clients,
-                seq,
-                sentence,
-            });
-        };
-        let entries = |holder: &Holder| vec![holder.seq, operation.seq, seq];
-        match event {
-            LockEvent::Released { holder, left, release } => {
-                let clients = vec![own, actor(holder)];
-                if !release.by_owner {
-                    let owner = client_text(holder.client, &holder.name);
-                    let sentence = format!("the lock '{key}' of {owner} was released by {}", by());
-                    break_check(Check::ReleasedOnlyByOwner, clients.clone(), sentence);
-                }
-                if left == 0 && !release.had_lease {
-                    let owner = text(&holder.owner);
-                    let sentence = format!("the lock '{key}' of '{owner}' never had a lease");
-                    break_check(Check::EveryLockHasALease, clients.clone(), sentence);
-                    let rule = LintRule::LockWithoutLease;
-                    self.add_mistake(rule, lock_key, clients.clone(), vec![holder.seq]);
-                }
-                if release.unproved {
-                    let rule = match release.was_read {
-                        true => LintRule::CompareAndDeleteInTwoSteps,
-                        false => LintRule::DeleteWithoutCheck,
-                    };
-                    self.add_mistake(rule, lock_key, clients, entries(holder));
-                }
-            }
-            LockEvent::Renewed { holder, lease_ms: Some(_), had_lease: false }
-                if operation.mechanism == LockMechanism::Command =>
-            {
-                let rule = LintRule::LeaseInASecondStep;
-                self.add_mistake(rule, lock_key, vec![own, actor(holder)], entries(holder));
-            }
-            LockEvent::Refused { by: token, holders } => {
-                let is_own = |holder: &&Holder| is_unique(token) && holder.owner == token;
-                if let Some(holder) = holders.iter().find(is_own) {
-                    let sentence = format!(
-                        "{} was refused the lock '{key}', which holds its own token '{}' since \
-                         entry #{}: the reply was lost, or the client has forgotten that it holds \
-                         the lock",
-                        by(),
-                        text(token),
-                        holder.seq
-                    );
-                    break_check(Check::RefusedByOwnToken, vec![own, actor(holder)], sentence);
-                }
-            }
-            LockEvent::Expired { holder } => {
-                let owner = client_text(holder.client, &holder.name);
-                let sentence = format!(
-                    "the lease of the lock '{key}' expired while {owner} held it as '{}'",
-                    text(&holder.owner)
-                );
-                break_check(Check::RenewedBeforeExpiry, vec![actor(holder)], sentence);
-            }
-            LockEvent::TooLate { holder, late_ms, successor, releases } => {
-                let mut clients = vec![own, actor(holder)];
-                if let Some(next) = successor {
-                    clients.push(actor(next));
-                    let sentence = format!(
-                        "{} had the lock '{key}' and still acts as its holder, but lost it \
-                         {late_ms} ms ago; {} as '{}' has acquired it since",
-                        client_text(holder.client, &holder.name),
-                        client_text(next.client, &next.name),
-                        text(&next.owner)
-                    );
-                    break_check(Check::NeverTwoHolders, clients.clone(), sentence);
-                }
-                let rule = match releases {
-                    true => LintRule::LeaseShorterThanHold,
-                    false => LintRule::RenewalAfterLoss,
-                };
-                self.add_mistake(rule, lock_key, clients, entries(holder));
-            }
-            _ => {}
+        if let Some((check, holder, sentence)) = broken_check(operation, lock_key, event) {
+            let clients = vec![own.clone(), actor(holder)];
+            let lock_key = lock_key.clone();
+            self.break_check(BrokenCheck { check, lock_key, clients, seq, sentence });
+        }
+        if let LockEvent::Released { holder, left: 0, release } = event
+            && !release.had_lease
+        {
+            let (key, owner) = (text(&lock_key.1), text(&holder.owner));
+            let sentence = format!("the lock '{key}' of '{owner}' never had a lease");
+            let clients = vec![own.clone(), actor(holder)];
+            let rule = LintRule::LockWithoutLease;
+            self.add_mistake(rule, lock_key, clients.clone(), vec![holder.seq]);
+            let (check, lock_key) = (Check::EveryLockHasALease, lock_key.clone());
+            self.break_check(BrokenCheck { check, lock_key, clients, seq, sentence });
+        }
+        if let Some((rule, holder)) = mistake(operation, event) {
+            let entries = vec![holder.seq, operation.seq, seq];
+            self.add_mistake(rule, lock_key, vec![own, actor(holder)], entries);
         }
     }
 
@@ -371,6 +307,79 @@ impl Violations {
             self.mistakes.push(Mistake { rule, lock_key, clients, count: 1, entries });
         }
     }
+}
+
+/// The check that an event breaks, the holder concerned, and a sentence.
+fn broken_check<'a>(
+    operation: &LockOperation<'_>,
+    lock_key: &LockKey,
+    event: LockEvent<'a>,
+) -> Option<(Check, &'a Holder, String)> {
+    let key = text(&lock_key.1);
+    let by = client_text(operation.client, operation.name);
+    let name = |holder: &Holder| client_text(holder.client, &holder.name);
+    Some(match event {
+        LockEvent::Released { holder, release, .. } if !release.by_owner => {
+            let sentence = format!("the lock '{key}' of {} was released by {by}", name(holder));
+            (Check::ReleasedOnlyByOwner, holder, sentence)
+        }
+        LockEvent::Refused { by: token, holders } => {
+            let is_own = |holder: &&Holder| is_unique(token) && holder.owner == token;
+            let holder = holders.iter().find(is_own)?;
+            let sentence = format!(
+                "{by} was refused the lock '{key}', which holds its own token '{}' since entry \
+                 #{}: the reply was lost, or the client has forgotten that it holds the lock",
+                text(token),
+                holder.seq
+            );
+            (Check::RefusedByOwnToken, holder, sentence)
+        }
+        LockEvent::Expired { holder } => {
+            let owner = text(&holder.owner);
+            let sentence = format!(
+                "the lease of the lock '{key}' expired while {} held it as '{owner}'",
+                name(holder)
+            );
+            (Check::RenewedBeforeExpiry, holder, sentence)
+        }
+        LockEvent::TooLate { holder, late_ms, successor: Some(next), .. } => {
+            let sentence = format!(
+                "{} had the lock '{key}' and still acts as its holder, but lost it {late_ms} ms \
+                 ago; {} as '{}' has acquired it since",
+                name(holder),
+                name(next),
+                text(&next.owner)
+            );
+            (Check::NeverTwoHolders, holder, sentence)
+        }
+        _ => return None,
+    })
+}
+
+/// The mistake that an event shows, and the holder concerned.
+fn mistake<'a>(
+    operation: &LockOperation<'_>,
+    event: LockEvent<'a>,
+) -> Option<(LintRule, &'a Holder)> {
+    Some(match event {
+        LockEvent::Released { holder, release, .. } if release.unproved => {
+            let rule = match release.was_read {
+                true => LintRule::CompareAndDeleteInTwoSteps,
+                false => LintRule::DeleteWithoutCheck,
+            };
+            (rule, holder)
+        }
+        LockEvent::Renewed { holder, lease_ms: Some(_), had_lease: false }
+            if operation.mechanism == LockMechanism::Command =>
+        {
+            (LintRule::LeaseInASecondStep, holder)
+        }
+        LockEvent::TooLate { holder, releases: true, .. } => {
+            (LintRule::LeaseShorterThanHold, holder)
+        }
+        LockEvent::TooLate { holder, .. } => (LintRule::RenewalAfterLoss, holder),
+        _ => return None,
+    })
 }
 
 /// A violation that a check has found.
