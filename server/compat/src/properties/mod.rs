@@ -12,6 +12,7 @@ mod exclusion;
 mod leases;
 mod messages;
 mod recipe;
+mod repetition;
 mod transactions;
 mod waiters;
 
@@ -43,6 +44,7 @@ pub fn all() -> impl Iterator<Item = &'static Property> {
         atomicity::PROPERTIES,
         transactions::PROPERTIES,
         deletion::PROPERTIES,
+        repetition::PROPERTIES,
         exclusion::PROPERTIES,
         messages::PROPERTIES,
         waiters::PROPERTIES,
