@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::address::Address;
 use super::case::Need;
 use super::frame::Frame;
-use super::time;
+use super::time::{self, Deadline};
 use super::wire::{Timeouts, Wire, describe, is_silence};
 
 /// The number of databases that are searched for an empty one.
@@ -121,6 +121,11 @@ impl Target {
     /// Connects to the suite's database.
     pub fn connect(&self, protocol: u8) -> io::Result<Wire> {
         Wire::connect(&self.address, protocol, self.timeouts)
+    }
+
+    /// The same server, whose connections wait until this deadline.
+    pub fn until(&self, deadline: Deadline) -> Target {
+        Target { timeouts: Timeouts { deadline, ..self.timeouts }, ..self.clone() }
     }
 
     /// Why the server is dead or hangs, if it does. It is tried a few times.

@@ -49,6 +49,36 @@ enum Stream {
     Unix(UnixStream),
 }
 
+impl Stream {
+    fn read(&mut self, chunk: &mut [u8], timeout: Duration) -> io::Result<usize> {
+        let timeout = Some(timeout.max(SOCKET_TIMEOUT_MIN));
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.read(chunk)
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.read(chunk)
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
+        let timeout = Some(timeout.max(SOCKET_TIMEOUT_MIN));
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
+        }
+    }
+}
+
 impl Wire {
     /// Connects and sends nothing yet. The time-out of replies alone also converts to
     /// [`Timeouts`].
@@ -113,18 +143,7 @@ impl Wire {
     pub fn send_bytes(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let until = self.timeouts.next()?;
         while !bytes.is_empty() {
-            let timeout = Some(until.remaining().max(SOCKET_TIMEOUT_MIN));
-            let written = match &mut self.stream {
-                Stream::Tcp(stream) => {
-                    stream.set_write_timeout(timeout)?;
-                    stream.write(bytes)
-                }
-                Stream::Unix(stream) => {
-                    stream.set_write_timeout(timeout)?;
-                    stream.write(bytes)
-                }
-            };
-            match written {
+            match self.stream.write(bytes, until.remaining()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -191,15 +210,11 @@ impl Wire {
 
     fn fill_until(&mut self, until: Deadline) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
-        let timeout = Some(until.remaining().max(SOCKET_TIMEOUT_MIN));
-        let count = match &mut self.stream {
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.read(&mut chunk)?
-            }
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.read(&mut chunk)?
+        let count = loop {
+            match self.stream.read(&mut chunk, until.remaining()) {
+                // The process was stopped and continued, or a debugger was attached.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
             }
         };
         if count == 0 {
@@ -253,6 +268,11 @@ pub(super) fn is_silence(error: &io::Error) -> bool {
 pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+/// Whether the server has accepted the connection and has not given a valid reply.
+pub(super) fn is_no_reply(error: &io::Error) -> bool {
+    is_silence(error) || is_end(error) || error.kind() == io::ErrorKind::InvalidData
 }
 
 /// The error of a connection in the words of the report.
