@@ -1,6 +1,8 @@
 //! The compatibility suite is green on a real server, so it requires nothing that Redis does not
 //! do; and on Lockwheel, also when every reply is compared with the real server's.
 
+use std::time::Duration;
+
 use lockwheel::Server;
 use lockwheel_compat::wrapping::Wrapping;
 use lockwheel_compat::{Options, Report, Suite};
@@ -9,6 +11,8 @@ use lockwheel_tests::target::{Kind, Target};
 
 /// How long each property is run: shorter than the suite's default.
 const SECONDS: f64 = 0.5;
+/// The time limit of a run: the judgement must not depend on the speed of the machine.
+const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 fn run(target: &Target, reference: Option<&Target>) -> Report {
     run_wrapped(target, reference, Wrapping::None)
@@ -20,6 +24,7 @@ fn run_wrapped(target: &Target, reference: Option<&Target>, wrapping: Wrapping) 
         .map(|server| Options::new(&server.address().to_string()).expect("an address").target);
     options.allow_flush = true;
     options.seconds = SECONDS;
+    options.time_limit = TIME_LIMIT;
     options.wrapping = wrapping;
     let suite = Suite::new(&options).expect("the cases are well-formed");
     suite.run(&mut ()).expect("both servers answer")

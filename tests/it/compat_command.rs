@@ -2,10 +2,14 @@
 //! is left as it was.
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
 use std::process::{Output, Stdio};
 
 use lockwheel::{Reply, Server};
+use lockwheel_compat::properties;
 use lockwheel_tests::daemon::{self, Daemon, Folder};
+use lockwheel_tests::faulty::{FaultyServer, SLOW, faults};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 use serde_json::Value;
@@ -77,7 +81,11 @@ fn correct_server_passes_and_keeps_its_data() {
     let output = compat(&server, &["--only", "Strings", "--only", "Functions"]);
     assert_eq!(status(&output), GREEN, "{}", stdout(&output));
     assert!(stdout(&output).contains("\nStrings "), "{}", stdout(&output));
-    assert!(stdout(&output).contains("\nGreen, of what was chosen: "), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("No violation found in what was chosen: "),
+        "{}",
+        stdout(&output)
+    );
     assert!(!stdout(&output).contains('\x1b'), "no terminal, no colours");
     assert_eq!(keyspace(&server), before);
     assert_eq!(server.call(&["GET", "theirs"]).expect("an answer"), Reply::bulk("value"));
@@ -97,7 +105,7 @@ fn failure_report_names_place_request_and_replies() {
         "  expected        \"w\"\n",
         "  came            \"v\"\n",
         "    a> SET k v\n    a< +OK\n    a> GET k\n    a< \"v\"\n",
-        "\nNot green: of 2 tried, 1 failed. It took ",
+        "Not green: of 2 tried, 1 failed. It took ",
     ] {
         assert!(text.contains(expected), "{expected:?} is missing:\n{text}");
     }
@@ -187,6 +195,9 @@ fn unusable_arguments_are_explained() {
         (&["compat", &url, "--only", "no such thing"], "nothing is called no such thing"),
         (&["compat", &url, "--cases", "/nowhere"], "/nowhere: No such file"),
         (&["compat", &url, "--reply-timeout", "0"], "no span of time: 0"),
+        (&["compat", &url, "--time-limit", "1 day"], "no span of time: 1 day"),
+        (&["compat", &url, "--time-limit", "0s"], "must not be zero"),
+        (&["compat", &url, "--quick", "--cases", "own.txt"], "cannot be used with"),
     ] {
         let output = daemon::run(arguments);
         assert_eq!(status(&output), UNUSABLE, "{arguments:?}");
@@ -228,9 +239,118 @@ fn dead_server_is_reported_once() {
     let output = daemon::run(&["compat", &url, "--cases", &path, "--jobs", "1"]);
     assert_eq!(status(&output), NOT_GREEN);
     let text = stdout(&output);
-    assert!(text.contains("is dead (Connection refused"), "{text}");
+    assert!(text.contains("gives no valid reply (Connection refused"), "{text}");
     assert!(text.contains("since \"Server: one\" was tried"), "{text}");
-    assert!(text.contains("Not tried: 2: the run was over."), "{text}");
+    assert!(text.contains("\nNot reached:\n  Server: two\n  Server: three\n"), "{text}");
+}
+
+#[test]
+fn time_limit_ends_the_run_and_names_what_was_not_reached() {
+    let server = server();
+    let cases = "family: Strings\nwhy: x\n\n== one\na> SET <k> v\na< +OK\n+10m\n\n\
+                 == two\na> PING\na< +PONG\n";
+    let output = play(&server, cases, &["--jobs", "1", "--time-limit", "3s"]);
+    assert_eq!(status(&output), NOT_GREEN);
+    let text = stdout(&output);
+    assert!(text.starts_with("Not green: "), "{text}");
+    assert!(text.contains("the time limit of 3s is over. Not reached: "), "{text}");
+    assert!(text.contains("\nNot reached:\n"), "{text}");
+    assert!(text.contains("\n  Strings: two\n"), "{text}");
+    assert!(!keyspace(&server).contains("keys="), "{}", keyspace(&server));
+}
+
+#[test]
+fn server_that_never_replies_ends_the_run() {
+    // The system accepts connections.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", silent.local_addr().expect("an address"));
+    let output = daemon::run(&["compat", &url, "--time-limit", "2s"]);
+    assert_eq!(status(&output), NOT_GREEN, "{}", stderr(&output));
+    let text = stdout(&output);
+    let ending = format!("{url} gives no valid reply: nothing in time");
+    assert!(text.starts_with("Not green: of 0 tried"), "{text}");
+    assert!(text.contains(&ending), "{text}");
+    assert!(text.contains("\n  Strings: SET NX refuses an existing key\n"), "{text}");
+}
+
+#[test]
+fn server_that_sends_garbage_ends_the_run() {
+    let garbage = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", garbage.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in garbage.incoming().map_while(Result::ok) {
+            // The suite may have closed the connection.
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    let output = daemon::run(&["compat", &url, "--time-limit", "60s", "--format", "junit"]);
+    assert_eq!(status(&output), NOT_GREEN, "{}", stderr(&output));
+    let text = stdout(&output);
+    let report = quick_junit::Report::deserialize_from_str(&text).expect("JUnit");
+    assert_eq!((report.failures, report.errors), (0, 1), "{text}");
+    assert!(text.contains("gives no valid reply: not a reply: HTTP/1.1 400 Bad Request"), "{text}");
+}
+
+#[test]
+fn slow_server_ends_the_run_at_the_time_limit() {
+    let server = FaultyServer::start(Some(&SLOW)).expect("a server");
+    let options = ["--time-limit", "5s", "--format", "json"];
+    let output = daemon::run(&[&["compat", &server.url()], &options[..]].concat());
+    assert_eq!(status(&output), NOT_GREEN, "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let ending = report["ending"].as_str().expect("a reason");
+    assert!(ending.contains("the time limit of 5s is over"), "{ending}");
+    assert_eq!(report["time_limit_ms"], 5000);
+    let properties = properties::all().count();
+    assert_eq!(report["not_reached"]["properties"], properties);
+    let cases = report["cases"].as_array().expect("cases");
+    let property = cases.last().expect("a property");
+    assert_eq!(property["verdict"], "skipped");
+    assert_eq!(property["reason"], format!("not reached: {ending}"));
+}
+
+#[test]
+fn quick_run_chooses_cases_and_all_properties() {
+    let list = |options: &[&str]| {
+        let output = daemon::run(&[&["compat", "--list", "--format", "json"], options].concat());
+        let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        list["cases"].as_array().expect("cases").clone()
+    };
+    let (all, quick) = (list(&[]), list(&["--quick"]));
+    assert!(quick.len() < all.len());
+    let properties = |list: &[Value]| {
+        list.iter().filter(|it| it["family"] == "Properties under contention").count()
+    };
+    assert_eq!(properties(&quick), properties(&all));
+    assert!(quick.iter().any(|case| case["name"] == "SET NX refuses an existing key"));
+    let server = server();
+    let options = ["--quick", "--only", "Strings", "--format", "json"];
+    let output = compat(&server, &options);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(status(&output), GREEN, "{report}");
+    assert_eq!((&report["quick"], &report["ending"]), (&Value::from(true), &Value::Null));
+}
+
+#[test]
+fn property_that_the_reference_breaks_is_noted() {
+    let name = "Every repetition of a lock command gets the right reply";
+    let find = |name: &str| faults().into_iter().find(|fault| fault.name == name);
+    let wrong = FaultyServer::start(find("get-misses-some")).expect("a server");
+    let right = FaultyServer::start(None).expect("a server");
+    let against = |target: &FaultyServer, reference: &FaultyServer| {
+        let url = reference.url();
+        let options = ["--reference", &url, "--only", name, "--format", "json"];
+        let output = daemon::run(&[&["compat", &target.url()], &options[..]].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (status(&output), report)
+    };
+    let (code, report) = against(&right, &wrong);
+    assert_eq!(code, GREEN, "{report}");
+    assert_eq!(report["notices"][0], format!("the reference breaks \"{name}\""));
+    let (code, report) = against(&wrong, &right);
+    assert_eq!(code, NOT_GREEN, "{report}");
+    assert_eq!(report["cases"][0]["failures"][0]["reference"], "keeps the rule");
 }
 
 #[test]

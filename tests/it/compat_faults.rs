@@ -18,6 +18,8 @@ const SECONDS: f64 = 0.5;
 const LONGER: [f64; 2] = [8.0, 32.0];
 /// The time-out of replies: some faults block all clients.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
+/// The time limit of a run: the judgement must not depend on the speed of the machine.
+const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// The number of servers at a time.
 const AT_A_TIME: usize = 4;
 
@@ -143,6 +145,7 @@ fn run(fault: Option<&'static Fault>, only: &[&str], seconds: f64) -> Report {
     options.allow_flush = true;
     options.seconds = seconds;
     options.reply_timeout = REPLY_TIMEOUT;
+    options.time_limit = TIME_LIMIT;
     options.only = only.iter().map(|words| (*words).to_owned()).collect();
     let suite = Suite::new(&options).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
     suite.run(&mut ()).unwrap_or_else(|error| panic!("{fault:?}: {error}"))

@@ -1,5 +1,6 @@
 //! Every command in the documentation is executed: the fenced `sh` and `console` blocks of the
-//! README, of `docs/` and of the pages beside the README.
+//! README, of `docs/` and of the pages beside the README, and the steps with `run: |` of `yaml`
+//! blocks.
 //!
 //! Each page has its own server, started for tests, and an empty folder in which its blocks run in
 //! order, beside a link to the checkout (`../lockwheel`). Port 6379 in a block is replaced by the
@@ -113,6 +114,7 @@ fn documented_commands_give_the_documented_output() {
         for block in commands {
             let outcome = match instead_of(&page.name, block, &mut used) {
                 None if block.language == "console" => page.converse(block),
+                None if block.language == "yaml" => page.run(&steps(&block.text)).map(drop),
                 None => page.run(&block.text).map(drop),
                 Some(Instead::Serves) => page.serve(block),
                 Some(Instead::Builds) => in_ci("--ignored documentation::"),
@@ -218,6 +220,7 @@ fn dots_match_any_text_in_an_output() {
     assert_eq!(blocks.len(), 2);
     assert_eq!((blocks[0].line, &*blocks[0].text), (3, "a\n"));
     assert_eq!(dialogue(&blocks[1].text), [("b \\\n  c".into(), "d".into()), pair("e", "")]);
+    assert_eq!(steps("- run: |\n    a\n    b\n  uses: c\n- if: d\n  run: |\n    e\n"), "a\nb\ne\n");
 }
 
 fn pair(command: &str, output: &str) -> (String, String) {
@@ -268,7 +271,7 @@ fn blocks(page: &str) -> Vec<Block> {
 
 impl Block {
     fn is_command(&self) -> bool {
-        ["sh", "bash", "shell", "console"].contains(&self.language.as_str())
+        ["sh", "bash", "shell", "console", "yaml"].contains(&self.language.as_str())
     }
 }
 
@@ -286,6 +289,22 @@ fn instead_of(page: &str, block: &Block, used: &mut [bool]) -> Option<&'static I
 fn in_ci(text: &str) -> Result<(), String> {
     let script = fs::read_to_string(root().join(".ci/run")).expect("a script");
     if script.contains(text) { Ok(()) } else { Err(format!(".ci/run has no line with {text:?}")) }
+}
+
+/// The commands of the steps in a `yaml` block: the lines below `run: |`, which are indented more.
+fn steps(text: &str) -> String {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut commands = String::new();
+    let mut step = None;
+    for line in text.lines() {
+        let key = line.trim_start().trim_start_matches("- ");
+        match step {
+            Some(run) if indent(line) > run => commands += &format!("{}\n", line.trim_start()),
+            _ => step = (key == "run: |").then(|| line.len() - key.len()),
+        }
+    }
+    assert!(!commands.is_empty(), "a yaml block without steps that can be run: {text}");
+    commands
 }
 
 /// The commands of a `console` block, each with what it prints.

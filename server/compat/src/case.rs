@@ -57,7 +57,7 @@
 use std::time::Duration;
 
 use super::pattern::Pattern;
-use super::words;
+use super::{time, words};
 
 /// A conversation and its attributes.
 #[derive(Clone, Debug)]
@@ -247,7 +247,7 @@ impl Need {
 impl Action {
     fn parse(line: &str) -> Result<Action, String> {
         if let Some(span) = line.strip_prefix('+') {
-            return Ok(Action::Pass(duration(span)?));
+            return Ok(Action::Pass(time::parse_span(span)?));
         }
         let is_name = |character: char| character.is_alphanumeric() || "@-_".contains(character);
         let end = line.find(|character| !is_name(character)).unwrap_or(line.len());
@@ -290,14 +290,6 @@ fn split_reply(line: &str) -> (String, Option<String>) {
             (line[..at].to_owned(), Some(format!("{name}< {}", &line[at + arrow.len()..])))
         }
         _ => (line.to_owned(), None),
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let parse = |digits: &str| digits.parse().map_err(|_| format!("no span of time: {text}"));
-    match text.strip_suffix("ms") {
-        Some(digits) => parse(digits).map(Duration::from_millis),
-        None => parse(text.strip_suffix('s').unwrap_or(text)).map(Duration::from_secs),
     }
 }
 

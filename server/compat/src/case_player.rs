@@ -11,7 +11,6 @@ use super::case::{Action, Step, expand_keys};
 use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
 use super::target::Target;
-use super::time;
 use super::wire::{Wire, describe, is_end};
 use super::wrapping::Wrapping;
 
@@ -192,7 +191,7 @@ impl CasePlayer<'_> {
             }
             Action::Pass(span) => {
                 self.performance.transcript.push(line.clone());
-                time::sleep(*span);
+                self.target.timeouts.deadline.sleep(*span);
                 Ok(())
             }
         }

@@ -1,7 +1,9 @@
 //! The built-in cases and their scripts. Each file of `cases/` and `scripts/` is listed once, in
 //! the order of the table.
 
-use super::case::{Case, Mistake};
+use std::time::Duration;
+
+use super::case::{Action, Case, Mistake};
 
 /// A table of texts: name and contents of each file.
 macro_rules! texts {
@@ -113,6 +115,25 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "clients/spring-redis-template"
     "clients/stackexchange-redis"
 };
+
+/// The files of `--quick`, as prefixes: what locks are made of, the common locks of Redisson, and
+/// the recipes of all other clients.
+const QUICK: &[&str] = &[
+    "cases/strings",
+    "cases/expiry",
+    "cases/scripts",
+    "cases/transactions",
+    "cases/pubsub",
+    "cases/blocking",
+    "cases/redisson/lock",
+    "cases/redisson/fair_lock",
+    "cases/redisson/fenced_lock",
+    "cases/redisson/read_write_lock",
+    "cases/redisson/semaphore",
+    "cases/clients/",
+];
+/// No case of `--quick` sleeps for longer.
+const QUICK_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
 pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
@@ -286,6 +307,14 @@ pub fn all() -> Result<Vec<Case>, Mistake> {
 /// The text of a script.
 pub fn script(name: &str) -> Option<&'static str> {
     SCRIPTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// Whether `--quick` plays this case: it is about locks, sleeps only briefly, and does not need the
+/// whole server.
+pub fn is_quick(case: &Case) -> bool {
+    let sleeps = |action: &Action| matches!(action, Action::Pass(it) if *it > QUICK_PAUSE_MAX);
+    let is_listed = QUICK.iter().any(|prefix| case.file.starts_with(prefix));
+    is_listed && !case.alone && !case.steps.iter().any(|step| sleeps(&step.action))
 }
 
 #[cfg(test)]

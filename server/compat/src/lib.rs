@@ -1,5 +1,5 @@
-//! The lock compatibility suite: checks whether a server that speaks Redis's protocol is safe for
-//! locks.
+//! The lock compatibility suite: looks for behaviour that breaks locks in a server that speaks
+//! Redis's protocol.
 //!
 //! It plays conversations with known replies ([`case`]) for every command and script that lock
 //! libraries send, and checks properties under contention from the replies that many clients
@@ -53,7 +53,7 @@ use std::time::Duration;
 pub use address::Address;
 pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
-pub use suite::{Error, Options, Progress, Suite, UNTRIED, key_prefix_of_run};
+pub use suite::{Error, Options, Progress, Suite, TIME_LIMIT, key_prefix_of_run};
 
 /// The default time within which a reply must arrive: 10 seconds. No case needs nearly as long, so
 /// a loaded machine does not fail a case.

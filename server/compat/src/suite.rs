@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use super::REPLY_TIMEOUT;
 use super::address::Address;
 use super::case::{Case, Need};
 use super::case_player::{Performance, Setting, perform};
@@ -16,17 +17,24 @@ use super::properties::{self, Arena, Property};
 use super::report::{Failure, Outcome, Report, Verdict};
 use super::target::Target;
 use super::tidy::Tidy;
+use super::time::{self, Deadline};
+use super::wire::{Timeouts, describe, is_no_reply};
 use super::wrapping::Wrapping;
-use super::{REPLY_TIMEOUT, time};
 
 /// The number of cases that are played at a time: they mostly wait.
 const JOBS: usize = 8;
 /// How long each property is run.
 const SECONDS: f64 = 2.0;
+/// How long each property is run with `--quick`.
+const QUICK_SECONDS: f64 = 0.1;
 /// The number of concurrent clients of a property.
 const CONNECTIONS: usize = 16;
-/// The reason for cases that were skipped because the run had ended.
-pub const UNTRIED: &str = "the run was over";
+/// The default time limit of a run: five minutes. A complete run takes about one minute, and two
+/// with a reference server.
+pub const TIME_LIMIT: Duration = Duration::from_secs(300);
+/// The part of the time limit that is left for the clean-up: one tenth, at most 10 seconds.
+const CLEAN_UP_SHARE: u32 = 10;
+const CLEAN_UP_MAX: Duration = Duration::from_secs(10);
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -38,6 +46,8 @@ pub struct Options {
     pub reference: Option<Address>,
     /// Run only what has one of these in its family, client or name; everything if empty.
     pub only: Vec<String>,
+    /// Run only the most important of the built-in cases.
+    pub quick: bool,
     /// Whether scripts and functions, which belong to all databases, may be flushed.
     pub allow_flush: bool,
     /// The number of cases that are played at a time.
@@ -50,6 +60,8 @@ pub struct Options {
     pub seed: u64,
     /// The time within which a reply must arrive.
     pub reply_timeout: Duration,
+    /// The time within which the run ends, with the clean-up.
+    pub time_limit: Duration,
     /// Whether the run can be green although the target lacks a command.
     pub allow_missing: bool,
     /// Ends the run early, with clean-up.
@@ -111,17 +123,26 @@ impl Options {
             target: Address::parse(target).map_err(Error::Usage)?,
             reference: None,
             only: Vec::new(),
+            quick: false,
             allow_flush: false,
             jobs: JOBS,
             seconds: SECONDS,
             connections: CONNECTIONS,
             seed: u64::from(nonce()),
             reply_timeout: REPLY_TIMEOUT,
+            time_limit: TIME_LIMIT,
             allow_missing: false,
             interrupt: Interrupt::default(),
             wrapping: Wrapping::None,
             cases: None,
         })
+    }
+
+    /// Runs only the most important of the built-in cases, and each property for a short time: in
+    /// all less than 10 seconds on a usual server.
+    pub fn set_quick(&mut self) {
+        self.quick = true;
+        self.seconds = QUICK_SECONDS;
     }
 }
 
@@ -131,7 +152,9 @@ impl Suite {
         let (cases, properties) = match &options.cases {
             Some(cases) => (cases.clone(), Vec::new()),
             None => {
-                let cases = cases::all().map_err(|mistake| Error::Usage(mistake.to_string()))?;
+                let mut cases =
+                    cases::all().map_err(|mistake| Error::Usage(mistake.to_string()))?;
+                cases.retain(|case| !options.quick || cases::is_quick(case));
                 let unwrapped = options.wrapping == Wrapping::None;
                 (cases, properties::all().filter(|_| unwrapped).collect())
             }
@@ -164,42 +187,90 @@ impl Suite {
         &self.properties
     }
 
-    /// Runs the cases and properties.
+    /// Runs the cases and properties. A server that cannot be reached is an error; one that gives
+    /// no valid reply is reported.
     pub fn run(&self, progress: &mut dyn Progress) -> Result<Report, Error> {
+        let begun_us = time::now_us();
+        let limit = self.options.time_limit;
+        let end = Deadline::after(limit);
+        let deadline = Deadline::after(limit - (limit / CLEAN_UP_SHARE).min(CLEAN_UP_MAX));
+        let mut report = match self.explore(deadline) {
+            Ok((target, reference)) => {
+                let ending = Mutex::default();
+                let run = Run { target, reference, suite: self, deadline, ending };
+                self.run_on(&run, end, progress)
+            }
+            Err(Error::Server(address, error)) if is_no_reply(&error) => {
+                self.without_reply(&address, &error, deadline)
+            }
+            Err(error) => return Err(error),
+        };
+        report.only.clone_from(&self.options.only);
+        report.quick = self.options.quick;
+        report.allow_missing = self.options.allow_missing;
+        report.time_limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        report.elapsed_ms = u64::try_from((time::now_us() - begun_us) / 1000).unwrap_or(0);
+        Ok(report)
+    }
+
+    /// The server under test and the reference server, if there is one.
+    fn explore(&self, deadline: Deadline) -> Result<(Target, Option<Target>), Error> {
         let prefix = key_prefix_of_run();
+        let timeouts = Timeouts { reply: self.options.reply_timeout, deadline };
         let explore = |address: &Address| {
-            let explored = Target::explore(address, &prefix, self.options.allow_flush);
-            let reply_timeout = self.options.reply_timeout;
-            let explored = explored.map(|target| Target { reply_timeout, ..target });
+            let explored = Target::explore(address, &prefix, self.options.allow_flush, timeouts);
             explored.map_err(|error| Error::Server(address.clone(), error))
         };
         let target = explore(&self.options.target)?;
-        let reference = self.options.reference.as_ref().map(explore).transpose()?;
-        let run = Run { target, reference, suite: self, ending: Mutex::default() };
+        Ok((target, self.options.reference.as_ref().map(explore).transpose()?))
+    }
+
+    fn run_on(&self, run: &Run<'_>, end: Deadline, progress: &mut dyn Progress) -> Report {
         progress.begins(self.cases.len() + self.properties.len());
-        let begun_us = time::now_us();
-        let tidies: Vec<_> = run.servers().map(|it| Tidy::new(it, &self.cases)).collect();
-        let mut outcomes = self.play_all(&run, &tidies, progress);
-        outcomes.extend(self.try_all(&run, progress));
+        let cleaned: Vec<_> = run.servers().map(|server| server.until(end)).collect();
+        let tidies: Vec<_> = cleaned.iter().map(|it| Tidy::new(it, &self.cases)).collect();
         let mut notices = self.notices(&run.target);
+        let mut outcomes = self.play_all(run, &tidies, progress);
+        outcomes.extend(self.try_all(run, &mut notices, progress));
         let ending = run.ending.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (tidy, server) in tidies.into_iter().zip(run.servers()) {
             if let Err(error) = tidy.finish() {
-                let prefix = &server.prefix;
-                notices.push(format!("{prefix}* may be left on {}: {error}", server.address));
+                let (prefix, address, problem) =
+                    (&server.prefix, &server.address, describe(&error));
+                notices.push(format!("{prefix}* may be left on {address}: {problem}"));
             }
         }
-        Ok(Report {
+        Report {
             target: run.target.name.clone(),
             address: run.target.place(),
             reference: run.reference.as_ref().map(|it| format!("{} at {}", it.name, it.place())),
-            only: self.options.only.clone(),
-            allow_missing: self.options.allow_missing,
             outcomes,
             notices,
             ending,
-            elapsed_ms: u64::try_from((time::now_us() - begun_us) / 1000).unwrap_or(0),
-        })
+            ..Report::default()
+        }
+    }
+
+    /// The report on a server that gives no valid reply to the first requests.
+    fn without_reply(&self, address: &Address, error: &io::Error, deadline: Deadline) -> Report {
+        let problem = match deadline.is_over() {
+            true => format!("{}, and {}", describe(error), self.time_limit_is_over()),
+            false => describe(error),
+        };
+        let cases = self.cases.iter().map(|case| outcome(case, Verdict::NotReached));
+        let seed = self.options.seed;
+        let properties = self.properties.iter().map(|it| it.outcome(seed, Verdict::NotReached));
+        Report {
+            target: "unknown server".to_owned(),
+            address: self.options.target.to_string(),
+            outcomes: cases.chain(properties).collect(),
+            ending: Some(format!("{address} gives no valid reply: {problem}")),
+            ..Report::default()
+        }
+    }
+
+    fn time_limit_is_over(&self) -> String {
+        format!("the time limit of {} is over", time::show_span(self.options.time_limit))
     }
 
     /// The remarks about the whole run.
@@ -264,23 +335,67 @@ impl Suite {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Runs the properties one by one: each needs the whole server.
-    fn try_all(&self, run: &Run<'_>, progress: &mut dyn Progress) -> Vec<Outcome> {
+    /// Runs the properties one by one: each needs the whole server. A rule that the reference
+    /// server breaks is noted.
+    fn try_all(
+        &self,
+        run: &Run<'_>,
+        notices: &mut Vec<String>,
+        progress: &mut dyn Progress,
+    ) -> Vec<Outcome> {
         let Options { seconds, connections, seed, .. } = self.options;
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        let one = |(number, property): (usize, &&Property)| {
-            let arena = Arena::new(&run.target, number, span, connections, seed);
-            let outcome = match run.over() {
-                Some(reason) => property.outcome(&arena, Verdict::Skipped(reason)),
-                None => property.judge(&arena),
+        let one = |(number, property): (usize, &&'static Property)| {
+            let judge = |server| {
+                let verdict = property.judge(&Arena::new(server, number, span, connections, seed));
+                let may_be_cut = matches!(verdict, Verdict::Unknown(_));
+                run.unless_cut(verdict, may_be_cut, (properties::FAMILY, property.name))
             };
-            if matches!(outcome.verdict, Verdict::Failed(_) | Verdict::Unknown(_)) {
-                run.look_for_deaths(&outcome.family, &outcome.name);
-            }
+            let verdict = match run.is_over() {
+                true => Verdict::NotReached,
+                false => judge(&run.target),
+            };
+            let verdict = match run.reference.as_ref().filter(|_| !run.is_over()) {
+                Some(reference) => compared(property, verdict, &judge(reference), notices),
+                None => verdict,
+            };
+            let outcome = property.outcome(seed, verdict);
             progress.ended(&outcome);
             outcome
         };
         self.properties.iter().enumerate().map(one).collect()
+    }
+}
+
+/// The verdict on the server under test. What the reference server does is added to a failure, and
+/// a rule that it breaks is added to the notices.
+fn compared(
+    property: &Property,
+    verdict: Verdict,
+    of_reference: &Verdict,
+    notices: &mut Vec<String>,
+) -> Verdict {
+    let said = match of_reference {
+        Verdict::Passed => "keeps the rule".to_owned(),
+        Verdict::Failed(failures) => match failures.first() {
+            Some(Failure { expected, came, .. }) => {
+                format!("breaks the rule too: expected {expected}, came {came}")
+            }
+            None => "breaks the rule too".to_owned(),
+        },
+        Verdict::Lacking(command) => format!("lacks {command}"),
+        Verdict::Unknown(reason) => format!("could not be judged: {reason}"),
+        Verdict::Skipped(_) | Verdict::NotReached => "was not tried".to_owned(),
+    };
+    if matches!(of_reference, Verdict::Failed(_)) {
+        notices.push(format!("the reference breaks \"{}\"", property.name));
+    }
+    match verdict {
+        Verdict::Failed(failures) => {
+            let with = |it: Failure| Failure { reference: Some(said.clone()), ..it };
+            Verdict::Failed(failures.into_iter().map(with).collect())
+        }
+        verdict => verdict,
     }
 }
 
@@ -289,6 +404,8 @@ struct Run<'a> {
     target: Target,
     reference: Option<Target>,
     suite: &'a Suite,
+    /// No case or property runs after this moment.
+    deadline: Deadline,
     /// Why the run ended early.
     ending: Mutex<Option<String>>,
 }
@@ -299,30 +416,35 @@ impl Run<'_> {
     }
 
     fn play(&self, at: usize, case: &Case) -> Outcome {
-        let verdict = match self.over() {
-            Some(reason) => Verdict::Skipped(reason),
-            None => self.judge(at, case),
-        };
-        if matches!(verdict, Verdict::Failed(_)) {
-            self.look_for_deaths(&case.family, &case.name);
+        if self.is_over() {
+            return outcome(case, Verdict::NotReached);
         }
-        Outcome {
-            family: case.family.clone(),
-            client: case.client.clone(),
-            name: case.name.clone(),
-            why: case.why.clone(),
-            place: case.file.clone(),
-            verdict,
-        }
+        let verdict = self.judge(at, case);
+        let may_be_cut = matches!(verdict, Verdict::Failed(_));
+        outcome(case, self.unless_cut(verdict, may_be_cut, (&case.family, &case.name)))
     }
 
-    /// Why no further cases are played, if so.
-    fn over(&self) -> Option<String> {
+    /// The verdict on a case or property, unless the time limit may have cut it short. A bad one
+    /// may be due to a dead server, which ends the run.
+    fn unless_cut(&self, verdict: Verdict, may_be_cut: bool, name: (&str, &str)) -> Verdict {
+        if may_be_cut && self.deadline.is_over() {
+            self.end(&self.suite.time_limit_is_over());
+            return Verdict::NotReached;
+        }
+        if matches!(verdict, Verdict::Failed(_) | Verdict::Unknown(_)) {
+            self.look_for_deaths(name);
+        }
+        verdict
+    }
+
+    /// Whether no further cases are played.
+    fn is_over(&self) -> bool {
         if self.suite.options.interrupt.is_asked() {
             self.end("interrupted");
+        } else if self.deadline.is_over() {
+            self.end(&self.suite.time_limit_is_over());
         }
-        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        ending.as_ref().map(|_| UNTRIED.to_owned())
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn end(&self, reason: &str) {
@@ -331,12 +453,12 @@ impl Run<'_> {
     }
 
     /// Ends the run if the server is dead, since all further cases would fail.
-    fn look_for_deaths(&self, family: &str, name: &str) {
+    fn look_for_deaths(&self, (family, name): (&str, &str)) {
         for server in self.servers() {
-            if let Some(problem) = server.death() {
+            if let Some(problem) = server.death().filter(|_| !self.deadline.is_over()) {
                 let (server, place) = (&server.name, &server.address);
                 let since = format!("since \"{family}: {name}\" was tried");
-                self.end(&format!("{server} at {place} is dead ({problem}) {since}"));
+                self.end(&format!("{server} at {place} gives no valid reply ({problem}) {since}"));
             }
         }
     }
@@ -374,6 +496,17 @@ impl Run<'_> {
             (true, true) => Verdict::Passed,
             (true, false) => Verdict::Failed(failures),
         }
+    }
+}
+
+fn outcome(case: &Case, verdict: Verdict) -> Outcome {
+    Outcome {
+        family: case.family.clone(),
+        client: case.client.clone(),
+        name: case.name.clone(),
+        why: case.why.clone(),
+        place: case.file.clone(),
+        verdict,
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::address::Address;
 use super::case::Need;
 use super::frame::Frame;
-use super::wire::{Wire, describe, is_silence};
-use super::{REPLY_TIMEOUT, time};
+use super::time::{self, Deadline};
+use super::wire::{Timeouts, Wire, describe, is_silence};
 
 /// The number of databases that are searched for an empty one.
 const DATABASES_MAX: u32 = 16;
@@ -36,14 +36,19 @@ pub struct Target {
     pub may_flush: bool,
     /// The prefix of every key and channel of this run.
     pub prefix: String,
-    /// The time within which a reply must arrive.
-    pub reply_timeout: Duration,
+    /// How long its connections wait.
+    pub timeouts: Timeouts,
 }
 
 impl Target {
     /// Connects, asks for name and version, and looks for an empty database.
-    pub fn explore(address: &Address, prefix: &str, may_flush: bool) -> io::Result<Target> {
-        let mut wire = Wire::connect(address, 2, REPLY_TIMEOUT)?;
+    pub fn explore(
+        address: &Address,
+        prefix: &str,
+        may_flush: bool,
+        timeouts: Timeouts,
+    ) -> io::Result<Target> {
+        let mut wire = Wire::connect(address, 2, timeouts)?;
         let info = wire.call(&["INFO", "server"])?;
         if info.kind == b'-' && info.text.starts_with(b"NOAUTH") {
             return Err(io::Error::other(
@@ -79,7 +84,7 @@ impl Target {
             own_database: false,
             may_flush,
             prefix: prefix.to_owned(),
-            reply_timeout: REPLY_TIMEOUT,
+            timeouts,
         };
         target.choose_database()?;
         Ok(target)
@@ -87,7 +92,7 @@ impl Target {
 
     /// Chooses the database of the URL, or else the last empty one, or else the first.
     fn choose_database(&mut self) -> io::Result<()> {
-        let mut wire = Wire::connect(&self.address, 2, REPLY_TIMEOUT)?;
+        let mut wire = self.connect(2)?;
         let mut is_empty = |database: u32| -> io::Result<bool> {
             let selected = wire.call(&["SELECT", &database.to_string()])?;
             Ok(selected.kind == b'+' && wire.call(&["DBSIZE"])?.text == b"0")
@@ -115,7 +120,12 @@ impl Target {
 
     /// Connects to the suite's database.
     pub fn connect(&self, protocol: u8) -> io::Result<Wire> {
-        Wire::connect(&self.address, protocol, self.reply_timeout)
+        Wire::connect(&self.address, protocol, self.timeouts)
+    }
+
+    /// The same server, whose connections wait until this deadline.
+    pub fn until(&self, deadline: Deadline) -> Target {
+        Target { timeouts: Timeouts { deadline, ..self.timeouts }, ..self.clone() }
     }
 
     /// Why the server is dead or hangs, if it does. It is tried a few times.

@@ -41,18 +41,25 @@ impl<'a> Tidy<'a> {
             may_pause: changes.pauses,
             is_done: false,
         };
-        if let Ok(mut wire) = target.connect(2) {
-            let settings = changes.settings.into_iter();
-            tidy.settings =
-                settings.filter_map(|it| Some((it.clone(), get(&mut wire, &it)?))).collect();
-            if changes.functions {
-                tidy.libraries = libraries(&mut wire).zip(dump(&mut wire));
-            }
-            if changes.users {
-                tidy.users = users(&mut wire);
+        // A server that does not reply to one request is not asked further.
+        let _ = tidy.save(changes.settings, changes.functions, changes.users);
+        tidy
+    }
+
+    fn save(&mut self, settings: Names, functions: bool, has_users: bool) -> io::Result<()> {
+        let mut wire = self.target.connect(2)?;
+        for name in settings {
+            if let Some(value) = get(&mut wire, &name)? {
+                self.settings.insert(name, value);
             }
         }
-        tidy
+        if functions {
+            self.libraries = libraries(&mut wire)?.zip(dump(&mut wire)?);
+        }
+        if has_users {
+            self.users = users(&mut wire)?;
+        }
+        Ok(())
     }
 
     /// Restores shared state. Cases that change it are played alone, so this may be called
@@ -63,12 +70,12 @@ impl<'a> Tidy<'a> {
             wire.call(&["CLIENT", "UNPAUSE"])?;
         }
         for (name, value) in &self.settings {
-            if get(&mut wire, name).is_some_and(|now| now != *value) {
+            if get(&mut wire, name)?.is_some_and(|now| now != *value) {
                 wire.call(&[&b"CONFIG"[..], b"SET", name, value])?;
             }
         }
         if let Some((before, dump)) = &self.libraries
-            && let Some(now) = libraries(&mut wire)
+            && let Some(now) = libraries(&mut wire)?
         {
             for name in now.difference(before) {
                 wire.call(&[&b"FUNCTION"[..], b"DELETE", name])?;
@@ -78,7 +85,7 @@ impl<'a> Tidy<'a> {
             }
         }
         if let Some(before) = &self.users
-            && let Some(now) = users(&mut wire)
+            && let Some(now) = users(&mut wire)?
         {
             for name in now.difference(before) {
                 wire.call(&[&b"ACL"[..], b"DELUSER", name])?;
@@ -200,30 +207,31 @@ pub(super) fn remove(wire: &mut Wire, keys: &Frame) -> io::Result<()> {
     Ok(())
 }
 
-fn get(wire: &mut Wire, setting: &[u8]) -> Option<Vec<u8>> {
-    let reply = wire.call(&[&b"CONFIG"[..], b"GET", setting]).ok()?;
-    match &reply.items[..] {
+fn get(wire: &mut Wire, setting: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let reply = wire.call(&[&b"CONFIG"[..], b"GET", setting])?;
+    Ok(match &reply.items[..] {
         [_, value] => Some(value.text.clone()),
         _ => None,
-    }
+    })
 }
 
-fn libraries(wire: &mut Wire) -> Option<Names> {
-    let list = wire.call(&["FUNCTION", "LIST"]).ok().filter(|list| list.kind == b'*')?;
+fn libraries(wire: &mut Wire) -> io::Result<Option<Names>> {
+    let list = wire.call(&["FUNCTION", "LIST"])?;
     let name = |library: &Frame| {
         let mut pairs = library.items.chunks_exact(2);
         let pair = pairs.find(|pair| pair[0].text == b"library_name")?;
         Some(pair[1].text.clone())
     };
-    Some(list.items.iter().filter_map(name).collect())
+    let names = || list.items.iter().filter_map(name).collect();
+    Ok((list.kind == b'*').then(names))
 }
 
-fn dump(wire: &mut Wire) -> Option<Vec<u8>> {
-    let reply = wire.call(&["FUNCTION", "DUMP"]).ok()?;
-    Some(reply.text).filter(|_| reply.kind == b'$')
+fn dump(wire: &mut Wire) -> io::Result<Option<Vec<u8>>> {
+    let reply = wire.call(&["FUNCTION", "DUMP"])?;
+    Ok(Some(reply.text).filter(|_| reply.kind == b'$'))
 }
 
-fn users(wire: &mut Wire) -> Option<Names> {
-    let list = wire.call(&["ACL", "USERS"]).ok().filter(|list| list.kind == b'*')?;
-    Some(list.items.into_iter().map(|user| user.text).collect())
+fn users(wire: &mut Wire) -> io::Result<Option<Names>> {
+    let list = wire.call(&["ACL", "USERS"])?;
+    Ok((list.kind == b'*').then(|| list.items.into_iter().map(|user| user.text).collect()))
 }

@@ -7,12 +7,41 @@ use std::time::Duration;
 
 use super::address::{Address, Endpoint};
 use super::frame::Frame;
+use super::time::Deadline;
+
+/// The shortest time-out of a socket: zero would mean none.
+const SOCKET_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// A connection that keeps every byte it receives.
 pub struct Wire {
     stream: Stream,
     received: Vec<u8>,
-    reply_timeout: Duration,
+    timeouts: Timeouts,
+}
+
+/// How long a connection waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For one reply, or until a request is sent, or for the connection.
+    pub reply: Duration,
+    /// In all. After it, every operation fails.
+    pub deadline: Deadline,
+}
+
+impl From<Duration> for Timeouts {
+    fn from(reply: Duration) -> Timeouts {
+        Timeouts { reply, deadline: Deadline::NEVER }
+    }
+}
+
+impl Timeouts {
+    /// The end of a wait that begins now; an error after the deadline.
+    fn next(self) -> io::Result<Deadline> {
+        match self.deadline.is_over() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(Deadline::after(self.reply).min(self.deadline)),
+        }
+    }
 }
 
 enum Stream {
@@ -20,32 +49,72 @@ enum Stream {
     Unix(UnixStream),
 }
 
+impl Stream {
+    fn read(&mut self, chunk: &mut [u8], timeout: Duration) -> io::Result<usize> {
+        let timeout = Some(timeout.max(SOCKET_TIMEOUT_MIN));
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.read(chunk)
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.read(chunk)
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
+        let timeout = Some(timeout.max(SOCKET_TIMEOUT_MIN));
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
+        }
+    }
+}
+
 impl Wire {
-    /// Connects and sends nothing yet. A reply may take as long as `reply_timeout`.
-    pub fn open(endpoint: &Endpoint, reply_timeout: Duration) -> io::Result<Wire> {
+    /// Connects and sends nothing yet. The time-out of replies alone also converts to
+    /// [`Timeouts`].
+    pub fn open(endpoint: &Endpoint, timeouts: impl Into<Timeouts>) -> io::Result<Wire> {
+        let timeouts = timeouts.into();
         let stream = match endpoint {
             Endpoint::Tcp(host, port) => {
+                let until = timeouts.next()?;
                 let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
                 for address in (host.as_str(), *port).to_socket_addrs()? {
-                    outcome = TcpStream::connect_timeout(&address, reply_timeout);
+                    let timeout = until.remaining().max(SOCKET_TIMEOUT_MIN);
+                    outcome = TcpStream::connect_timeout(&address, timeout);
                     if outcome.is_ok() {
                         break;
                     }
                 }
-                let stream = outcome?;
+                let stream = outcome.map_err(|error| match is_silence(&error) {
+                    // Not to be confused with a reply that does not come.
+                    true => io::Error::new(io::ErrorKind::HostUnreachable, "no connection in time"),
+                    false => error,
+                })?;
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        let mut wire = Wire { stream, received: Vec::new(), reply_timeout };
-        wire.set_reply_timeout(reply_timeout)?;
-        Ok(wire)
+        Ok(Wire { stream, received: Vec::new(), timeouts })
     }
 
     /// Connects, authenticates, and selects the protocol and the database.
-    pub fn connect(address: &Address, protocol: u8, reply_timeout: Duration) -> io::Result<Wire> {
-        let mut wire = Wire::open(&address.endpoint, reply_timeout)?;
+    pub fn connect(
+        address: &Address,
+        protocol: u8,
+        timeouts: impl Into<Timeouts>,
+    ) -> io::Result<Wire> {
+        let mut wire = Wire::open(&address.endpoint, timeouts)?;
         if let Some(password) = &address.password {
             let user = address.user.as_deref();
             let auth: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();
@@ -61,20 +130,8 @@ impl Wire {
     }
 
     /// How long a reply may take from here on.
-    pub fn set_reply_timeout(&mut self, timeout: Duration) -> io::Result<()> {
-        self.reply_timeout = timeout;
-        // Zero would mean no time-out.
-        let timeout = Some(timeout.max(Duration::from_millis(1)));
-        match &self.stream {
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.set_write_timeout(timeout)
-            }
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.set_write_timeout(timeout)
-            }
-        }
+    pub fn set_reply_timeout(&mut self, timeout: Duration) {
+        self.timeouts.reply = timeout;
     }
 
     /// Sends one command as an array of bulk strings.
@@ -83,11 +140,20 @@ impl Wire {
     }
 
     /// Sends bytes as they are.
-    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            Stream::Unix(stream) => stream.write_all(bytes),
+    pub fn send_bytes(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let until = self.timeouts.next()?;
+        while !bytes.is_empty() {
+            match self.stream.write(bytes, until.remaining()) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if until.is_over() && !bytes.is_empty() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
+        Ok(())
     }
 
     /// The next reply; an error if none comes in time, the server closed the connection
@@ -98,24 +164,31 @@ impl Wire {
 
     /// As [`Wire::read`], with the received bytes.
     pub fn read_with_bytes(&mut self) -> io::Result<(Frame, Vec<u8>)> {
+        self.read_until(self.timeouts.next()?)
+    }
+
+    fn read_until(&mut self, until: Deadline) -> io::Result<(Frame, Vec<u8>)> {
+        let mut is_late = false;
         loop {
             let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             if let Some((frame, length)) = Frame::first(&self.received).map_err(malformed)? {
                 return Ok((frame, self.received.drain(..length).collect()));
             }
-            self.fill()?;
+            // A server may send bytes without end that are never a whole reply.
+            if is_late {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.fill_until(until)?;
+            is_late = until.is_over();
         }
     }
 
     /// The next reply if one comes within `timeout`; otherwise `None`.
     pub fn read_within(&mut self, timeout: Duration) -> io::Result<Option<Frame>> {
-        let usual = self.reply_timeout;
-        self.set_reply_timeout(timeout)?;
-        let reply = self.read();
-        self.set_reply_timeout(usual)?;
-        match reply {
+        let until = Timeouts { reply: timeout, ..self.timeouts }.next()?;
+        match self.read_until(until) {
             Err(error) if is_silence(&error) => Ok(None),
-            reply => reply.map(Some),
+            reply => reply.map(|(frame, _)| Some(frame)),
         }
     }
 
@@ -132,10 +205,17 @@ impl Wire {
 
     /// Reads once from the socket; `UnexpectedEof` if the server closed it.
     pub fn fill(&mut self) -> io::Result<()> {
+        self.fill_until(self.timeouts.next()?)
+    }
+
+    fn fill_until(&mut self, until: Deadline) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
-        let count = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(&mut chunk)?,
-            Stream::Unix(stream) => stream.read(&mut chunk)?,
+        let count = loop {
+            match self.stream.read(&mut chunk, until.remaining()) {
+                // The process was stopped and continued, or a debugger was attached.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
         };
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -188,6 +268,11 @@ pub(super) fn is_silence(error: &io::Error) -> bool {
 pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+/// Whether the server has accepted the connection and has not given a valid reply.
+pub(super) fn is_no_reply(error: &io::Error) -> bool {
+    is_silence(error) || is_end(error) || error.kind() == io::ErrorKind::InvalidData
 }
 
 /// The error of a connection in the words of the report.

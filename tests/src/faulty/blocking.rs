@@ -63,7 +63,35 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "pushes-in-transactions-serve-no-client",
         what: "a push in a transaction does not serve blocked clients",
         found_by: &["Elements pushed in a transaction are delivered after EXEC"],
-        run: Some(pushes_in_transactions_serve_no_client),
+        run: Some(|server, request| served_later(server, request, &["exec"])),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "some-pushes-serve-no-client",
+        what: "one in 20 pushes does not serve the blocked clients",
+        found_by: &["With many clients in BLPOP each element goes to one, and none stays blocked"],
+        run: Some(some_pushes_serve_no_client),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "pushes-in-scripts-serve-no-client",
+        what: "a push in a script does not serve blocked clients",
+        found_by: &["Elements pushed in a script are delivered after the script"],
+        run: Some(|server, request| served_later(server, request, &["eval", "evalsha"])),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "blmove-loses-the-element",
+        what: "BLMOVE takes an existing element and adds it nowhere",
+        found_by: &["BLMOVE and BRPOPLPUSH move an element from one end to another"],
+        run: Some(blmove_loses_the_element),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "unblock-does-nothing",
+        what: "CLIENT UNBLOCK replies 1 and the client stays blocked",
+        found_by: &["CLIENT UNBLOCK ends a blocking command as its timeout would"],
+        run: Some(unblock_does_nothing),
         ..Fault::NONE
     },
 ];
@@ -118,9 +146,10 @@ fn waits_never_end(server: &mut FaultyEngine, request: &Request) -> Answer {
     server.run(request)
 }
 
-/// Blocked clients are removed from the queue while EXEC runs, and queued again after it.
-fn pushes_in_transactions_serve_no_client(server: &mut FaultyEngine, request: &Request) -> Answer {
-    if !request.is("exec") {
+/// Blocked clients are removed from the queue while one of these commands runs, and queued again
+/// after it.
+fn served_later(server: &mut FaultyEngine, request: &Request, names: &[&str]) -> Answer {
+    if !request.is_any(names) {
         return server.run(request);
     }
     let waits: Vec<_> = server.waits.iter().filter(|wait| is_pop(wait)).cloned().collect();
@@ -136,4 +165,35 @@ fn pushes_in_transactions_serve_no_client(server: &mut FaultyEngine, request: &R
         }
     }
     answer
+}
+
+fn some_pushes_serve_no_client(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let waits = |wait: &Request| is_pop(wait) && wait.argv[1] == request.key();
+    let is_push = request.is_any(&["rpush", "lpush"]) && server.waits.iter().any(waits);
+    match is_push && server.once_in(20) {
+        true => served_later(server, request, &["rpush", "lpush"]),
+        false => server.run(request),
+    }
+}
+
+fn blmove_loses_the_element(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Bulk(element) if request.is("blmove") => {
+            let to_left = request.word(4) == "left";
+            let count: &[u8] = if to_left { b"1" } else { b"-1" };
+            server.run_separately(request, &[b"LREM", &request.argv[2], count, &element]);
+        }
+        _ => {}
+    }
+    answer
+}
+
+fn unblock_does_nothing(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let is_blocked = |wait: &Request| wait.client.serial.to_string() == request.word(2);
+    let unblocks = request.is("client") && request.word(1) == "unblock";
+    match unblocks && request.argv.len() <= 4 && server.waits.iter().any(is_blocked) {
+        true => server.answer(request, &Reply::Integer(1)),
+        false => server.run(request),
+    }
 }

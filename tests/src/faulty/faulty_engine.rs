@@ -218,7 +218,7 @@ impl FaultyEngine {
         let queues = self.engine.session(request.client);
         let queues = queues.is_some_and(|state| state.transaction.is_some());
         match self.fault.and_then(|fault| fault.run) {
-            Some(run) if !queues || request.is("exec") => run(self, request),
+            Some(run) if !queues || request.is_any(&["exec", "discard"]) => run(self, request),
             _ => self.run(request),
         }
     }

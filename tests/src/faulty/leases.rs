@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "leases-end-late",
         what: "leases end 50 ms late, although PTTL shows their deadline",
         found_by: &["SET PX: the lease ends at its deadline, to the millisecond"],
-        also: &["Expiry is a change"],
+        also: &["Expiry is a change", "Expiry sends a notification"],
         run: Some(leases_end_late),
         ..Fault::NONE
     },
@@ -33,7 +33,13 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "leases-end-at-the-sweep",
         what: "a lease ends at the second sweep, one every 500 ms",
         found_by: &["A short lease ends", "An expired key is missing for every command"],
-        also: &["Expiry is a change", "SET NX PX accepts its options in any order and case"],
+        also: &[
+            "Expiry is a change",
+            "SET NX PX accepts its options in any order and case",
+            "A key that expires without an access sends a notification",
+            "A string lock sends keyspace notifications",
+            "Expiry sends a notification",
+        ],
         run: Some(leases_end_at_the_sweep),
         ..Fault::NONE
     },
@@ -86,6 +92,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "PERSIST removes the lease",
             "A persisted key does not expire at the old deadline",
         ],
+        also: &["A string lock sends keyspace notifications"],
         run: Some(persist_does_nothing),
         ..Fault::NONE
     },
@@ -96,6 +103,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "PEXPIRE can extend and shorten a lease",
             "A renewed key does not expire at the old deadline",
         ],
+        also: &["A string lock sends keyspace notifications"],
         run: Some(pexpire_does_nothing),
         ..Fault::NONE
     },
@@ -124,7 +132,10 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "pttl-in-seconds",
         what: "PTTL answers in seconds",
         found_by: &["TTL rounds to seconds, PTTL returns milliseconds"],
-        also: &["SET NX PX accepts its options in any order and case"],
+        also: &[
+            "SET NX PX accepts its options in any order and case",
+            "SET NX in a transaction refuses an existing key",
+        ],
         run: Some(pttl_in_seconds),
         ..Fault::NONE
     },
@@ -145,6 +156,83 @@ pub(super) const FAULTS: &[Fault] = &[
             "EXPIRE LT only shortens a lease",
         ],
         run: Some(expire_conditions_ignored),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "px-is-in-seconds",
+        what: "SET PX takes its lease in seconds",
+        found_by: &["A short lease ends"],
+        also: &[
+            "SET NX takes a lock with an expired lease",
+            "A key that expires without an access sends a notification",
+            "SET NX PX accepts its options in any order and case",
+            "SET NX in a transaction refuses an existing key",
+            "Expiry is a change",
+            "Expiry sends a notification",
+        ],
+        run: Some(px_is_in_seconds),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "ex-is-in-milliseconds",
+        what: "SET EX takes its lease in milliseconds",
+        found_by: &[
+            "A refused SET NX keeps the value and the lease",
+            "A lease in seconds can be read in milliseconds",
+        ],
+        run: Some(ex_is_in_milliseconds),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "pexpire-of-nothing",
+        what: "PEXPIRE of a missing key replies 1",
+        found_by: &[
+            "The EXPIRE commands return whether the key exists",
+            "A missing key gets no lease",
+        ],
+        run: Some(|server, request| replies_one(server, request, "pexpire")),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "persist-of-nothing",
+        what: "PERSIST of a key without a lease replies 1",
+        found_by: &["PERSIST returns whether it removed a lease"],
+        run: Some(|server, request| replies_one(server, request, "persist")),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "pexpire-loses-some",
+        what: "one in 50 PEXPIRE replies 1 and does not change the lease",
+        found_by: &["Every repetition of a lock command gets the right reply"],
+        run: Some(pexpire_loses_some),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "incr-drops-the-lease",
+        what: "INCR takes the key's lease away",
+        found_by: &["INCR and related commands keep the lease"],
+        run: Some(|server, request| drops_the_lease(server, request, "incr", 1)),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "hincrby-restarts-the-lease",
+        what: "HINCRBY gives the key a lease of 30 s",
+        found_by: &["Changes of a hash keep its lease"],
+        run: Some(hincrby_restarts_the_lease),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "getex-changes-no-lease",
+        what: "GETEX does not change the lease",
+        found_by: &["GETEX sets, keeps and removes a lease"],
+        run: Some(getex_changes_no_lease),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "pexpiretime-is-pttl",
+        what: "PEXPIRETIME replies the remaining time",
+        found_by: &["EXPIRETIME and PEXPIRETIME return the deadline"],
+        run: Some(pexpiretime_is_pttl),
         ..Fault::NONE
     },
 ];
@@ -324,4 +412,58 @@ fn expire_conditions_ignored(server: &mut FaultyEngine, request: &Request) -> An
         return server.run_as(request, &request.argv[..3]);
     }
     server.run(request)
+}
+
+/// Runs SET with the unit of its lease replaced.
+fn with_unit(server: &mut FaultyEngine, request: &Request, unit: &str, other: &str) -> Answer {
+    let at = request.option(unit).filter(|at| *at > 2 && request.is("set"));
+    let Some(at) = at else { return server.run(request) };
+    let mut argv = request.argv.clone();
+    argv[at] = other.into();
+    server.run_as(request, &argv)
+}
+
+fn px_is_in_seconds(server: &mut FaultyEngine, request: &Request) -> Answer {
+    with_unit(server, request, "px", "EX")
+}
+
+fn ex_is_in_milliseconds(server: &mut FaultyEngine, request: &Request) -> Answer {
+    with_unit(server, request, "ex", "PX")
+}
+
+fn replies_one(server: &mut FaultyEngine, request: &Request, name: &str) -> Answer {
+    let answer = server.run(request);
+    if request.is(name) && answer.reply() == Reply::Integer(0) {
+        return server.answer(request, &Reply::Integer(1));
+    }
+    answer
+}
+
+fn pexpire_loses_some(server: &mut FaultyEngine, request: &Request) -> Answer {
+    match request.is("pexpire") && server.once_in(50) {
+        true => pexpire_does_nothing(server, request),
+        false => server.run(request),
+    }
+}
+
+fn hincrby_restarts_the_lease(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    if request.is("hincrby") {
+        server.run_separately(request, &[b"PEXPIRE", &request.key(), b"30000", b"XX"]);
+    }
+    answer
+}
+
+fn getex_changes_no_lease(server: &mut FaultyEngine, request: &Request) -> Answer {
+    match request.is("getex") && request.argv.len() > 2 {
+        true => server.run_as(request, &[b"GET", &request.argv[1][..]]),
+        false => server.run(request),
+    }
+}
+
+fn pexpiretime_is_pttl(server: &mut FaultyEngine, request: &Request) -> Answer {
+    match request.is("pexpiretime") && request.argv.len() == 2 {
+        true => server.run_as(request, &[b"PTTL", &request.argv[1][..]]),
+        false => server.run(request),
+    }
 }

@@ -71,6 +71,56 @@ pub(super) const FAULTS: &[Fault] = &[
         run: Some(unsubscribe_does_nothing),
         ..Fault::NONE
     },
+    Fault {
+        name: "publish-counts-one",
+        what: "PUBLISH counts one receiver at most",
+        found_by: &["PUBLISH returns the number of receivers"],
+        run: Some(publish_counts_one),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "subscribe-counts-one",
+        what: "SUBSCRIBE confirms every channel as the first",
+        found_by: &["SUBSCRIBE confirms each channel with the number of subscriptions"],
+        run: Some(subscribe_counts_one),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "numsub-counts-zero",
+        what: "PUBSUB NUMSUB counts no subscribers",
+        found_by: &["PUBSUB NUMSUB counts the subscribers of channels"],
+        run: Some(numsub_counts_zero),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "messages-of-scripts-get-lost",
+        what: "messages that a script publishes do not arrive",
+        found_by: &["Messages of a script are sent after the script has run"],
+        also: &["The lock is free when the message of an unlock arrives"],
+        run: Some(messages_of_scripts_get_lost),
+        rewrite_message: Some(|server, _, frame| match is_message(frame) && server.count == 1 {
+            true => Vec::new(),
+            false => frame.to_vec(),
+        }),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "no-events-of-expiry",
+        what: "the end of a lease sends no event",
+        found_by: &[
+            "Expiry sends a notification",
+            "A key that expires without an access sends a notification",
+        ],
+        rewrite_message: Some(|_, _, frame| without(frame, b":expired")),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "no-events-of-keys",
+        what: "no event is sent to the channel of its key",
+        found_by: &["A string lock sends keyspace notifications"],
+        rewrite_message: Some(|_, _, frame| without(frame, b"__keyspace@")),
+        ..Fault::NONE
+    },
 ];
 
 fn items(frame: &[u8]) -> Vec<Reply> {
@@ -133,5 +183,62 @@ fn unsubscribe_does_nothing(server: &mut FaultyEngine, request: &Request) -> Ans
             server.run_as(request, &subscribe);
         }
     }
+    answer
+}
+
+/// Drops messages whose channel contains this text.
+fn without(frame: &[u8], part: &[u8]) -> Vec<u8> {
+    let has_part = |item: &Reply| match item {
+        Reply::Bulk(text) => text.windows(part.len()).any(|window| window == part),
+        _ => false,
+    };
+    // The message itself is the last item.
+    let items = items(frame);
+    let names = &items[..items.len().saturating_sub(1)];
+    match is_message(frame) && names.last().is_some_and(has_part) {
+        true => Vec::new(),
+        false => frame.to_vec(),
+    }
+}
+
+fn publish_counts_one(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Integer(2..) if request.is("publish") => server.answer(request, &Reply::Integer(1)),
+        _ => answer,
+    }
+}
+
+fn subscribe_counts_one(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let mut answer = server.run(request);
+    if request.is("subscribe") && !answer.reply().is_error() {
+        let mut text = String::from_utf8_lossy(&answer.bytes).into_owned();
+        for count in 2..10 {
+            text = text.replace(&format!("\r\n:{count}\r\n"), "\r\n:1\r\n");
+        }
+        answer.bytes = text.as_bytes().into();
+    }
+    answer
+}
+
+fn numsub_counts_zero(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Array(items) if request.is("pubsub") && request.word(1) == "numsub" => {
+            let zero = |item| match item {
+                Reply::Integer(_) => Reply::Integer(0),
+                name => name,
+            };
+            server.answer(request, &Reply::Array(items.into_iter().map(zero).collect()))
+        }
+        _ => answer,
+    }
+}
+
+/// The counter is 1 while a script runs.
+fn messages_of_scripts_get_lost(server: &mut FaultyEngine, request: &Request) -> Answer {
+    server.count = u64::from(request.is_any(&["eval", "evalsha"]));
+    let answer = server.run(request);
+    server.count = 0;
     answer
 }

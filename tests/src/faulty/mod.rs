@@ -35,6 +35,7 @@ mod transactions;
 use lockwheel_engine::sessions::ClientId;
 
 pub use faulty_engine::{Answer, FaultyEngine, Request, SEED};
+pub use replies::SLOW;
 pub use server::{FaultyServer, Inputs};
 
 /// A fault of a server.
@@ -48,7 +49,8 @@ pub struct Fault {
     pub found_by: &'static [&'static str],
     /// Cases of other subjects that fail because of it too.
     pub also: &'static [&'static str],
-    /// Replaces the handling of a request. Not called while `MULTI` queues.
+    /// Replaces the handling of a request. While `MULTI` queues, it is called for `EXEC` and
+    /// `DISCARD` only.
     pub run: Option<Run>,
     /// Replaces a message that is sent to a client.
     pub rewrite_message: Option<RewriteMessage>,

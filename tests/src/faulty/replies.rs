@@ -9,6 +9,8 @@ use super::{Answer, Fault, FaultyEngine, Request};
 
 /// How long to wait for a second request.
 const PIPELINE: Duration = Duration::from_millis(2);
+/// The delay of the replies of [`SLOW`]: a usual reply takes less than one millisecond.
+const SLOWNESS: Duration = Duration::from_millis(100);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -29,7 +31,10 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "del-counts-nothing",
         what: "DEL of a missing key replies 1",
         found_by: &["DEL returns the number of keys removed"],
-        also: &["An expired key is missing for every command"],
+        also: &[
+            "An expired key is missing for every command",
+            "A string lock sends keyspace notifications",
+        ],
         run: Some(del_counts_nothing),
         ..Fault::NONE
     },
@@ -65,6 +70,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "Expiry is a change",
             "The script is loaded once and called by its digest",
             "An expired key is missing for every command",
+            "A refused SET NX keeps the value and the lease",
+            "An empty script returns null",
+            "Expiry sends a notification",
         ],
         run: Some(old_null),
         ..Fault::NONE
@@ -97,6 +105,73 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "HSET counts fields that were there already",
         found_by: &["HSET returns the number of new fields"],
         run: Some(hset_counts_updates),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "del-counts-some",
+        what: "one in five DEL of a missing key replies 1",
+        found_by: &[
+            "Every repetition of a lock command gets the right reply",
+            "Each release of a lock is reported to one client",
+        ],
+        run: Some(del_counts_some),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "get-misses-some",
+        what: "one in 100 GET of a key replies nil",
+        found_by: &["Every repetition of a lock command gets the right reply"],
+        run: Some(get_misses_some),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "incr-loses-some",
+        what: "one in 100 INCR replies the next number and changes nothing",
+        found_by: &["Every repetition of a lock command gets the right reply"],
+        run: Some(incr_loses_some),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "set-xx-creates",
+        what: "SET XX creates a missing key",
+        found_by: &["SET XX writes only an existing key"],
+        also: &["An expired key is missing for every command"],
+        run: Some(set_xx_creates),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "getdel-keeps-the-key",
+        what: "GETDEL does not delete the key",
+        found_by: &["GETDEL returns the value and removes the key"],
+        run: Some(|server, request| renamed(server, request, "getdel", "GET")),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "unlink-keeps-the-key",
+        what: "UNLINK counts keys and deletes none",
+        found_by: &["UNLINK removes keys like DEL"],
+        run: Some(|server, request| renamed(server, request, "unlink", "EXISTS")),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "msetnx-writes-some",
+        what: "MSETNX writes the missing keys if another key exists",
+        found_by: &["MSETNX writes all keys or none"],
+        run: Some(msetnx_writes_some),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "hsetnx-overwrites",
+        what: "HSETNX overwrites the field and replies 0",
+        found_by: &["HSETNX sets a field only once"],
+        run: Some(hsetnx_overwrites),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "exists-counts-once",
+        what: "EXISTS counts a key once that is named twice",
+        found_by: &["EXISTS counts keys, and a repeated key as often as it is named"],
+        run: Some(exists_counts_once),
         ..Fault::NONE
     },
 ];
@@ -205,4 +280,92 @@ fn hset_counts_updates(server: &mut FaultyEngine, request: &Request) -> Answer {
         }
         _ => answer,
     }
+}
+
+/// Each reply is delayed: a server that is 100 times slower than others, and correct.
+pub const SLOW: Fault =
+    Fault { name: "slow", what: "each reply takes 100 ms", run: Some(slow), ..Fault::NONE };
+
+fn slow(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let mut answer = server.run(request);
+    server.send_later(request.client, &answer.bytes, SLOWNESS);
+    answer.bytes.clear();
+    answer
+}
+
+fn del_counts_some(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    if request.is("del") && answer.reply() == Reply::Integer(0) && server.once_in(5) {
+        return server.answer(request, &Reply::Integer(1));
+    }
+    answer
+}
+
+fn get_misses_some(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Bulk(_) if request.is("get") && server.once_in(100) => {
+            server.answer(request, &Reply::Null)
+        }
+        _ => answer,
+    }
+}
+
+fn incr_loses_some(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    if request.is("incr") && !answer.reply().is_error() && server.once_in(100) {
+        server.run_separately(request, &[b"DECR", &request.key()]);
+    }
+    answer
+}
+
+fn set_xx_creates(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    let at = request.option("xx").filter(|at| *at > 2 && request.is("set"));
+    match (at, answer.reply()) {
+        (Some(at), Reply::Null) => {
+            let mut argv = request.argv.clone();
+            argv.remove(at);
+            server.run_as(request, &argv)
+        }
+        _ => answer,
+    }
+}
+
+/// Runs another command in the place of this one.
+fn renamed(server: &mut FaultyEngine, request: &Request, name: &str, other: &str) -> Answer {
+    if !request.is(name) || request.argv.len() < 2 {
+        return server.run(request);
+    }
+    let mut argv = request.argv.clone();
+    argv[0] = other.into();
+    server.run_as(request, &argv)
+}
+
+fn msetnx_writes_some(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    if request.is("msetnx") && answer.reply() == Reply::Integer(0) {
+        for pair in request.argv[1..].chunks_exact(2) {
+            server.run_separately(request, &[b"SETNX", &pair[0], &pair[1]]);
+        }
+    }
+    answer
+}
+
+fn hsetnx_overwrites(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    if request.is("hsetnx") && answer.reply() == Reply::Integer(0) {
+        let words = [&request.argv[1][..], &request.argv[2], &request.argv[3]];
+        server.run_separately(request, &[&[&b"HSET"[..]], &words[..]].concat());
+    }
+    answer
+}
+
+fn exists_counts_once(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let mut argv = request.argv.clone();
+    if request.is("exists") && argv.len() > 1 {
+        argv[1..].sort();
+        argv.dedup();
+    }
+    server.run_as(request, &argv)
 }

@@ -24,6 +24,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "Scripts and transactions do not interleave",
             "Compare-and-delete in a script never deletes another client's lock",
         ],
+        also: &["Elements pushed in a script are delivered after the script"],
         run: Some(|server, request| call_by_call(server, request, |_| true, Between::Others)),
         ..Fault::NONE
     },
@@ -119,6 +120,34 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "a script that came with EVAL is not known by its digest",
         found_by: &["A script sent with EVAL can be called by its digest"],
         run: Some(eval_is_not_cached),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "nil-is-an-empty-string",
+        what: "a script that returns nil replies an empty string",
+        found_by: &["An empty script returns null"],
+        run: Some(nil_is_an_empty_string),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "script-exists-denies",
+        what: "SCRIPT EXISTS replies that no script is loaded",
+        found_by: &["SCRIPT EXISTS returns for each digest whether it is loaded"],
+        run: Some(script_exists_denies),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "status-replies-are-strings",
+        what: "a status reply of a script is sent as a string",
+        found_by: &["redis.status_reply creates a status"],
+        run: Some(status_replies_are_strings),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "digests-in-small-letters",
+        what: "EVALSHA finds no script if its digest is in upper case",
+        found_by: &["A digest may be written in upper case"],
+        run: Some(digests_in_small_letters),
         ..Fault::NONE
     },
 ];
@@ -341,6 +370,45 @@ fn eval_is_not_cached(server: &mut FaultyEngine, request: &Request) -> Answer {
     }
     let digest = request.word(1).into_bytes();
     if request.is("evalsha") && !server.scripts.contains_key(&digest) {
+        let error = "NOSCRIPT No matching script. Please use EVAL.";
+        return server.answer(request, &Reply::error(error));
+    }
+    server.run(request)
+}
+
+fn runs_a_script(request: &Request) -> bool {
+    request.is_any(&["eval", "evalsha"])
+}
+
+fn nil_is_an_empty_string(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Null if runs_a_script(request) => server.answer(request, &Reply::bulk("")),
+        _ => answer,
+    }
+}
+
+fn script_exists_denies(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Array(found) if request.is("script") && request.word(1) == "exists" => {
+            server.answer(request, &Reply::Array(vec![Reply::Integer(0); found.len()]))
+        }
+        _ => answer,
+    }
+}
+
+fn status_replies_are_strings(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let answer = server.run(request);
+    match answer.reply() {
+        Reply::Simple(text) if runs_a_script(request) => server.answer(request, &Reply::Bulk(text)),
+        _ => answer,
+    }
+}
+
+fn digests_in_small_letters(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let is_large = request.key().iter().any(u8::is_ascii_uppercase);
+    if request.is("evalsha") && is_large {
         let error = "NOSCRIPT No matching script. Please use EVAL.";
         return server.answer(request, &Reply::error(error));
     }

@@ -81,6 +81,42 @@ pub(super) const FAULTS: &[Fault] = &[
         run: Some(exec_keeps_watching),
         ..Fault::NONE
     },
+    Fault {
+        name: "nx-ignored-in-transactions",
+        what: "SET in a transaction does not heed NX",
+        found_by: &["SET NX in a transaction refuses an existing key"],
+        run: Some(nx_ignored_in_transactions),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "exec-stops-at-an-error",
+        what: "EXEC does not run the commands after one that fails",
+        found_by: &["A runtime error does not stop or undo the other commands"],
+        also: &["Elements pushed in a transaction are delivered after EXEC"],
+        run: Some(exec_stops_at_an_error),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "discard-executes",
+        what: "DISCARD runs the queued commands",
+        found_by: &["DISCARD drops the queued commands"],
+        run: Some(discard_executes),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "discard-keeps-watching",
+        what: "DISCARD does not end the watches",
+        found_by: &["DISCARD ends all watches"],
+        run: Some(discard_keeps_watching),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "unwatch-does-nothing",
+        what: "UNWATCH does not end the watches",
+        found_by: &["UNWATCH ends all watches, even of changed keys"],
+        run: Some(unwatch_does_nothing),
+        ..Fault::NONE
+    },
 ];
 
 fn session<'a>(server: &'a FaultyEngine, request: &Request) -> Option<&'a Session> {
@@ -230,4 +266,58 @@ fn exec_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
         watch(server, request, keys);
     }
     answer
+}
+
+fn nx_ignored_in_transactions(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let ready = request.is("exec") && !is_watch_broken(server, request);
+    let Some(mut queue) = ready.then(|| queue(server, request)).flatten() else {
+        return server.run(request);
+    };
+    for argv in &mut queue {
+        if argv[0].eq_ignore_ascii_case(b"set") && argv.len() > 3 {
+            let options = argv.split_off(3).into_iter();
+            argv.extend(options.filter(|word| !word.eq_ignore_ascii_case(b"nx")));
+        }
+    }
+    exec_without_watch(server, request, queue)
+}
+
+fn exec_stops_at_an_error(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let ready = request.is("exec") && !is_watch_broken(server, request);
+    let Some(queue) = ready.then(|| queue(server, request)).flatten() else {
+        return server.run(request);
+    };
+    server.run_as(request, &[b"DISCARD"]);
+    let mut replies: Vec<Reply> = Vec::new();
+    for argv in queue {
+        if !replies.last().is_some_and(Reply::is_error) {
+            replies.push(server.run_as(request, &argv).reply());
+        }
+    }
+    server.answer(request, &Reply::Array(replies))
+}
+
+fn discard_executes(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let queued = request.is("discard") && queue(server, request).is_some();
+    if queued {
+        server.run_as(request, &[b"EXEC"]);
+        return server.answer(request, &Reply::OK);
+    }
+    server.run(request)
+}
+
+fn discard_keeps_watching(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let keys = watched(server, request);
+    let answer = server.run(request);
+    if request.is("discard") {
+        watch(server, request, keys);
+    }
+    answer
+}
+
+fn unwatch_does_nothing(server: &mut FaultyEngine, request: &Request) -> Answer {
+    match request.is("unwatch") && request.argv.len() == 1 {
+        true => server.answer(request, &Reply::OK),
+        false => server.run(request),
+    }
 }

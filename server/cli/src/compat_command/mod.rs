@@ -3,10 +3,12 @@
 mod list;
 mod progress;
 
+use std::fmt;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
@@ -14,7 +16,7 @@ use lockwheel_compat::case::Case;
 use lockwheel_compat::report::{Format, Report};
 use lockwheel_compat::target::Target;
 use lockwheel_compat::{
-    Address, Error, Interrupt, Options, Suite, fuzz, key_prefix_of_run, record,
+    Address, Error, Interrupt, Options, Suite, TIME_LIMIT, fuzz, key_prefix_of_run, record, time,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,6 +34,7 @@ const UNUSED_URL: &str = "redis://localhost";
 const EXAMPLES: &str = "\
 Examples:
   lockwheel compat redis://127.0.0.1:6379
+  lockwheel compat redis://127.0.0.1:6379 --quick
   lockwheel compat redis://127.0.0.1:6379 --only 'Redisson RLock' --only Expiry
   lockwheel compat redis://127.0.0.1:6379 --reference redis://127.0.0.1:7000
   lockwheel compat redis://127.0.0.1:6379 --format junit --output compat.xml
@@ -40,7 +43,7 @@ Examples:
 The suite uses an empty database of the server and a key prefix of its own, and removes its keys at
 the end. Exit status: 0 all cases have passed, 1 a case has failed, 2 the suite could not run.";
 
-/// Tests whether a server that speaks the Redis protocol is safe for locks
+/// Looks for behaviour that breaks locks in a server that speaks the Redis protocol
 #[derive(Parser)]
 #[command(name = "lockwheel compat", bin_name = "lockwheel compat", after_help = EXAMPLES)]
 struct Arguments {
@@ -53,6 +56,9 @@ struct Arguments {
     /// Run only cases with this text in family, client or name (may be repeated)
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Run only the most important cases, and the properties for a short time: less than 10 seconds
+    #[arg(long, conflicts_with_all = ["cases", "fuzz"])]
+    quick: bool,
     /// List the cases and run nothing
     #[arg(long)]
     list: bool,
@@ -74,6 +80,9 @@ struct Arguments {
     /// The seconds that a reply may take before the case fails
     #[arg(long, alias = "patience", value_name = "SECONDS", default_value_t = 10.0)]
     reply_timeout: f64,
+    /// The time within which the run ends; what is not reached by then is reported: 90s, 5m
+    #[arg(long, value_name = "DURATION", default_value_t = Span(TIME_LIMIT))]
+    time_limit: Span,
     /// Run the cases of these files instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     cases: Vec<PathBuf>,
@@ -93,6 +102,24 @@ struct Arguments {
     /// and reduce each difference to a short case
     #[arg(long, value_name = "N", requires = "reference")]
     fuzz: Option<usize>,
+}
+
+/// A span of time with a unit.
+#[derive(Clone, Copy)]
+struct Span(Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        time::parse_span(text).map(Span)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&time::show_span(self.0))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -217,7 +244,8 @@ fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
 fn record(options: &Options) -> Result<u8, Error> {
     let lost = |error| Error::Server(options.target.clone(), error);
     let prefix = key_prefix_of_run();
-    let target = Target::explore(&options.target, &prefix, false).map_err(lost)?;
+    let target = Target::explore(&options.target, &prefix, false, options.reply_timeout.into())
+        .map_err(lost)?;
     for case in options.cases.iter().flatten() {
         let text = record::record(&target, case).map_err(lost)?;
         print(&format!("{text}\n"));
@@ -231,6 +259,9 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.reference = arguments.reference.as_ref().map(address).transpose()?;
     options.only.clone_from(&arguments.only);
     options.allow_flush = arguments.allow_flush;
+    if arguments.quick {
+        options.set_quick();
+    }
     options.seconds = arguments.seconds.unwrap_or(options.seconds);
     options.connections = arguments.connections.unwrap_or(options.connections);
     options.seed = arguments.seed.unwrap_or(options.seed);
@@ -240,6 +271,10 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
     let invalid = || Error::Usage(format!("--reply-timeout: no span of time: {seconds}"));
     options.reply_timeout = timeout.ok_or_else(invalid)?;
+    options.time_limit = arguments.time_limit.0;
+    if options.time_limit.is_zero() {
+        return Err(Error::Usage("--time-limit: it must not be zero".to_owned()));
+    }
     let mut cases = Vec::new();
     for path in &arguments.cases {
         let file = path.display().to_string();

@@ -53,7 +53,8 @@ impl Progress for Meter {
 
     fn ended(&mut self, outcome: &Outcome) {
         self.done += 1;
-        let good = matches!(outcome.verdict, Verdict::Passed | Verdict::Skipped(_));
+        let good =
+            matches!(outcome.verdict, Verdict::Passed | Verdict::Skipped(_) | Verdict::NotReached);
         self.failed += usize::from(!good);
         if let Some(bar) = &self.bar {
             bar.inc(1);

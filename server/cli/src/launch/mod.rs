@@ -200,7 +200,7 @@ The file and the options are those of redis-server 7.2; with a dash, more direct
 read from standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PORT, overrides
 the file, and an option overrides both.
 
-`lockwheel compat` tests whether a server is safe for locks. `lockwheel cli` works like
+`lockwheel compat` looks for faults of a server that break locks. `lockwheel cli` works like
 redis-cli. `lockwheel log` checks, exports, repairs and restores the log of a server.
 `lockwheel run` starts a server for a command, such as a test suite, and stops it when the
 command ends. Started under the name redis-server, redis-sentinel or redis-cli, the

@@ -27,7 +27,7 @@ use run::{End, Observation, Pair, Played};
 
 use super::suite::{Error, key_prefix_of_run};
 use super::target::Target;
-use super::{Address, Interrupt, time};
+use super::{Address, Interrupt, REPLY_TIMEOUT, time};
 
 /// The number of differences that are shortened; the others are only listed.
 const FOUND_MAX: usize = 20;
@@ -112,7 +112,8 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let prefix = key_prefix_of_run();
     let explore = |address: &Address| {
         let lost = |error| Error::Server(address.clone(), error);
-        let target = Target::explore(address, &prefix, false).map_err(lost)?;
+        let target =
+            Target::explore(address, &prefix, false, REPLY_TIMEOUT.into()).map_err(lost)?;
         if !target.own_database {
             let problem = format!("{address}: --fuzz needs an empty database");
             return Err(Error::Usage(problem));

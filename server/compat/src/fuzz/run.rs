@@ -474,7 +474,7 @@ impl Side<'_> {
             return Ok(event);
         };
         let Some(pending) = client.pending.front().copied() else { return Ok(event) };
-        client.wire.set_reply_timeout(if may_block { POLL_INTERVAL } else { REPLY_TIMEOUT })?;
+        client.wire.set_reply_timeout(if may_block { POLL_INTERVAL } else { REPLY_TIMEOUT });
         let id = client.id.clone();
         let mut confirmed = 0;
         let mut polls = 0;

@@ -1,8 +1,8 @@
-//! The environment of a property: a server, keys of its own, connections, a time limit and a seed.
+//! The environment of a property: a server, keys of its own, connections, a deadline and a seed.
 
 use std::io;
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -11,8 +11,12 @@ use super::super::frame::Frame;
 use super::super::random::Random;
 use super::super::report::Failure;
 use super::super::target::Target;
-use super::super::time;
+use super::super::time::Deadline;
 use super::super::wire::{Wire, describe, is_end, request};
+
+/// A property that has not ended this long after its time is given up: far longer than the
+/// time-outs in properties, of at most 10 seconds.
+const OVERTIME: Duration = Duration::from_secs(30);
 
 /// The environment of one property.
 pub struct Arena<'a> {
@@ -23,9 +27,13 @@ pub struct Arena<'a> {
     /// The seed of the clients' choices.
     pub seed: u64,
     span: Duration,
-    ends_us: i64,
+    /// The clients finish what they do at this moment and end.
+    end: Deadline,
+    /// All requests fail after this moment.
+    deadline: Deadline,
     stopped: AtomicBool,
     attempt: usize,
+    connected: AtomicUsize,
 }
 
 /// Why a property did not pass.
@@ -42,6 +50,7 @@ pub enum PropertyError {
 /// A connection. Its errors end the property.
 pub struct ArenaClient {
     wire: Wire,
+    deadline: Deadline,
 }
 
 impl PropertyError {
@@ -54,6 +63,10 @@ impl PropertyError {
     /// Too little happened to judge the property.
     pub fn unknown(reason: impl Into<String>) -> PropertyError {
         PropertyError::Unknown(reason.into())
+    }
+
+    fn out_of_time() -> PropertyError {
+        PropertyError::unknown("it did not end in time")
     }
 
     fn unexpected(sent: &[&str], expected: &str, came: String) -> PropertyError {
@@ -72,10 +85,24 @@ impl<'a> Arena<'a> {
         connections: usize,
         seed: u64,
     ) -> Arena<'a> {
-        let span_us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        let ends_us = time::now_us().saturating_add(span_us);
-        let (connections, stopped) = (connections.max(2), AtomicBool::new(false));
-        Arena { target, number, connections, seed, span, ends_us, stopped, attempt: 0 }
+        let limit = target.timeouts.deadline;
+        Arena {
+            target,
+            number,
+            connections: connections.max(2),
+            seed,
+            span,
+            end: Deadline::after(span).min(limit),
+            deadline: Deadline::after(span.saturating_add(OVERTIME)).min(limit),
+            stopped: AtomicBool::new(false),
+            attempt: 0,
+            connected: AtomicUsize::new(0),
+        }
+    }
+
+    /// The moment after which all requests fail.
+    pub fn deadline(&self) -> Deadline {
+        self.deadline
     }
 
     /// The same with other keys, for `times` times as long.
@@ -97,7 +124,7 @@ impl<'a> Arena<'a> {
 
     /// Whether the time is over or a client has ended the property.
     pub fn is_over(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed) || time::now_us() >= self.ends_us
+        self.stopped.load(Ordering::Relaxed) || self.end.is_over()
     }
 
     /// Ends the property for all its clients.
@@ -110,12 +137,14 @@ impl<'a> Arena<'a> {
         Random::of(self.seed, (self.number as u64) << 32 | client as u64)
     }
 
-    /// Connects.
+    /// Connects. Every second connection speaks RESP3, if the server does.
     pub fn connect(&self) -> Result<ArenaClient, PropertyError> {
-        let wire = self.target.connect(2);
+        let is_second = self.connected.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        let protocol = if is_second && self.target.resp3 { 3 } else { 2 };
+        let wire = self.target.until(self.deadline).connect(protocol);
         let unreachable =
             |error| PropertyError::unknown(format!("no connection: {}", describe(&error)));
-        Ok(ArenaClient { wire: wire.map_err(unreachable)? })
+        Ok(ArenaClient { wire: wire.map_err(unreachable)?, deadline: self.deadline })
     }
 
     /// Runs `work` in `count` clients at once, each on its own thread and connection, and returns
@@ -171,9 +200,7 @@ impl ArenaClient {
     /// Sends a command and reads its reply, which may be an error, except that the command is
     /// unknown.
     pub fn try_call(&mut self, words: &[&str]) -> Result<Frame, PropertyError> {
-        let failed =
-            |error: io::Error| PropertyError::unexpected(words, "a reply", describe(&error));
-        let reply = self.wire.call(words).map_err(failed)?;
+        let reply = self.wire.call(words).map_err(|error| self.lost(words, &error))?;
         known(words, reply)
     }
 
@@ -181,13 +208,9 @@ impl ArenaClient {
     pub fn pipeline(&mut self, commands: &[&[&str]]) -> Result<Vec<Frame>, PropertyError> {
         let bytes: Vec<u8> = commands.iter().flat_map(|words| request(words)).collect();
         let first = commands.first().copied().unwrap_or_default();
-        let failed =
-            |error: io::Error| PropertyError::unexpected(first, "a reply", describe(&error));
-        self.wire.send_bytes(&bytes).map_err(failed)?;
+        self.wire.send_bytes(&bytes).map_err(|error| self.lost(first, &error))?;
         let read = |words: &&[&str]| {
-            let failed =
-                |error: io::Error| PropertyError::unexpected(words, "a reply", describe(&error));
-            let reply = self.wire.read().map_err(failed)?;
+            let reply = self.wire.read().map_err(|error| self.lost(words, &error))?;
             known(words, reply).and_then(|reply| no_error(words, reply))
         };
         commands.iter().map(read).collect()
@@ -195,10 +218,7 @@ impl ArenaClient {
 
     /// Sends a command and does not wait for its reply.
     pub fn send(&mut self, words: &[&str]) -> Result<(), PropertyError> {
-        let failed = |error: io::Error| {
-            PropertyError::unexpected(words, "the server accepts it", describe(&error))
-        };
-        self.wire.send(words).map_err(failed)
+        self.wire.send(words).map_err(|error| self.lost(words, &error))
     }
 
     /// Sends no more, and waits until the server closes the connection. Returns whether it did.
@@ -210,8 +230,19 @@ impl ArenaClient {
 
     /// The next reply or message, if one comes within `timeout`.
     pub fn read_within(&mut self, timeout: Duration) -> Result<Option<Frame>, PropertyError> {
-        let failed = |error: io::Error| PropertyError::unexpected(&[], "a reply", describe(&error));
-        self.wire.read_within(timeout).map_err(failed)
+        match self.wire.read_within(timeout) {
+            Ok(None) if self.deadline.is_over() => Err(PropertyError::out_of_time()),
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.lost(&[], &error)),
+        }
+    }
+
+    /// A request that has no reply: after the deadline this means nothing.
+    fn lost(&self, words: &[&str], error: &io::Error) -> PropertyError {
+        match self.deadline.is_over() {
+            true => PropertyError::out_of_time(),
+            false => PropertyError::unexpected(words, "a reply", describe(error)),
+        }
     }
 }
 
@@ -225,7 +256,12 @@ pub(super) fn integer(words: &[&str], reply: &Frame) -> Result<i64, PropertyErro
 /// The reply as text; `None` for nil.
 pub(super) fn text(reply: &Frame) -> Option<String> {
     let is_nil = reply.missing || reply.kind == b'_';
-    (!is_nil).then(|| String::from_utf8_lossy(&reply.text).into_owned())
+    // A verbatim string of RESP3 begins with its format.
+    let text = match reply.kind {
+        b'=' => reply.text.get(4..).unwrap_or_default(),
+        _ => &reply.text,
+    };
+    (!is_nil).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 fn known(words: &[&str], reply: Frame) -> Result<Frame, PropertyError> {

@@ -7,7 +7,7 @@ use super::super::history::{Action, Answer, Event, around};
 use super::super::judge::linear::{Budget, Linear};
 use super::super::judge::{entitlement, lock};
 use super::super::random::Random;
-use super::super::time;
+use super::super::time::{self, Deadline};
 use super::recipe::{self, Recipe};
 use super::{Arena, ArenaClient, Property, PropertyError};
 
@@ -75,7 +75,7 @@ const LEGEND: &str = "request time..answer time (us), the lock, the client and i
 const STORY_LINES: usize = 14;
 /// The limits of the search for a linear order.
 const BUDGET_STEPS: u64 = 100_000_000;
-const BUDGET_US: i64 = 10_000_000;
+const BUDGET: Duration = Duration::from_secs(10);
 
 fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), PropertyError> {
     if !recipe.leased {
@@ -95,7 +95,7 @@ fn exclusive(arena: &Arena<'_>, recipe: &Recipe) -> Result<(), PropertyError> {
         }
         Ok(lock_client.events)
     })?;
-    judge(&histories.concat(), recipe)
+    judge(arena, &histories.concat(), recipe)
 }
 
 /// The events of a lock around a moment.
@@ -106,7 +106,7 @@ fn story(events: &[Event], lock: &str, at_us: i64) -> Vec<String> {
 }
 
 /// Runs both judges.
-fn judge(events: &[Event], recipe: &Recipe) -> Result<(), PropertyError> {
+fn judge(arena: &Arena<'_>, events: &[Event], recipe: &Recipe) -> Result<(), PropertyError> {
     let is_grant = |event: &&Event| {
         event.answer == Answer::Granted && matches!(event.action, Action::Acquire { .. })
     };
@@ -121,7 +121,7 @@ fn judge(events: &[Event], recipe: &Recipe) -> Result<(), PropertyError> {
         ));
     }
     if recipe.rules.permits == 1 && !recipe.shared {
-        let until_us = time::now_us() + BUDGET_US;
+        let until_us = Deadline::after(BUDGET).min(arena.deadline()).at_us();
         let mut budget = Budget { steps: BUDGET_STEPS, until_us };
         match lock::judge(events, recipe.rules, &mut budget) {
             Linear::Legal => {}

@@ -1,5 +1,6 @@
 //! Properties under contention: rules that must hold for any number of concurrent clients. Each is
-//! run for a bounded time with many connections; the replies are judged afterwards.
+//! run for a bounded time with many connections; the replies are judged afterwards. Every second
+//! connection speaks RESP3, if the server does.
 //!
 //! No check depends on a fast machine: a pause of any length, of a thread, of the server or of the
 //! whole machine, must not make a correct server fail. So a conclusion from times uses only that an
@@ -12,6 +13,7 @@ mod exclusion;
 mod leases;
 mod messages;
 mod recipe;
+mod repetition;
 mod transactions;
 mod waiters;
 
@@ -43,6 +45,7 @@ pub fn all() -> impl Iterator<Item = &'static Property> {
         atomicity::PROPERTIES,
         transactions::PROPERTIES,
         deletion::PROPERTIES,
+        repetition::PROPERTIES,
         exclusion::PROPERTIES,
         messages::PROPERTIES,
         waiters::PROPERTIES,
@@ -52,30 +55,29 @@ pub fn all() -> impl Iterator<Item = &'static Property> {
 }
 
 impl Property {
-    /// Checks the rule and returns the result.
-    pub fn judge(&self, arena: &Arena<'_>) -> Outcome {
+    /// Checks the rule.
+    pub fn judge(&self, arena: &Arena<'_>) -> Verdict {
         let mut result = (self.run)(arena);
-        if matches!(result, Err(PropertyError::Unknown(_))) {
+        if matches!(result, Err(PropertyError::Unknown(_))) && !arena.deadline().is_over() {
             // On a busy machine too little happens; the property gets more time, once.
             result = (self.run)(&arena.again(RETRY_FACTOR));
         }
-        let verdict = match result {
+        match result {
             Ok(()) => Verdict::Passed,
             Err(PropertyError::Violated(failure)) => Verdict::Failed(vec![*failure]),
             Err(PropertyError::Lacking(command)) => Verdict::Lacking(command),
             Err(PropertyError::Unknown(reason)) => Verdict::Unknown(reason),
-        };
-        self.outcome(arena, verdict)
+        }
     }
 
-    /// The result with this verdict.
-    pub fn outcome(&self, arena: &Arena<'_>, verdict: Verdict) -> Outcome {
+    /// The result of a run with this seed and verdict.
+    pub fn outcome(&self, seed: u64, verdict: Verdict) -> Outcome {
         Outcome {
             family: FAMILY.to_owned(),
             client: self.client.map(str::to_owned),
             name: self.name.to_owned(),
             why: self.why.to_owned(),
-            place: format!("seed {}", arena.seed),
+            place: format!("seed {seed}"),
             verdict,
         }
     }

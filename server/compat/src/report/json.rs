@@ -1,9 +1,11 @@
 //! Writes the report as JSON. Within one schema number fields are only added, never renamed or
 //! removed.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
-use super::{Failure, Outcome, Report, Row, Score, Verdict};
+use super::{Failure, Outcome, Report, Row, Score, Verdict, not_reached};
 
 /// Increased when a field is renamed or removed, or its meaning changes.
 const SCHEMA: u32 = 1;
@@ -18,8 +20,11 @@ struct Document<'r> {
     address: &'r str,
     reference: Option<&'r str>,
     only: &'r [String],
+    quick: bool,
     allow_missing: bool,
     ending: Option<&'r str>,
+    not_reached: NotReached,
+    time_limit_ms: u64,
     elapsed_ms: u64,
     totals: Counts,
     families: Vec<Sum<'r>>,
@@ -27,6 +32,12 @@ struct Document<'r> {
     lacking: Vec<Lacking<'r>>,
     notices: &'r [String],
     cases: Vec<Item<'r>>,
+}
+
+#[derive(Serialize)]
+struct NotReached {
+    cases: usize,
+    properties: usize,
 }
 
 #[derive(Serialize)]
@@ -61,7 +72,7 @@ struct Item<'r> {
     place: &'r str,
     verdict: &'static str,
     /// The missing command, or why the case was skipped or could not be judged.
-    reason: Option<&'r str>,
+    reason: Option<Cow<'r, str>>,
     failures: Vec<Fault<'r>>,
 }
 
@@ -80,6 +91,7 @@ struct Fault<'r> {
 pub(super) fn write(report: &Report) -> String {
     let table = report.table();
     let lacking = report.lacking_counts().into_iter();
+    let (cases, properties) = report.not_reached_counts();
     let document = Document {
         schema: SCHEMA,
         lockwheel: env!("CARGO_PKG_VERSION"),
@@ -89,15 +101,18 @@ pub(super) fn write(report: &Report) -> String {
         address: &report.address,
         reference: report.reference.as_deref(),
         only: &report.only,
+        quick: report.quick,
         allow_missing: report.allow_missing,
         ending: report.ending.as_deref(),
+        not_reached: NotReached { cases, properties },
+        time_limit_ms: report.time_limit_ms,
         elapsed_ms: report.elapsed_ms,
         totals: counts(&table.sum),
         families: table.families.iter().map(sum).collect(),
         clients: table.clients.iter().map(sum).collect(),
         lacking: lacking.map(|(command, cases)| Lacking { command, cases }).collect(),
         notices: &report.notices,
-        cases: report.outcomes.iter().map(item).collect(),
+        cases: report.outcomes.iter().map(|outcome| item(report, outcome)).collect(),
     };
     // Serialisation of these types cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
@@ -112,13 +127,15 @@ fn sum(row: &Row) -> Sum<'_> {
     Sum { name: &row.name, counts: counts(&row.score) }
 }
 
-fn item(outcome: &Outcome) -> Item<'_> {
+fn item<'r>(report: &Report, outcome: &'r Outcome) -> Item<'r> {
+    let some = |text: &'r str| Some(Cow::Borrowed(text));
     let (verdict, reason, failures): (_, _, &[Failure]) = match &outcome.verdict {
         Verdict::Passed => ("passed", None, &[]),
         Verdict::Failed(failures) => ("failed", None, failures),
-        Verdict::Lacking(command) => ("lacking", Some(command.as_str()), &[]),
-        Verdict::Skipped(reason) => ("skipped", Some(reason.as_str()), &[]),
-        Verdict::Unknown(reason) => ("unknown", Some(reason.as_str()), &[]),
+        Verdict::Lacking(command) => ("lacking", some(command), &[]),
+        Verdict::Skipped(reason) => ("skipped", some(reason), &[]),
+        Verdict::NotReached => ("skipped", Some(Cow::Owned(not_reached(report))), &[]),
+        Verdict::Unknown(reason) => ("unknown", some(reason), &[]),
     };
     Item {
         family: &outcome.family,

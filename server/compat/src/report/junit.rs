@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Failure, Outcome, Report, Verdict, merged};
+use super::{Failure, Outcome, Report, Verdict, merged, not_reached};
 
 /// The report as JUnit XML.
 pub(super) fn write(report: &Report) -> String {
@@ -18,10 +18,10 @@ pub(super) fn write(report: &Report) -> String {
         suite.add_test_cases(family.map(|outcome| test_case(report, outcome)));
         document.add_test_suite(suite);
     }
-    if let Some(ending) = &report.ending {
+    if let Some(ending) = report.explanation() {
         let mut suite = TestSuite::new("The run");
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(ending.as_str());
+        status.set_message(ending);
         suite.add_test_case(TestCase::new("the run completes", status));
         document.add_test_suite(suite);
     }
@@ -57,6 +57,11 @@ fn test_case(report: &Report, outcome: &Outcome) -> TestCase {
         Verdict::Skipped(reason) => {
             let mut status = TestCaseStatus::skipped();
             status.set_message(reason.as_str());
+            status
+        }
+        Verdict::NotReached => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(not_reached(report));
             status
         }
     };

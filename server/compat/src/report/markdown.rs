@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Failure, Outcome, Report, Row, Verdict, elapsed, merged, short};
+use super::{Failure, Outcome, Report, Row, Verdict, elapsed, merged, short, whole_name};
 
 /// Longer lines are cut to this length.
 const COLUMNS: usize = 400;
@@ -91,6 +91,7 @@ fn write_rest(out: &mut String, report: &Report) {
         lines.push(format!("Lacks {command}, which {count} need"));
     }
     lines.extend(report.notices.iter().cloned());
+    lines.extend(report.not_reached().map(|it| format!("Not reached: {}", whole_name(it))));
     for (reason, count) in report.skipped_counts() {
         lines.push(format!("Not tried: {count}: {reason}"));
     }

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use table::{Row, Score, Table};
 
+use super::properties::FAMILY;
+
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -21,6 +23,8 @@ pub struct Report {
     pub reference: Option<String>,
     /// The selection that was run; everything if empty.
     pub only: Vec<String>,
+    /// Whether only the most important cases were run.
+    pub quick: bool,
     /// Whether the run can be green although the server lacks a command.
     pub allow_missing: bool,
     /// The results of the cases and properties, in the order of the table.
@@ -29,6 +33,8 @@ pub struct Report {
     pub notices: Vec<String>,
     /// Why the run ended early, if it did.
     pub ending: Option<String>,
+    /// The time limit of the run.
+    pub time_limit_ms: u64,
     /// The duration of the run.
     pub elapsed_ms: u64,
 }
@@ -61,6 +67,8 @@ pub enum Verdict {
     Lacking(String),
     /// It was not run, for this reason.
     Skipped(String),
+    /// It was not run, or not to its end, because the run ended early.
+    NotReached,
     /// It could not be judged in time. This is not a pass.
     Unknown(String),
 }
@@ -103,7 +111,7 @@ impl Report {
         let bad = |outcome: &Outcome| match outcome.verdict {
             Verdict::Failed(_) | Verdict::Unknown(_) => true,
             Verdict::Lacking(_) => !self.allow_missing,
-            Verdict::Passed | Verdict::Skipped(_) => false,
+            Verdict::Passed | Verdict::Skipped(_) | Verdict::NotReached => false,
         };
         let has_passed = self.outcomes.iter().any(|it| matches!(it.verdict, Verdict::Passed));
         has_passed && self.ending.is_none() && !self.outcomes.iter().any(bad)
@@ -147,6 +155,30 @@ impl Report {
         counts
     }
 
+    /// The cases and properties that were not reached because the run ended early.
+    pub fn not_reached(&self) -> impl Iterator<Item = &Outcome> {
+        self.outcomes.iter().filter(|it| matches!(it.verdict, Verdict::NotReached))
+    }
+
+    /// The numbers of cases and of properties that were not reached.
+    fn not_reached_counts(&self) -> (usize, usize) {
+        let properties = self.not_reached().filter(|it| it.family == FAMILY).count();
+        (self.not_reached().count() - properties, properties)
+    }
+
+    /// Why the run ended early and what was not reached, as sentences, if it did.
+    fn explanation(&self) -> Option<String> {
+        let ending = format!("The run did not complete: {}.", self.ending.as_ref()?);
+        let count = |count: usize, one: &str, many: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {many}"),
+        };
+        let (cases, properties) = self.not_reached_counts();
+        let cases = count(cases, "case", "cases");
+        let properties = count(properties, "property", "properties");
+        Some(format!("{ending} Not reached: {cases} and {properties}."))
+    }
+
     /// The totals.
     pub fn table(&self) -> Table {
         Table::of(&self.outcomes)
@@ -167,15 +199,15 @@ impl Report {
                 count => format!(", and the server lacks a command of {count} more, as allowed"),
             };
             let passed = format!("{} of {tried} passed{lacking}{skipped}", sum.passed);
-            if !self.only.is_empty() {
-                return format!("Green, of what was chosen: {passed}.");
+            if self.quick || !self.only.is_empty() {
+                return format!("No violation found in what was chosen: {passed}.");
             }
             let clients = match table.clients.len() {
                 0 => String::new(),
-                1 => format!(" of {}", table.clients[0].name),
-                count => format!(" of all {count} clients"),
+                1 => format!(" for the locks of {}", table.clients[0].name),
+                count => format!(" for the locks of all {count} clients"),
             };
-            return format!("Safe for the locks{clients}: {passed}.");
+            return format!("No violation found{clients}: {passed}.");
         }
         let mut problems = Vec::new();
         for (count, what) in [
@@ -190,9 +222,9 @@ impl Report {
         if problems.is_empty() {
             problems.push(format!("{} passed", sum.passed));
         }
-        let ending = self.ending.as_ref().map(|it| format!(" The run did not complete: {it}."));
+        let ending = self.explanation().map(|it| format!(" {it}")).unwrap_or_default();
         let problems = problems.join(", ");
-        format!("Not green: of {tried} tried, {problems}{skipped}.{}", ending.unwrap_or_default())
+        format!("Not green: of {tried} tried, {problems}{skipped}.{ending}")
     }
 
     /// The report in the given format.
@@ -266,6 +298,17 @@ fn short(line: &str, columns: usize) -> String {
     }
     let cut: String = line.chars().take(columns).collect();
     format!("{cut}... ({} bytes)", line.len())
+}
+
+/// The reason of [`Verdict::NotReached`].
+fn not_reached(report: &Report) -> String {
+    format!("not reached: {}", report.ending.as_deref().unwrap_or("the run ended early"))
+}
+
+/// The name of a case or property with its family and client, as `--only` accepts it.
+fn whole_name(outcome: &Outcome) -> String {
+    let client = outcome.client.as_ref().map(|client| format!("{client}: ")).unwrap_or_default();
+    format!("{}: {client}{}", outcome.family, outcome.name)
 }
 
 /// The duration of the run in seconds.

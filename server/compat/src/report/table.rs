@@ -33,7 +33,7 @@ pub struct Score {
     pub lacking: usize,
     /// It could not be judged in time.
     pub unknown: usize,
-    /// It was not run.
+    /// It was not run, or not to its end.
     pub skipped: usize,
 }
 
@@ -49,7 +49,7 @@ impl Score {
             Verdict::Failed(_) => &mut self.failed,
             Verdict::Lacking(_) => &mut self.lacking,
             Verdict::Unknown(_) => &mut self.unknown,
-            Verdict::Skipped(_) => &mut self.skipped,
+            Verdict::Skipped(_) | Verdict::NotReached => &mut self.skipped,
         };
         *field += 1;
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Failure, Outcome, Report, Row, Score, Verdict, elapsed, merged, short};
+use super::{Failure, Outcome, Report, Row, Score, Verdict, elapsed, merged, short, whole_name};
 
 /// The number of events shown before a failure.
 const STORY_LINES: usize = 16;
@@ -40,7 +40,10 @@ impl Paint {
 /// The report as text.
 pub(super) fn write(report: &Report, colours: bool) -> String {
     let paint = Paint(colours);
-    let mut out = format!("{} at {}\n", report.target, report.address);
+    let summary = report.summary();
+    let summary = if report.is_green() { paint.good(&summary) } else { paint.bad(&summary) };
+    let mut out = format!("{summary} It took {}.\n\n", elapsed(report));
+    let _ = writeln!(out, "{} at {}", report.target, report.address);
     if let Some(reference) = &report.reference {
         let _ = writeln!(out, "compared with {reference}");
     }
@@ -61,9 +64,7 @@ pub(super) fn write(report: &Report, colours: bool) -> String {
     }
     write_lacking(&mut out, report);
     write_notices(&mut out, report);
-    let summary = report.summary();
-    let summary = if report.is_green() { paint.good(&summary) } else { paint.bad(&summary) };
-    let _ = writeln!(out, "\n{summary} It took {}.", elapsed(report));
+    write_not_reached(&mut out, report);
     out
 }
 
@@ -165,6 +166,15 @@ fn write_lacking(out: &mut String, report: &Report) {
     for (command, count) in counts {
         let cases = if count == 1 { "case needs" } else { "cases need" };
         let _ = writeln!(out, "  {command:24} {count:>4} {cases} it");
+    }
+}
+
+fn write_not_reached(out: &mut String, report: &Report) {
+    if report.not_reached().next().is_some() {
+        let _ = writeln!(out, "\nNot reached:");
+    }
+    for outcome in report.not_reached() {
+        let _ = writeln!(out, "  {}", whole_name(outcome));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockwheel_compat::case::Case;
 use lockwheel_compat::{
-    Error, Failure, Interrupt, Options, Outcome, Report, Suite, UNTRIED, Verdict, cases, properties,
+    Error, Failure, Interrupt, Options, Outcome, Report, Suite, Verdict, cases, properties,
 };
 
 use crate::results::Results;
@@ -122,6 +122,7 @@ impl Trial<'_> {
         let mut options = Options::new(&self.running.url()).map_err(died)?;
         options.allow_flush = true;
         options.interrupt = self.interrupt.clone();
+        options.time_limit = TRIAL_MAX;
         if self.server.is_double {
             options.reply_timeout = DOUBLE_REPLY_TIMEOUT;
         }
@@ -174,7 +175,7 @@ fn is_general(notice: &str) -> bool {
 }
 
 fn is_untried(outcome: &Outcome) -> bool {
-    matches!(&outcome.verdict, Verdict::Skipped(reason) if reason == UNTRIED)
+    matches!(outcome.verdict, Verdict::NotReached)
 }
 
 /// Whether a case may have failed only because the server had crashed.
