@@ -255,7 +255,10 @@ impl Log for FileLog {
 
     fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
         self.end();
-        if let Some(keys) = keys {
+        // After an error the log may lack units, and the record must not say that it has all.
+        if let Some(keys) = keys
+            && !self.shared.has_failed.load(Ordering::Acquire)
+        {
             self.shared.check(self.shared.files.lock().end(keys, clocks));
         }
     }
@@ -456,5 +459,55 @@ impl std::fmt::Debug for Shared {
 impl Drop for FileLog {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwheel_engine::time::Millis;
+    use lockwheel_log::ceiling::CeilingRecord;
+    use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+
+    use super::super::ceiling_file::CeilingFile;
+    use super::*;
+
+    struct NoOwner;
+
+    impl LogOwner for NoOwner {
+        fn log_has_failed(&self) {}
+
+        fn log_second(&self, _: LogSizes, _: io::Result<u64>) {}
+
+        fn log_is_flushed(&self) {}
+    }
+
+    /// What the record says after a server with `appendfsync everysec` has ended. A fault happens
+    /// to that operation of the disk, of those that write the last unit.
+    fn kept_after_the_end(faulty_operation: Option<u64>) -> Kept {
+        let disk = Arc::new(SimulatedDisk::new());
+        let (boot_id, clocks) = ([1; 16], Clocks::default());
+        let ceiling = Ceiling { deadline: Millis(60_000), has_lasting_keys: false };
+        let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| clocks);
+        let (files, _) = opened.expect("an empty log");
+        let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks);
+        let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);
+        let (gate, owner) = (Arc::new(CommitGate::default()), Arc::new(NoOwner));
+        let owner: Weak<dyn LogOwner> = Arc::<NoOwner>::downgrade(&owner);
+        let log = FileLog::new(files, FlushPolicy::EverySecond, &gate, owner);
+        log.append(Units { first: 1, last: 1, effects: b"effects" }, clocks, true);
+        if let Some(operation) = faulty_operation {
+            disk.add_fault(disk.operations() + operation, DiskFault::Fails);
+        }
+        log.start_thread().expect("a thread");
+        log.end_with(Some(ceiling), clocks);
+        CeilingRecord::read(&*disk).expect("a disk").expect("a record").kept
+    }
+
+    #[test]
+    fn record_says_that_the_log_is_complete_only_if_its_last_flush_succeeded() {
+        assert_eq!(kept_after_the_end(None), Kept::Durable);
+        let (write, flush) = (1, 2);
+        assert_eq!(kept_after_the_end(Some(write)), Kept::Written);
+        assert_eq!(kept_after_the_end(Some(flush)), Kept::Written);
     }
 }

@@ -50,6 +50,17 @@ pub(crate) struct OpenFiles {
     _lock: Option<Box<dyn DiskLock>>,
 }
 
+impl OpenFiles {
+    /// Files that are open. `lock` keeps the directory for this process, unless the log does.
+    pub(crate) fn new(
+        log: Option<Files>,
+        ceiling: Option<CeilingFile>,
+        lock: Option<Box<dyn DiskLock>>,
+    ) -> OpenFiles {
+        OpenFiles { log, ceiling, _lock: lock }
+    }
+}
+
 impl Restored {
     /// Opens the directory of the log and of the lease ceiling, or creates it, and reads how far
     /// the log goes. `None` if there is neither a log nor a guard; also if the guard is on only by
@@ -144,7 +155,7 @@ impl Restored {
                 None => warn!("no restart guard although {}: restart-guard is off", marker.reason),
             }
         }
-        let files = OpenFiles { log, ceiling, _lock: lock };
+        let files = OpenFiles::new(log, ceiling, lock);
         host.start_log(files, necessary).map_err(|error| in_this_path(&error))
     }
 
