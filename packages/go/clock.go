@@ -4,12 +4,12 @@ package lockwheel
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
 // Clock is the clock of a server. Leases, pauses and the timeouts of blocking commands follow it. It
-// runs in real time until a test changes it. Spans are whole milliseconds.
+// runs in real time until a test changes it. The server refuses spans that are not whole
+// milliseconds.
 //
 // The timers of client libraries do not follow it.
 type Clock struct{ server *Server }
@@ -22,17 +22,18 @@ func (c Clock) Run(times float64) error { return c.order("RUN", times) }
 
 // Advance moves the clock forward. Everything due on the way happens in order, at its own time, and
 // has happened when Advance returns.
-func (c Clock) Advance(span time.Duration) error { return c.orderSpan("ADVANCE", span) }
+func (c Clock) Advance(span time.Duration) error { return c.order("ADVANCE", span) }
 
-// Set moves the clock forward to a moment, as [Clock.Advance] does. It never goes back.
+// Set moves the clock forward to a moment, to the millisecond, as [Clock.Advance] does. It returns
+// an error for a moment in the past, since the clock never goes back.
 func (c Clock) Set(moment time.Time) error { return c.order("SET", moment.UnixMilli()) }
 
 // Jump simulates a step of Redis's clock: a positive span ends leases early, a negative span
 // prolongs them.
-func (c Clock) Jump(span time.Duration) error { return c.orderSpan("JUMP", span) }
+func (c Clock) Jump(span time.Duration) error { return c.order("JUMP", span) }
 
 // Step steps only the wall clock, that of TIME and EXPIREAT. Leases do not change.
-func (c Clock) Step(span time.Duration) error { return c.orderSpan("STEP", span) }
+func (c Clock) Step(span time.Duration) error { return c.order("STEP", span) }
 
 // Now returns the time of the clock.
 func (c Clock) Now() (time.Time, error) {
@@ -65,20 +66,6 @@ func (c Clock) show() (shown reading, err error) {
 func (c Clock) order(order string, arguments ...any) error {
 	_, err := c.server.Call(append([]any{"LOCKWHEEL", "CLOCK", order}, arguments...)...)
 	return err
-}
-
-func (c Clock) orderSpan(order string, span time.Duration) error {
-	if err := wholeMilliseconds(span); err != nil {
-		return err
-	}
-	return c.order(order, span.Milliseconds())
-}
-
-func wholeMilliseconds(span time.Duration) error {
-	if span%time.Millisecond != 0 {
-		return fmt.Errorf("lockwheel: %s is not a number of whole milliseconds", span)
-	}
-	return nil
 }
 
 // callJSON runs a command and decodes its JSON reply.

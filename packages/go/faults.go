@@ -49,21 +49,21 @@ func LoseWrites(writes int) Fault { return Fault{[]any{"LOSE-WRITES", writes}} }
 // Requests are conditions, all of which a request must match. Unset conditions match any request.
 type Requests struct {
 	// Command is a pattern of the command's name: "eval*", or "client|id" for a subcommand.
-	Command string
+	Command string `json:"command"`
 	// Key is a pattern of one of the request's keys.
-	Key string
+	Key string `json:"key"`
 	// Client is a pattern of the client's name (CLIENT SETNAME).
-	Client string
+	Client string `json:"client"`
 	// ClientID is the CLIENT ID of the client.
-	ClientID int64
+	ClientID int64 `json:"client_id"`
 	// Nth selects only the n-th of the matching requests.
-	Nth int
+	Nth int `json:"nth"`
 	// Times is the maximal number of requests.
-	Times int
+	Times int `json:"times"`
 	// Probability is that of each request, from 0 to 1. The same Seed selects the same requests.
 	// Without a seed the server chooses one.
-	Probability float64
-	Seed        int64
+	Probability float64 `json:"probability"`
+	Seed        int64   `json:"seed"`
 }
 
 func (r Requests) words() []any {
@@ -87,16 +87,6 @@ func (r Requests) words() []any {
 // Add adds a rule after the others. The first matching rule applies to a request.
 func (f Faults) Add(fault Fault, requests Requests) (Rule, error) {
 	words := append([]any{"LOCKWHEEL", "FAULT", "ADD"}, fault.words...)
-	for index, word := range words {
-		span, isSpan := word.(time.Duration)
-		if !isSpan {
-			continue
-		}
-		if err := wholeMilliseconds(span); err != nil {
-			return Rule{}, err
-		}
-		words[index] = span.Milliseconds()
-	}
 	number, err := f.server.callNumber(append(words, requests.words()...)...)
 	return Rule{f.server, number}, err
 }
@@ -119,8 +109,17 @@ func (f Faults) Failover(lose int) (int, error) {
 
 // State is the state of a rule or gate.
 type State struct {
-	Number int64  `json:"id"`
+	Number int64 `json:"id"`
+	// Action is "delay", "lose-and-close", "gate" and so on.
 	Action string `json:"action"`
+	// The arguments of [Delay], [Cut], [AnswerError], [JumpAfter] and [LoseWrites].
+	DelayMs int64  `json:"delay_ms"`
+	Bytes   int64  `json:"bytes"`
+	Line    string `json:"line"`
+	JumpMs  int64  `json:"jump_ms"`
+	Writes  int64  `json:"writes"`
+	// Requests are the conditions.
+	Requests
 	// Matched is the number of requests that matched, Nth, Times and Probability aside.
 	Matched int64 `json:"matched"`
 	// Fired is the number of requests that it was applied to.

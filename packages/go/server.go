@@ -37,13 +37,14 @@ type Server struct {
 	// Journal is the journal of commands and locks.
 	Journal Journal
 
+	program  string
 	port     int
 	settings settings
 	command  *exec.Cmd
 	stdin    io.Closer
 	log      *log
 	ended    chan struct{}
-	stopping sync.Once
+	stopping *sync.Once
 	stopped  error
 
 	mutex sync.Mutex
@@ -51,7 +52,6 @@ type Server struct {
 }
 
 type settings struct {
-	frozen    bool
 	password  string
 	arguments []string
 }
@@ -60,8 +60,12 @@ type settings struct {
 type Option func(*settings)
 
 // Frozen starts the server with a stopped clock.
-func Frozen() Option {
-	return func(settings *settings) { settings.frozen = true }
+func Frozen() Option { return Config("clock-frozen", "yes") }
+
+// ClockStart sets the time of the clock at the start, to the millisecond. It is the current time by
+// default.
+func ClockStart(begin time.Time) Option {
+	return Config("clock-start", strconv.FormatInt(begin.UnixMilli(), 10))
 }
 
 // Config sets a directive of redis.conf: Config("requirepass", "secret").
@@ -82,25 +86,46 @@ func Start(options ...Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &Server{log: newLog(), ended: make(chan struct{})}
+	server := &Server{program: program}
 	server.Clock, server.Faults, server.Journal = Clock{server}, Faults{server}, Journal{server}
 	for _, option := range options {
 		option(&server.settings)
 	}
-	if err := server.launch(program); err != nil {
-		return nil, fmt.Errorf("lockwheel: %s does not start: %w", program, err)
-	}
-	if err := server.setUp(); err != nil {
-		return nil, errors.Join(err, server.Stop())
+	if err := server.start(); err != nil {
+		return nil, err
 	}
 	return server, nil
 }
 
-func (s *Server) launch(program string) error {
+// Restart stops the server, if it runs, and starts it again on the same port, as at the first start:
+// all connections end, and all keys are lost unless Config("appendonly", "yes") keeps them. No other
+// method may run at the same time.
+func (s *Server) Restart() error {
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	return s.start("--port", strconv.Itoa(s.port))
+}
+
+// start starts the program, with more arguments after those of the settings.
+func (s *Server) start(more ...string) error {
+	s.log, s.ended, s.stopping = newLog(), make(chan struct{}), new(sync.Once)
+	if err := s.launch(more); err != nil {
+		return fmt.Errorf("lockwheel: %s does not start: %w", s.program, err)
+	}
+	// Fail here if the server refuses the connection, for example because of the password.
+	if _, err := s.Clock.Now(); err != nil {
+		return errors.Join(err, s.Stop())
+	}
+	return nil
+}
+
+func (s *Server) launch(more []string) error {
 	arguments := []string{
 		"--port", "0", "--bind", host, "--enable-test-commands", "local", "--end-with-stdin", "yes",
 	}
-	s.command = exec.Command(program, append(arguments, s.settings.arguments...)...)
+	arguments = append(append(arguments, s.settings.arguments...), more...)
+	s.command = exec.Command(s.program, arguments...)
 	s.command.Env = slices.DeleteFunc(os.Environ(), isSetting)
 	s.command.Stdout, s.command.Stderr = s.log, s.log
 	stdin, err := s.command.StdinPipe()
@@ -130,15 +155,6 @@ func (s *Server) launch(program string) error {
 // isSetting reports whether a variable sets an option of a server. Only the test may set options.
 func isSetting(variable string) bool { return strings.HasPrefix(variable, "LOCKWHEEL_") }
 
-func (s *Server) setUp() error {
-	if s.settings.frozen {
-		return s.Clock.Freeze()
-	}
-	// Fail here if the server refuses the connection, for example because of the password.
-	_, err := s.Clock.Now()
-	return err
-}
-
 // URL is the URL for clients, with the password if the server has one:
 // redis://127.0.0.1:6379.
 func (s *Server) URL() string {
@@ -161,24 +177,14 @@ func (s *Server) Port() int { return s.port }
 // Log returns the last lines of the log.
 func (s *Server) Log() string { return s.log.String() }
 
-// Reset restores the state after the start, for a server shared by several tests: no fault rules,
-// gates or keys, an empty journal, and a clock that runs, or is stopped if the server was started
-// with [Frozen]. The time of the clock stays, since it never goes back.
+// Reset restores the state after the start, for a server shared by several tests: no keys, scripts,
+// functions, fault rules, gates or names of clients, an empty journal, the settings of the start, and
+// a clock that runs, or is stopped if the server was started with [Frozen]. The connections of
+// clients and the time of the clock stay.
 func (s *Server) Reset() error {
-	clock := func() error { return s.Clock.Run(1) }
-	if s.settings.frozen {
-		clock = s.Clock.Freeze
-	}
-	flush := func() error {
-		_, err := s.Call("FLUSHALL")
-		return err
-	}
-	for _, step := range []func() error{s.Faults.Clear, clock, flush, s.Journal.Clear} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := s.Call("LOCKWHEEL", "RESET")
+	s.closeIdle()
+	return err
 }
 
 // Stop ends the server and waits until it has ended. It may be called again. It returns an error if

@@ -2,8 +2,14 @@
 
 /// <reference lib="esnext.disposable" />
 
-/** A number of milliseconds, or one with a unit: "500ms", "30s", "5m", "2h", "1d". */
-export type Span = number | `${number}${"" | "ms" | "s" | "m" | "h" | "d"}`;
+/**
+ * A span of time in whole milliseconds: "250ms", "30s", "1.5h", "1h30m" (ms, s, m, h, d). The server
+ * refuses a number without a unit.
+ */
+export type Span = Part | `${Part}${Part}` | `${Part}${Part}${Part}`;
+
+/** A number with a unit. */
+type Part = `${number}${"ms" | "s" | "m" | "h" | "d"}`;
 
 /** An argument of a command. */
 export type Argument = string | number | bigint | Uint8Array;
@@ -24,6 +30,8 @@ export type Check =
 export interface Options {
   /** Starts the server with a stopped clock. */
   frozen?: boolean;
+  /** The time of the clock at the start, instead of the current time. Numbers as for `Clock.set`. */
+  clockStart?: Date | number;
   /**
    * Options of redis-server, as on its command line: `["--requirepass", "secret"]`. The path of a
    * configuration file comes first.
@@ -63,8 +71,13 @@ export class Server {
   readonly clock: Clock;
   readonly faults: Faults;
   readonly journal: Journal;
-  /** Starts the server. After `stop()` it starts again, empty. */
+  /** Starts the server. After `stop()` it starts again, empty and on another port. */
   start(): Promise<this>;
+  /**
+   * Stops the server, if it runs, and starts it again on the same port, as at the first start: all
+   * connections end, and all keys are lost unless the option `--appendonly yes` keeps them.
+   */
+  restart(): Promise<this>;
   /** Stops the server. Does nothing if it is not running. */
   stop(): Promise<void>;
   /** As `stop()`, for `await using`. */
@@ -75,8 +88,9 @@ export class Server {
    */
   call(...command: [Argument, ...Argument[]]): Promise<Reply>;
   /**
-   * Restores the state after the start, for a server shared by several tests: no keys, fault rules
-   * or gates, an empty journal, and the clock running or stopped as at the start. The time stays.
+   * Restores the state after the start, for a server shared by several tests: no keys, scripts,
+   * functions, fault rules, gates or names of clients, an empty journal, the settings of the start,
+   * and the clock running or stopped as at the start. The connections of clients and the time stay.
    */
   reset(): Promise<void>;
   /** Runs the checks of `options.check`. */
@@ -91,7 +105,10 @@ export interface Clock {
   run(rate?: number): Promise<void>;
   /** Moves the clock forward. Everything due on the way happens in order, at its own time. */
   advance(span: Span): Promise<void>;
-  /** As `advance`, to a moment (milliseconds since 1970). The clock never goes back. */
+  /**
+   * As `advance`, to a moment: a `Date`, or milliseconds since 1970 as `Date.now()` returns them.
+   * Rejects with a `ReplyError` if it is in the past, since the clock never goes back.
+   */
   set(moment: Date | number): Promise<void>;
   /** Simulates a step of Redis's clock: forward ends leases early, back prolongs them. */
   jump(span: Span): Promise<void>;
@@ -175,15 +192,31 @@ export interface Gate {
   open(): Promise<number>;
 }
 
-/** A rule or gate as the server lists it, with its conditions. */
+/** A rule or gate as the server lists it: the argument of its action, its conditions and counts. */
 export interface ListedRule {
   id: number;
+  /** "delay", "lose-and-close", "gate" ... */
   action: string;
+  /** The arguments of "delay", "cut", "error", "jump" and "lose-writes". */
+  delay_ms?: number;
+  bytes?: number;
+  line?: string;
+  jump_ms?: number;
+  writes?: number;
+  /** The conditions that were given: see `Conditions`. */
+  client?: string;
+  client_id?: number;
+  command?: string;
+  key?: string;
+  nth?: number;
+  times?: number;
+  probability?: number;
+  seed?: number;
+  /** The requests that matched, "nth", "times" and "probability" aside, and those it was applied to. */
   matched: number;
   fired: number;
   /** The CLIENT IDs of the clients that it holds. */
   held: number[];
-  [condition: string]: unknown;
 }
 
 /** The commands and the events of locks, recognised from the effects of commands and scripts. */
@@ -210,17 +243,39 @@ export interface Journal {
   assertReleasedOnlyByOwner(): Promise<void>;
 }
 
+/** An entry of the journal. The event determines which optional fields it has. */
 export interface Entry {
+  /** The number of the entry, counted from 1. */
   seq: number;
-  /** On the clock of leases. */
+  /** Milliseconds since 1970 on the clock of leases. */
   time_ms: number;
   /** The CLIENT ID of the client, 0 for the clock. */
   client: number;
+  /** The name of the client, if it has one. */
   name?: string;
   /** "command", "acquired", "renewed", "refused", "released", "expired-while-held" ... */
   event: string;
   keys: string[];
-  [detail: string]: unknown;
+  /** The request and the reply of a command, shortened. */
+  argv?: string[];
+  reply?: string;
+  /** Whether a script called the command. */
+  script?: boolean;
+  /** The present or former owner of the lock. */
+  owner?: string;
+  /** How many times the owner holds the lock, and how many holds are left after a release. */
+  count?: number;
+  left?: number;
+  /** The lease, null if there is none. */
+  lease_ms?: number | null;
+  /** The owner that was refused. */
+  by?: string;
+  /** The owner of the refused lock, else the CLIENT ID of the client that took the lock. */
+  holder?: string | number;
+  /** The time from the first refusal to the acquisition. */
+  waited_ms?: number;
+  /** The time from the loss of the lock to the late command. */
+  late_ms?: number;
 }
 
 export interface HeldLock {

@@ -228,7 +228,9 @@ fn a_script_called_in_process_is_killed_from_outside() {
         let script = std::thread::spawn(move || {
             // A runtime of the caller does not disturb it.
             let runtime = tokio::runtime::Builder::new_current_thread().build();
-            runtime.expect("a runtime").block_on(async { calling.call(&["EVAL", ENDLESS, "0"]) })
+            runtime
+                .expect("a runtime")
+                .block_on(async { calling.call_raw(&["EVAL", ENDLESS, "0"]) })
         });
         eventually("others to be refused", || early.call(&["GET", "k"]).starts_with(b"-BUSY "));
         let mut new = connect(server.addr());
@@ -251,7 +253,7 @@ fn the_end_of_the_server_ends_a_script() {
         let (begun, begins) = std::sync::mpsc::channel();
         let script = std::thread::spawn(move || {
             begun.send(()).expect("the receiver exists");
-            client.call(&["EVAL", ENDLESS_AFTER_A_WRITE, "0"])
+            client.call_raw(&["EVAL", ENDLESS_AFTER_A_WRITE, "0"])
         });
         begins.recv().expect("it begins");
         server.stop();

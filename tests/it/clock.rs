@@ -72,7 +72,7 @@ fn clock_is_moved_by_command_too() {
     let server = frozen();
     let mut wire = connect(&server);
     wire.ask("SET lock token NX PX 30000");
-    assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 29999"), "+OK\r\n");
+    assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 29s999ms"), "+OK\r\n");
     assert_eq!(wire.ask("PTTL lock"), ":1\r\n");
     assert_eq!(wire.ask("LOCKWHEEL CLOCK ADVANCE 1ms"), "+OK\r\n");
     assert_eq!(wire.ask("EXISTS lock"), ":0\r\n");
@@ -102,11 +102,26 @@ fn clock_moves_forward_and_never_back() {
     let server = frozen();
     let begin = server.clock().now();
     server.clock().set(begin + LEASE).expect("a server");
-    server.clock().set(begin).expect("a server");
+    let shown_ms = (begin + LEASE).duration_since(SystemTime::UNIX_EPOCH).expect("a moment");
+    let shown_ms = shown_ms.as_millis();
+    let refusal =
+        format!("the clock shows {shown_ms}, in milliseconds since 1970, and never goes back");
+    let in_process = server.clock().set(begin).expect_err("the past");
+    assert_eq!((in_process.kind(), in_process.to_string()), (ErrorKind::Usage, refusal.clone()));
+    let past = format!("LOCKWHEEL CLOCK SET {}", shown_ms - 1);
+    assert_eq!(connect(&server).ask(&past), format!("-ERR {refusal}\r\n"));
     assert_eq!(server.clock().now(), begin + LEASE);
+}
+
+#[test]
+fn clock_begins_at_the_chosen_time() {
     let moment = SystemTime::UNIX_EPOCH + LEASE;
-    let on_time = Server::builder().frozen_clock_at(moment).start().expect("a server");
-    assert_eq!((on_time.clock().now(), on_time.clock().wall()), (moment, moment));
+    let frozen = Server::builder().clock_start(moment).frozen_clock().start().expect("a server");
+    assert_eq!((frozen.clock().now(), frozen.clock().wall()), (moment, moment));
+    let running = Server::builder().clock_start(moment).start().expect("a server");
+    let now = running.clock().now();
+    assert!(moment <= now && now < moment + HOUR, "{now:?}");
+    assert!((running.clock().rate() - 1.0).abs() < f64::EPSILON);
 }
 
 #[test]
@@ -259,16 +274,17 @@ fn slow_script_threshold_follows_the_clock() {
 
 #[test]
 fn wall_clock_step_does_not_change_leases() {
-    const HOUR_SECONDS: i64 = 3_600;
     let server = frozen();
-    for step in [HOUR_SECONDS, -HOUR_SECONDS, -24 * HOUR_SECONDS, 48 * HOUR_SECONDS] {
+    let clock = server.clock();
+    for (forward_hours, back_hours) in [(1, 0), (0, 1), (0, 24), (48, 0)] {
         call(&server, "SET lock token PX 30000");
-        server.clock().step_wall(step * 1_000).expect("a server");
-        assert_eq!(call(&server, "PTTL lock"), Reply::Integer(30_000), "{step}");
+        clock.step_wall_forward(forward_hours * HOUR).expect("a server");
+        clock.step_wall_back(back_hours * HOUR).expect("a server");
+        assert_eq!(call(&server, "PTTL lock"), Reply::Integer(30_000));
         advance(&server, LEASE - MILLISECOND);
-        assert_eq!(call(&server, "GET lock"), Reply::bulk("token"), "{step}");
+        assert_eq!(call(&server, "GET lock"), Reply::bulk("token"));
         advance(&server, MILLISECOND);
-        assert_eq!(call(&server, "GET lock"), Reply::Null, "{step}");
+        assert_eq!(call(&server, "GET lock"), Reply::Null);
     }
 }
 

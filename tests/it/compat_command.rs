@@ -194,9 +194,10 @@ fn unusable_arguments_are_explained() {
         (&["compat", "http://localhost"], "redis:// or unix://"),
         (&["compat", &url, "--only", "no such thing"], "nothing is called no such thing"),
         (&["compat", &url, "--cases", "/nowhere"], "/nowhere: No such file"),
-        (&["compat", &url, "--reply-timeout", "0"], "no span of time: 0"),
-        (&["compat", &url, "--time-limit", "1 day"], "no span of time: 1 day"),
-        (&["compat", &url, "--time-limit", "0s"], "must not be zero"),
+        (&["compat", &url, "--reply-timeout", "0s"], "not positive"),
+        (&["compat", &url, "--reply-timeout", "10"], "milliseconds with a unit, such as 250ms"),
+        (&["compat", &url, "--time-limit", "1 day"], "milliseconds with a unit, such as 250ms"),
+        (&["compat", &url, "--time-limit", "0s"], "not positive"),
         (&["compat", &url, "--quick", "--cases", "own.txt"], "cannot be used with"),
     ] {
         let output = daemon::run(arguments);

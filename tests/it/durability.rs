@@ -258,7 +258,7 @@ fn exempt_keys_need_no_guard() {
 #[test]
 fn empty_directory_is_guarded_for_the_minimum() {
     let folder = Folder::new();
-    let mut server = Server::start(&folder, &["--restart-guard-minimum", "100"]);
+    let mut server = Server::start(&folder, &["--restart-guard-minimum", "100ms"]);
     server.daemon.wait_for("the restart guard is over");
     server.check(&[("SET lock token NX PX 30", "+OK"), ("SET lasting v", "+OK")]);
     server.kill();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lockwheel::{Client, Error, ErrorKind, Reply, Server};
+use lockwheel::{Client, Error, ErrorKind, Fault, Reply, Requests, Server};
 use lockwheel_tests::call;
 use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
@@ -249,6 +249,95 @@ fn port_is_free_at_once_after_the_end() {
     drop(first);
     let second = Server::builder().port(port).start().expect("the same port");
     assert_eq!(call(&second, "GET k"), Reply::Null);
+}
+
+#[test]
+fn restarted_server_has_its_address_and_no_keys() {
+    let mut server = Server::builder().frozen_clock().config("timeout", "60").start();
+    let server = server.as_mut().expect("a server");
+    let address = server.addr();
+    let mut client = server.client().expect("a client");
+    let mut wire = Wire::connect(address, 2);
+    wire.call(&["SET", "k", "v"]);
+    server.restart().expect("a server");
+    assert_eq!(wire.read_to_close(), b"");
+    assert_eq!(kind(client.call(&["PING"])), ErrorKind::Stopped);
+    assert_eq!(server.addr(), address);
+    assert_eq!(Wire::connect(address, 2).call(&["GET", "k"]), b"$-1\r\n");
+    assert!(server.clock().rate() == 0.0 && !server.is_stopped());
+    let timeout = Reply::Map(vec![(Reply::bulk("timeout"), Reply::bulk("60"))]);
+    assert_eq!(call(server, "CONFIG GET timeout"), timeout);
+    server.stop();
+    server.restart().expect("a server");
+    assert_eq!(server.addr(), address);
+}
+
+#[test]
+fn reset_restores_the_state_after_the_start() {
+    let server = Server::builder().frozen_clock().for_tests().start().expect("a server");
+    let mut wire = Wire::connect(server.addr(), 2);
+    let config = wire.ask("CONFIG GET *");
+    let begin = server.clock().now();
+    wire.ask("CLIENT SETNAME worker");
+    wire.ask("SET lock token");
+    wire.call(&["FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() end)"]);
+    wire.call(&["SCRIPT", "LOAD", "return 1"]);
+    let digest = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    assert_eq!(wire.ask(&format!("SCRIPT EXISTS {digest}")), "*1\r\n:1\r\n");
+    wire.ask("CONFIG SET timeout 60 maxmemory 1gb notify-keyspace-events KEA");
+    server.clock().run_at(0.001).expect("a server");
+    server.clock().step_wall_forward(Duration::from_secs(60)).expect("a server");
+    wire.ask("CLIENT PAUSE 60000 WRITE");
+    server.faults().add(Fault::Drop, Requests::any().command("echo")).expect("a rule");
+    let gate = server.faults().gate(Requests::any().command("get")).expect("a gate");
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| Wire::connect(server.addr(), 2).call(&["GET", "lock"]));
+        gate.wait().expect("a client");
+        server.reset().expect("a server");
+        assert_eq!(held.join().expect("a thread"), b"$-1\r\n");
+    });
+    assert_eq!(wire.ask("CONFIG GET *"), config);
+    assert_eq!(wire.ask("CLIENT GETNAME"), "$-1\r\n");
+    assert_eq!(wire.ask("FUNCTION LIST"), "*0\r\n");
+    assert_eq!(wire.ask(&format!("SCRIPT EXISTS {digest}")), "*1\r\n:0\r\n");
+    assert_eq!(wire.ask("ECHO a"), "$1\r\na\r\n");
+    assert_eq!(wire.ask("DBSIZE"), ":0\r\n");
+    assert_eq!(wire.ask("LOCKWHEEL FAILOVER LOSE 9"), ":0\r\n");
+    let commands = call(&server, "INFO commandstats");
+    assert!(!format!("{commands:?}").contains("cmdstat_set:"), "{commands:?}");
+    assert!(server.journal().locks().expect("a journal").is_empty());
+    let clock = server.clock();
+    assert!(clock.rate() == 0.0 && clock.now() >= begin && clock.now() == clock.wall());
+    // Numbers begin anew, too.
+    assert_eq!(call(&server, "LOCKWHEEL GATE ADD"), Reply::Integer(1));
+}
+
+#[test]
+fn call_returns_an_error_for_an_error_reply() {
+    const REFUSED: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    let server = Server::start().expect("a server");
+    let mut client = server.client().expect("a client");
+    client.call(&["SET", "k", "v"]).expect("an answer");
+    for failure in [
+        client.call(&["LLEN", "k"]),
+        server.call(&["LLEN", "k"]),
+        on_one_thread(client.call_async(&["LLEN", "k"])),
+    ] {
+        let error = failure.expect_err("a string is no list");
+        assert_eq!((error.kind(), &*error.to_string()), (ErrorKind::Reply, REFUSED));
+    }
+    for reply in [
+        client.call_raw(&["LLEN", "k"]),
+        server.call_raw(&["LLEN", "k"]),
+        on_one_thread(client.call_raw_async(&["LLEN", "k"])),
+    ] {
+        assert_eq!(reply.expect("a reply"), Reply::error(REFUSED));
+    }
+    // Errors within a reply are part of it.
+    client.call(&["MULTI"]).expect("an answer");
+    client.call(&["LLEN", "k"]).expect("an answer");
+    let results = client.call(&["EXEC"]).expect("an answer");
+    assert_eq!(results, Reply::Array(vec![Reply::error(REFUSED)]));
 }
 
 #[test]

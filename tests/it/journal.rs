@@ -26,7 +26,7 @@ fn advance(server: &Server, milliseconds: u64) {
 
 fn call(client: &mut Client, command: &str) -> Reply {
     let words: Vec<&str> = command.split(' ').collect();
-    client.call(&words).expect("an answer")
+    client.call_raw(&words).expect("an answer")
 }
 
 /// Runs a script with the key `lock`, and with the channel of a Redisson lock if it has two keys.

@@ -45,7 +45,8 @@ fn line(server: &Server, name: &str) -> String {
 }
 
 fn is_refused(server: &Server) -> bool {
-    matches!(server.call(&["SET", "k", "v"]), Ok(Reply::Error(line)) if line.starts_with(b"OOM "))
+    let reply = server.call_raw(&["SET", "k", "v"]);
+    matches!(reply, Ok(Reply::Error(line)) if line.starts_with(b"OOM "))
 }
 
 /// A connection that has sent a part of one long argument.

@@ -94,7 +94,8 @@ fn value(word: &str) -> Option<String> {
 /// Runs a program; the keys that are locks, possibly.
 fn run(program: &Program) -> Vec<KnownLock> {
     let begin = UNIX_EPOCH + Duration::from_millis(BEGIN_MS.unsigned_abs());
-    let server = Server::builder().frozen_clock_at(begin).for_tests().start().expect("a server");
+    let server =
+        Server::builder().clock_start(begin).frozen_clock().for_tests().start().expect("a server");
     let mut clients: BTreeMap<&str, Client> = BTreeMap::new();
     for step in &program.steps {
         if let Some(span) = step.strip_prefix('+') {

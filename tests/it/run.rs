@@ -78,6 +78,61 @@ fn options_override_the_configuration_file() {
     check(&[&path, "--timeout", "6"], script, "timeout\n6\ndatabases\n3\n", "");
 }
 
+/// Takes a lock and does not release it.
+const TAKE: &str = "ask set lock token nx px 30000 > /dev/null; ";
+
+#[test]
+fn failed_check_fails_a_command_that_succeeded() {
+    let output = shell(&["--frozen", "--check", "no-lock-held,lint"], TAKE);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("lockwheel run: no-lock-held: client "), "{text}");
+    assert_eq!(text.matches("acquired 'lock'").count(), 1, "{text}");
+    // Both checks fail, and their entries are printed once.
+    let script = format!("{TAKE}ask persist lock > /dev/null; ask set a b nx > /dev/null");
+    let output = shell(&["--check", "every-lock-has-a-lease", "--check", "lint"], &script);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("lockwheel run: every-lock-has-a-lease: "), "{text}");
+    assert!(text.contains("lockwheel run: lint: the lock 'a' has no lease"), "{text}");
+    assert_eq!(text.matches("acquired 'a'").count(), 1, "{text}");
+}
+
+#[test]
+fn check_that_holds_changes_nothing() {
+    let script = format!("{TAKE}ask lockwheel clock advance 30s > /dev/null");
+    check(&["--frozen", "--check", "no-lock-held"], &script, "", "");
+    // Neither does a check of a command that failed.
+    let output = shell(&["--frozen", "--check", "no-lock-held"], &format!("{TAKE}exit 7"));
+    assert_eq!(output.status.code(), Some(7));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.starts_with("lockwheel run: a lock is still held:\n"), "{text}");
+}
+
+#[test]
+fn unknown_names_are_refused_before_the_command_is_run() {
+    let known = "no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner, \
+                 lint";
+    let nearest = "did you mean no-lock-held?";
+    for (options, reason) in [
+        (&["--check", "no-locks-held"][..], {
+            format!("unknown check 'no-locks-held'; {nearest} Known: {known}")
+        }),
+        (&["--check", "lint,"], format!("unknown check ''. Known: {known}")),
+        (&["--check"], "--check needs the names of checks".to_owned()),
+        (&["--chek", "lint"], "unknown option '--chek'; did you mean --check?".to_owned()),
+    ] {
+        let output = shell(options, "echo it runs");
+        assert_eq!(output.status.code(), Some(125));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((&*output.stdout, text), (&b""[..], format!("lockwheel run: {reason}\n")));
+    }
+    let output = shell(&["--databses", "3"], "echo it runs");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(125), &b""[..]));
+    assert!(text.contains("unknown directive 'databses'; did you mean databases?"), "{text}");
+}
+
 #[test]
 fn locks_still_held_are_listed() {
     check(

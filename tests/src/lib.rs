@@ -43,7 +43,7 @@ pub fn start(settings: &[(&str, &str)]) -> Server {
 
 /// Runs a line of words as a command, in this process.
 pub fn call(server: &Server, command: &str) -> Reply {
-    server.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
+    server.call_raw(&command.split(' ').collect::<Vec<&str>>()).expect("an answer")
 }
 
 /// The number of blocked clients.

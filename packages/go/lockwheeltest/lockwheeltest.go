@@ -80,6 +80,12 @@ func (s *Server) Reset() {
 	no(s.t, s.Server.Reset())
 }
 
+// Restart is [lockwheel.Server.Restart].
+func (s *Server) Restart() {
+	s.t.Helper()
+	no(s.t, s.Server.Restart())
+}
+
 // Stop is [lockwheel.Server.Stop].
 func (s *Server) Stop() {
 	s.t.Helper()

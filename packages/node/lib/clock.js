@@ -1,5 +1,5 @@
 "use strict";
-// The clock of a server. A span is a number of milliseconds or a string such as "30s".
+// The clock of a server. The server reads spans, such as "30s", and refuses numbers without a unit.
 
 class Clock {
   #call;

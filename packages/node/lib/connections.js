@@ -112,6 +112,12 @@ class Connections {
     else this.#idle = connection;
   }
 
+  /** Closes the idle connection: the next call begins a new session. */
+  closeIdle() {
+    this.#idle?.close();
+    this.#idle = undefined;
+  }
+
   /** Closes all connections and rejects the calls in progress. */
   close() {
     for (const connection of this.#open) connection.close();

@@ -18,7 +18,7 @@ class ServerProcess {
   /** Resolves with a description of the exit when the process has ended. */
   ended;
 
-  /** Starts `program`; `options` are those of redis-server. */
+  /** Starts `program`; `options` are those of the server. */
   constructor(program, options) {
     // A configuration file must precede all options.
     const files = options.slice(0, options[0]?.startsWith("-") ? 0 : 1);

@@ -11,15 +11,19 @@ const { findProgram } = require("./program.js");
 class Server {
   #options;
   #running;
+  /** The port of the last start. */
+  #port;
   clock;
   faults;
   journal;
 
-  constructor({ frozen = false, options = [], check = [], ...unknown } = {}) {
+  constructor({ frozen = false, clockStart, options = [], check = [], ...unknown } = {}) {
     for (const name of Object.keys(unknown)) {
-      throw new TypeError(`unknown option '${name}'. Known: frozen, options, check`);
+      throw new TypeError(`unknown option '${name}'. Known: frozen, clockStart, options, check`);
     }
-    this.#options = { frozen, options: options.map(String), check };
+    const clock = frozen ? ["--clock-frozen", "yes"] : [];
+    if (clockStart !== undefined) clock.push("--clock-start", String(Number(clockStart)));
+    this.#options = { clock, options: options.map(String), check };
     const call = (...args) => this.call(...args);
     this.clock = new Clock(call);
     this.faults = new Faults(call);
@@ -45,22 +49,29 @@ class Server {
   }
 
   async start() {
+    return this.#start([]);
+  }
+
+  async restart() {
+    const port = this.#port;
+    if (port === undefined) throw new Error("the server has not been started");
+    await this.stop();
+    return this.#start(["--port", String(port)]);
+  }
+
+  async #start(more) {
     if (this.#running) throw new Error("the server is running");
-    const process = new ServerProcess(findProgram(), this.#options.options);
+    const { clock, options } = this.#options;
+    const process = new ServerProcess(findProgram(), [...options, ...clock, ...more]);
     const port = await process.ready();
+    this.#port = port;
     const password = this.#password();
     const greeting = password === undefined ? [] : [["AUTH", password]];
     // Fault rules do not apply to LOCKWHEEL commands. They may close connections of other commands.
     const control = new Connections(port, greeting);
     const calls = new Connections(port, greeting);
     this.#running = { process, port, control, calls };
-    try {
-      if (this.#options.frozen) await this.clock.freeze();
-      return this;
-    } catch (error) {
-      await this.stop();
-      throw error;
-    }
+    return this;
   }
 
   async call(...args) {
@@ -73,11 +84,8 @@ class Server {
   }
 
   async reset() {
-    await this.faults.clear();
-    for (const { id } of await this.faults.gates()) await this.call("LOCKWHEEL", "GATE", "OPEN", id);
-    await (this.#options.frozen ? this.clock.freeze() : this.clock.run());
-    await this.call("FLUSHALL");
-    await this.journal.clear();
+    await this.call("LOCKWHEEL", "RESET");
+    this.#now().calls.closeIdle();
   }
 
   async check() {

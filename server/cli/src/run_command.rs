@@ -7,7 +7,10 @@ use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use lockwheel::{Builder, HeldLock, Server, Settings};
+use lockwheel::{Builder, Check, Error, HeldLock, Journal, JournalEntry, Server, Settings};
+use lockwheel_engine::instruments::journal::entry::story;
+use lockwheel_engine::settings::find;
+use lockwheel_engine::syntax_error::{describe_unknown, describe_unknown_of_few, nearest};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use tokio::process::{Child, Command};
@@ -18,6 +21,8 @@ use crate::limits;
 use crate::process_settings::ProcessSettings;
 use crate::title::Title;
 
+/// The command has succeeded, and a check fails.
+const CHECK_FAILED: u8 = 1;
 /// The command was not started. This and the next two are the exit statuses of `env` and shells.
 const UNUSABLE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
@@ -39,6 +44,9 @@ still held when the command ends are listed on standard error.
 Options:
       --port <port>      Listen on this port; the default is any free port
       --frozen           Stop the server's clock; LOCKWHEEL CLOCK moves it
+      --check <names>    Fail if one of these checks fails when the command has succeeded:
+                         no-lock-held, never-two-holders, every-lock-has-a-lease,
+                         released-only-by-owner, lint (separated by commas)
       --env <name>       Set this variable to the URL, too (may be repeated)
       --<directive> ...  Any option of redis-server: --requirepass secret, --logfile redis.log
   -h, --help             Print this help
@@ -46,14 +54,31 @@ Options:
 Examples:
   lockwheel run -- pytest
   lockwheel run --frozen --env CELERY_BROKER_URL -- cargo test
+  lockwheel run --check no-lock-held,lint -- pytest
 
 Exit status: that of the command; 128 plus the number of the signal that ended it, 127 if it was
-not found, 126 if it cannot be executed, 125 if the server cannot be started.
+not found, 126 if it cannot be executed, 125 if the server cannot be started; 1 if it succeeded and
+a check fails.
 ";
+
+/// The options of this subcommand, beside those of the server.
+const OPTIONS: [&str; 3] = ["--check", "--env", "--frozen"];
+
+/// The name of the check that there are no lint findings.
+const LINT: &str = "lint";
+
+/// What `--check` names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunCheck {
+    Locks(Check),
+    Lint,
+}
 
 /// The parsed command line.
 struct RunOptions {
     frozen: bool,
+    /// The checks for a command that has succeeded.
+    checks: Vec<RunCheck>,
     /// Names of variables that are set to the URL.
     variables: Vec<String>,
     /// Options of the server.
@@ -77,6 +102,42 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>, title: &Title) -> 
     ExitCode::from(status)
 }
 
+impl RunCheck {
+    fn named(name: &str) -> Result<RunCheck, String> {
+        let check = Check::ALL.into_iter().find(|check| check.name() == name);
+        if let Some(check) = check {
+            return Ok(RunCheck::Locks(check));
+        }
+        let known = [&Check::ALL.map(Check::name)[..], &[LINT]].concat();
+        let is_lint = name == LINT;
+        let unknown = || describe_unknown_of_few("check", name.as_bytes(), &known);
+        is_lint.then_some(RunCheck::Lint).ok_or_else(unknown)
+    }
+
+    /// The violations and the journal entries that show them.
+    fn violations(self, journal: Journal<'_>) -> Result<(Vec<String>, Vec<JournalEntry>), Error> {
+        match self {
+            RunCheck::Locks(check) => {
+                let result = journal.check(check)?;
+                let sentence = format!("{}: {}", check.name(), result.sentence);
+                Ok(((!result.holds).then_some(sentence).into_iter().collect(), result.story))
+            }
+            RunCheck::Lint => {
+                let findings = journal.lint()?;
+                let sentences = findings.iter().map(|it| format!("{LINT}: {}", it.sentence));
+                let sentences = sentences.collect();
+                Ok((sentences, findings.into_iter().flat_map(|it| it.entries).collect()))
+            }
+        }
+    }
+}
+
+/// Whether a word is not an option of the server and resembles one of this subcommand.
+fn is_misspelt(word: &str) -> bool {
+    word.strip_prefix("--").is_some_and(|name| find(name).is_none())
+        && nearest(word, &OPTIONS).is_some()
+}
+
 impl RunOptions {
     fn read(mut arguments: Vec<OsString>) -> Result<RunOptions, String> {
         let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
@@ -88,6 +149,7 @@ impl RunOptions {
         }
         let mut options = RunOptions {
             frozen: false,
+            checks: Vec::new(),
             variables: vec!["REDIS_URL".to_owned()],
             server_options: Vec::new(),
             command,
@@ -99,6 +161,15 @@ impl RunOptions {
                 "--env" => {
                     let name = words.next().filter(|name| !name.is_empty());
                     options.variables.push(name.ok_or("--env needs the name of a variable")?);
+                }
+                "--check" => {
+                    let names = words.next().ok_or("--check needs the names of checks")?;
+                    for name in names.split(',') {
+                        options.checks.push(RunCheck::named(name)?);
+                    }
+                }
+                _ if is_misspelt(&word) => {
+                    return Err(describe_unknown("option", word.as_bytes(), &OPTIONS));
                 }
                 _ => options.server_options.push(word),
             }
@@ -157,9 +228,15 @@ fn run(options: &RunOptions) -> Result<u8, String> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.map_err(|error| error.to_string())?.block_on(run_to_end(command))?;
-    report_held_locks(&server);
+    let has_succeeded = ended.as_ref().is_ok_and(ExitStatus::success);
+    let checks = if has_succeeded { &*options.checks } else { &[] };
+    let holds = report_violations(&server, checks)?;
+    if !checks.contains(&RunCheck::Locks(Check::NoLockHeld)) {
+        report_held_locks(&server);
+    }
     server.stop();
     Ok(match ended {
+        Ok(_) if !holds => CHECK_FAILED,
         Ok(status) => code(status),
         Err(error) => {
             let name = options.command[0].to_string_lossy();
@@ -226,6 +303,23 @@ fn url(server: &Server, password: Option<&str>) -> String {
         })
         .collect();
     format!("{scheme}://:{escaped}@{rest}")
+}
+
+/// Prints the violations of the checks, and one story of all of them; returns whether there are
+/// none.
+fn report_violations(server: &Server, checks: &[RunCheck]) -> Result<bool, String> {
+    let (mut sentences, mut entries) = (Vec::new(), Vec::new());
+    for check in checks {
+        let violations = check.violations(server.journal());
+        let (more, shown) = violations.map_err(|error| format!("cannot check: {error}"))?;
+        sentences.extend(more);
+        entries.extend(shown);
+    }
+    sentences.iter().for_each(|sentence| print_error(sentence));
+    entries.sort_by_key(|entry| entry.seq);
+    entries.dedup_by_key(|entry| entry.seq);
+    let _ = io::stderr().write_all(story(&entries).as_bytes());
+    Ok(sentences.is_empty())
 }
 
 /// Prints the locks that are still held.

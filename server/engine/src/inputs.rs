@@ -120,7 +120,7 @@ impl Engine {
     pub fn clock_order(&mut self, order: ClockOrder, time: Time) {
         self.note_clock_order(order, time);
         match order {
-            ClockOrder::Run(rate) => self.set_clock_rate(rate),
+            ClockOrder::Run(rate) | ClockOrder::Restart(rate) => self.set_clock_rate(rate),
             ClockOrder::Jump(span) if span.0 < 0 && self.script.is_none() => {
                 self.postpone(Millis(span.0.saturating_neg()), time);
             }

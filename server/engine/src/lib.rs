@@ -47,7 +47,7 @@ pub mod sessions;
 pub mod settings;
 pub mod slots;
 pub mod store;
-mod syntax_error;
+pub mod syntax_error;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]
@@ -196,6 +196,8 @@ const ERROR_CODES_MAX: usize = 128;
 pub struct Engine {
     /// The settings, as `CONFIG` shows and changes them.
     pub(crate) settings: Settings,
+    /// The settings at the start, to which a reset returns.
+    first_settings: Settings,
     /// The replicated state, and the only way to change it.
     pub(crate) writer: Writer,
     /// The state of all connections.
@@ -289,6 +291,7 @@ impl Engine {
         let mut engine = Engine {
             writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
+            first_settings: settings.clone(),
             settings,
             sessions: Sessions::new(hash_seed, time.now),
             commands,

@@ -25,23 +25,34 @@ pub(crate) fn explain(arguments: &[Argument], words: &[&[u8]]) -> Error {
 
 /// The error for a word that is none of `known`. `kind` says what it should be.
 pub(crate) fn unknown(kind: &str, word: &[u8], known: &[&str]) -> Error {
-    let word = printable(word);
-    let mut text = format!("ERR unknown {kind} '{word}'");
-    if let Some(nearest) = nearest(&word, known) {
-        let _ = write!(text, "; did you mean {nearest}?");
-    }
-    Error::text(text)
+    Error::text(format!("ERR {}", describe_unknown(kind, word, known)))
 }
 
 /// As [`unknown`], and lists the words that are known.
 pub(crate) fn unknown_of_few(kind: &str, word: &[u8], known: &[&str]) -> Error {
-    let error = unknown(kind, word, known).to_string();
-    let stop = if error.ends_with('?') { "" } else { "." };
-    Error::text(format!("{error}{stop} Known: {}", known.join(", ")))
+    Error::text(format!("ERR {}", describe_unknown_of_few(kind, word, known)))
+}
+
+/// Says that a word is none of `known`, and which of them is nearest. `kind` says what it should
+/// be.
+pub fn describe_unknown(kind: &str, word: &[u8], known: &[&str]) -> String {
+    let word = printable(word);
+    let mut text = format!("unknown {kind} '{word}'");
+    if let Some(nearest) = nearest(&word, known) {
+        let _ = write!(text, "; did you mean {nearest}?");
+    }
+    text
+}
+
+/// As [`describe_unknown`], and lists the words that are known.
+pub fn describe_unknown_of_few(kind: &str, word: &[u8], known: &[&str]) -> String {
+    let text = describe_unknown(kind, word, known);
+    let stop = if text.ends_with('?') { "" } else { "." };
+    format!("{text}{stop} Known: {}", known.join(", "))
 }
 
 /// The word that is most likely meant, if one is similar.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let distance = |known: &&str| damerau_levenshtein(&word, &known.to_ascii_lowercase());
     let nearest = known.iter().min_by_key(|known| distance(known))?;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use lockwheel_resp::number::parse_integer;
 use serde::Serialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -62,19 +61,58 @@ impl Rate {
     }
 }
 
-/// Reads a span: milliseconds, or a number with a unit (`1500`, `30s`, `-2h`).
+/// How a span is written, for the errors about one that [`span`] does not read.
+pub const SPAN_SYNTAX: &str =
+    "not whole milliseconds with a unit, such as 250ms, 30s, 1.5h or 1h30m (ms, s, m, h, d)";
+
+/// Reads a span: numbers with units, the sign first (`30s`, `-1.5h`, `1h30m`), or `0`. Any other
+/// number without a unit is refused, since readers would differ about the unit. `None` as well for
+/// a fraction of a millisecond.
 pub fn span(text: &[u8]) -> Option<Millis> {
-    let unit = text.iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    let (number, unit) = text.split_at(text.len() - unit);
-    let unit_ms = match unit.to_ascii_lowercase().as_slice() {
-        b"" | b"ms" => 1,
-        b"s" => 1_000,
-        b"m" => 60_000,
-        b"h" => 3_600_000,
-        b"d" => 86_400_000,
+    let text = std::str::from_utf8(text).ok()?;
+    let (sign, mut rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    if rest == "0" {
+        return Some(Millis(0));
+    }
+    let mut span_ms = 0_i64;
+    loop {
+        let (number, after) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        span_ms = span_ms.checked_add(scaled(number, unit_ms(unit)?)?)?;
+        if after.is_empty() {
+            return Some(Millis(sign * span_ms));
+        }
+        rest = after;
+    }
+}
+
+fn unit_ms(unit: &str) -> Option<i64> {
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
+    })
+}
+
+/// A decimal number without a sign, times `unit`, if that is whole.
+fn scaled(number: &str, unit: i64) -> Option<i64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let parsed = |digits: &str| -> Option<i64> {
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)?.parse().ok()
     };
-    parse_integer(number)?.checked_mul(unit_ms).map(Millis)
+    let parts = 10_i64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let scaled = parsed(fraction)?.checked_mul(unit)?;
+    let is_whole = scaled % parts == 0;
+    is_whole.then_some(parsed(whole)?.checked_mul(unit)?.checked_add(scaled / parts)?)
+}
+
+/// The error for an order to set the clock to a moment before `now`.
+pub fn never_back(now: Millis) -> String {
+    format!("the clock shows {}, in milliseconds since 1970, and never goes back", now.0)
 }
 
 const THOUSANDTHS: u32 = 1_000;
@@ -102,6 +140,8 @@ impl std::str::FromStr for Rate {
 pub enum ClockOrder {
     /// Run at this rate from now on.
     Run(Rate),
+    /// Run at this rate from now on, and set the wall clock to the lease clock, as at the start.
+    Restart(Rate),
     /// Advance by this span. Everything due in between is processed in order, each at its own
     /// moment.
     Advance(Millis),
@@ -121,6 +161,7 @@ impl fmt::Display for ClockOrder {
             ClockOrder::Run(Rate::STOPPED) => write!(f, "was stopped"),
             ClockOrder::Run(Rate::REAL) => write!(f, "runs in real time"),
             ClockOrder::Run(rate) => write!(f, "runs at {} times real time", rate.times()),
+            ClockOrder::Restart(_) => write!(f, "was restored"),
             ClockOrder::Advance(span) => write!(f, "was advanced by {} ms", span.0),
             ClockOrder::AdvanceTo(moment) => write!(f, "was advanced to {} ms", moment.0),
             ClockOrder::Jump(span) => write!(f, "jumped by {} ms", span.0),
@@ -221,6 +262,49 @@ mod tests {
         let deadline = Time::at(Millis(5)).after(Millis(10)).expect("in range");
         assert!(!Time::at(Millis(14)).reached(deadline));
         assert!(Time::at(Millis(15)).reached(deadline));
+    }
+
+    #[test]
+    fn span_is_numbers_with_units() {
+        for (text, span_ms) in [
+            ("0", 0),
+            ("0s", 0),
+            ("250ms", 250),
+            ("30s", 30_000),
+            ("1.5h", 5_400_000),
+            ("1h30m", 5_400_000),
+            ("1h0m0.25s", 3_600_250),
+            ("-2H", -7_200_000),
+            ("1d", 86_400_000),
+        ] {
+            assert_eq!(span(text.as_bytes()), Some(Millis(span_ms)), "{text}");
+        }
+        for wrong in [
+            "",
+            "-",
+            "1500",
+            "-1",
+            "1.5",
+            "s",
+            ".5s",
+            "1.s",
+            "1..5s",
+            "+1s",
+            "1s2",
+            "1 s",
+            "1s ",
+            "1h-30m",
+            "--1s",
+            "1.5ms",
+            "1us",
+            "1e3s",
+            "30 seconds",
+            "\u{661}s",
+            "9223372036854775807s",
+            "0.0000000000000000000s",
+        ] {
+            assert_eq!(span(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 
     #[test]

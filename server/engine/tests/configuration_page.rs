@@ -39,8 +39,8 @@ A file may include others with `include <path>`. The server never writes its con
 `CONFIG REWRITE` is refused.
 
 **Values.** A *size* is a number of bytes with an optional unit: `1k` is 1000, `1kb` is 1024, and
-`m`, `mb`, `g` and `gb` are formed in the same way. Text that contains spaces is quoted as in
-`redis.conf`.
+`m`, `mb`, `g` and `gb` are formed in the same way. A *span* of time is a number with a unit, or
+several: `250ms`, `30s`, `1.5h`, `1h30m`. Text that contains spaces is quoted as in `redis.conf`.
 
 **Change** says whether `CONFIG SET` can change the directive: *yes*, *no* (only at the start), or
 *protected* (only with `enable-protected-configs`).
@@ -134,6 +134,7 @@ fn values(kind: ValueKind) -> String {
         ValueKind::Memory(0, _) => "size".into(),
         ValueKind::Memory(min, _) => format!("size from {min}"),
         ValueKind::MemoryOrPercent => "size, or percentage of `maxmemory`".into(),
+        ValueKind::Span => "span".into(),
         ValueKind::Choice(choices) => names(choices),
         ValueKind::Choices(choices) => format!("any of {}", names(choices)),
         ValueKind::Text => "text".into(),

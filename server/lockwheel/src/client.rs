@@ -69,12 +69,21 @@ impl Client {
         Ok(Client { host, id, outbox, pushes: VecDeque::new(), disconnected: false })
     }
 
-    /// Runs one command and returns its reply. An error reply is a [`Reply::Error`]. Returns at
-    /// once unless the command waits: a blocking command, or any command during `CLIENT PAUSE`.
+    /// Runs one command and returns its reply. Returns at once unless the command waits: a blocking
+    /// command, or any command during `CLIENT PAUSE`.
+    ///
+    /// # Errors
+    /// If the reply is an error, which is the text of a [`ErrorKind::Reply`], or as
+    /// [`Client::call_raw`]. Errors within a reply, such as those of a transaction, are part of it.
+    pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
+        checked(self.call_raw(command)?)
+    }
+
+    /// As [`Client::call`], but an error reply is a [`Reply::Error`].
     ///
     /// # Errors
     /// If the command is empty, the client has been disconnected, or the server has ended.
-    pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
+    pub fn call_raw<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         let argv = arguments(command)?;
         let mut out = CommandOutput::default();
         loop {
@@ -116,6 +125,14 @@ impl Client {
     /// # Errors
     /// As [`Client::call`].
     pub async fn call_async<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
+        checked(self.call_raw_async(command).await?)
+    }
+
+    /// As [`Client::call_async`], but an error reply is a [`Reply::Error`].
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`].
+    pub async fn call_raw_async<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         let argv = arguments(command)?;
         let mut out = CommandOutput::default();
         loop {
@@ -314,6 +331,14 @@ impl Drop for DisconnectOnDrop {
             // A failed engine has no clients any more.
             let _ = self.host.with(|engine| engine.kill(id));
         }
+    }
+}
+
+/// Makes an error reply an error.
+fn checked(reply: Reply) -> Result<Reply, Error> {
+    match reply {
+        Reply::Error(line) => Err(Error::new(ErrorKind::Reply, String::from_utf8_lossy(&line))),
+        reply => Ok(reply),
     }
 }
 

@@ -97,13 +97,13 @@ impl Clock {
         Clocks { lease_ms: time.now.0, boot_ms: boot_ms(), wall_ms: time.wall().0 }
     }
 
-    /// A clock that is stopped at `begin`, or at the current millisecond.
-    pub(crate) fn stopped(begin: Option<Millis>) -> Clock {
+    /// A clock with this rate that begins at `begin`, or at the current millisecond.
+    pub(crate) fn controlled(begin: Option<Millis>, rate: Rate) -> Clock {
         let clock = Clock::system();
         let begin_ms = begin.map_or(clock.begin_us.div_euclid(1000), |begin| begin.0);
         clock.change_control(|control, _| {
             (control.lease_us, control.wall_ahead_us) = (begin_ms.saturating_mul(1000), 0);
-            control.rate = Rate::STOPPED;
+            control.rate = rate;
         });
         clock
     }
@@ -185,6 +185,11 @@ impl Clock {
         self.change_control(|control, _| {
             control.wall_ahead_us = control.wall_ahead_us.saturating_add(by.0.saturating_mul(1000));
         });
+    }
+
+    /// Sets the wall clock to the lease clock.
+    pub(crate) fn align_wall(&self) {
+        self.change_control(|control, _| control.wall_ahead_us = 0);
     }
 
     /// Takes control of the clock, if not taken yet, and changes how it runs.
@@ -319,7 +324,7 @@ mod tests {
 
     #[test]
     fn stopped_clock_moves_only_when_set_and_never_back() {
-        let clock = Clock::stopped(Some(Millis(1_000)));
+        let clock = Clock::controlled(Some(Millis(1_000)), Rate::STOPPED);
         assert_eq!(clock.now(), Time::at(Millis(1_000)));
         assert_eq!(clock.until(Millis(1_001)), None);
         clock.set(Millis(1_500));
@@ -329,10 +334,12 @@ mod tests {
 
     #[test]
     fn stepping_wall_clock_does_not_change_lease_clock() {
-        let clock = Clock::stopped(Some(Millis(1_000)));
+        let clock = Clock::controlled(Some(Millis(1_000)), Rate::STOPPED);
         clock.step_wall(Millis(-500));
         assert_eq!(clock.now().now, Millis(1_000));
         assert_eq!(clock.now().wall(), Millis(500));
+        clock.align_wall();
+        assert_eq!(clock.now(), Time::at(Millis(1_000)));
     }
 
     #[test]

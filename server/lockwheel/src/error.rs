@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Io,
     /// The call has an invalid argument, such as a command without a name.
     Usage,
+    /// The reply to a command is an error. The text of the error is its line.
+    Reply,
     /// The server has ended.
     Stopped,
     /// The engine has failed because of a bug, and runs no further command.

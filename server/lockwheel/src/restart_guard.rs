@@ -28,7 +28,7 @@ impl GuardSettings {
         let patterns = settings.text("restart-guard-exempt");
         GuardSettings {
             is_on: is_on("restart-guard"),
-            minimum_ms: settings.text("restart-guard-minimum").parse().unwrap_or(0),
+            minimum_ms: settings.span("restart-guard-minimum").0,
             exempt: patterns.split_whitespace().map(|pattern| pattern.into()).collect(),
             trusts_wall_clock: is_on("trust-wall-clock"),
         }

@@ -24,26 +24,19 @@ use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
 use lockwheel_engine::inputs::Process;
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::time::{Millis, Rate};
 
 /// Configures a server and starts it. Created by [`Server::builder`].
 #[derive(Debug)]
 pub struct Builder {
     settings: Result<Settings, Error>,
-    clock: ClockChoice,
     seed: Option<u64>,
-}
-
-#[derive(Debug)]
-enum ClockChoice {
-    System,
-    Frozen(Option<Millis>),
 }
 
 impl Builder {
     /// A builder with settings that have been read elsewhere, such as from a command line.
     pub fn from_settings(settings: Settings) -> Builder {
-        Builder { settings: Ok(settings), clock: ClockChoice::System, seed: None }
+        Builder { settings: Ok(settings), seed: None }
     }
 
     /// Sets the TCP port, on the loopback interface unless `bind` is set. The default, 0, means any
@@ -65,16 +58,15 @@ impl Builder {
         })
     }
 
-    /// Stops the server's [`Clock`] at the current time, until it is moved or started.
-    pub fn frozen_clock(mut self) -> Builder {
-        self.clock = ClockChoice::Frozen(None);
-        self
+    /// Stops the server's [`Clock`] at the start, until it is moved or started.
+    pub fn frozen_clock(self) -> Builder {
+        self.config("clock-frozen", "yes")
     }
 
-    /// As [`Builder::frozen_clock`], at `begin`, to the millisecond.
-    pub fn frozen_clock_at(mut self, begin: SystemTime) -> Builder {
-        self.clock = ClockChoice::Frozen(Some(since_epoch(begin)));
-        self
+    /// Sets the time that the server's [`Clock`] shows at the start, to the millisecond. It is the
+    /// current time by default. After a restart from a log, the clock does not go back.
+    pub fn clock_start(self, begin: SystemTime) -> Builder {
+        self.config("clock-start", &since_epoch(begin).0.to_string())
     }
 
     /// Makes random choices repeatable: the same commands at the same times get the same replies.
@@ -99,13 +91,7 @@ impl Builder {
         let listen = ListenSettings::of(&settings);
         settings.choose_restart_guard();
         let restored = Restored::find(&settings)?;
-        let clock = match (self.clock, restored.as_ref().and_then(Restored::lease_clock)) {
-            (ClockChoice::System, None) => clock::Clock::system(),
-            (ClockChoice::System, Some(lease)) => clock::Clock::system_from(lease),
-            (ClockChoice::Frozen(begin), lease) => {
-                clock::Clock::stopped(begin.into_iter().chain(lease).max())
-            }
-        };
+        let clock = clock(&settings, restored.as_ref().and_then(Restored::lease_clock));
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
         let acceptor = Acceptor::open(
@@ -123,7 +109,7 @@ impl Builder {
             settings.port = address.port();
         }
         let process = Process { id: std::process::id(), resident_bytes };
-        let mut engine = Engine::new(settings, process, clock.now(), seeds(self.seed)?);
+        let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
@@ -134,7 +120,8 @@ impl Builder {
         let threads = workers.start(&host, acceptor)?;
         let threads = Mutex::new(threads);
         // If the log cannot be loaded, the server is dropped, which stops it.
-        let server = Server { host, address, unixsocket: listen.unixsocket, threads };
+        let (unixsocket, seed) = (listen.unixsocket, self.seed);
+        let server = Server { host, address, unixsocket, threads, settings, seed };
         if let Some(restored) = restored {
             restored.restore(&server.host)?;
         }
@@ -166,6 +153,9 @@ pub struct Server {
     address: Option<SocketAddr>,
     unixsocket: Option<String>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// For a restart: the settings at the start, with the port that was free, and the seed.
+    settings: Settings,
+    seed: Option<u64>,
 }
 
 impl Server {
@@ -207,6 +197,14 @@ impl Server {
         self.client()?.call(command)
     }
 
+    /// As [`Server::call`], but an error reply is a [`Reply::Error`].
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`].
+    pub fn call_raw<A: AsRef<[u8]>>(&self, command: &[A]) -> Result<Reply, Error> {
+        self.client()?.call_raw(command)
+    }
+
     /// The 40 hexadecimal digits that identify the server as a node of a cluster or as a sentinel.
     ///
     /// # Errors
@@ -244,6 +242,29 @@ impl Server {
     /// If the server has ended.
     pub fn advance(&self, span: Duration) -> Result<(), Error> {
         self.clock().advance(span)
+    }
+
+    /// Stops the server, if it runs, and starts it again at the same address, as at the first
+    /// start: all connections and clients end, and all keys are lost unless `appendonly yes` keeps
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn restart(&mut self) -> Result<(), Error> {
+        self.stop();
+        *self = Builder { settings: Ok(self.settings.clone()), seed: self.seed }.start()?;
+        Ok(())
+    }
+
+    /// Restores the state after the start, for a server that several tests share: removes keys,
+    /// scripts, functions, fault rules, gates, the journal and the names of clients, restores all
+    /// settings, and lets the clock run or stops it as at the start. The connections and the time
+    /// stay.
+    ///
+    /// # Errors
+    /// While a script runs, or if the server has ended.
+    pub fn reset(&self) -> Result<(), Error> {
+        self.call(&["LOCKWHEEL", "RESET"]).map(|_| ())
     }
 
     /// How long the restart guard still refuses commands; `None` if it does not. Does not wait for
@@ -291,6 +312,18 @@ impl Drop for Server {
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+/// The clock of a new server. `lease` is the lease clock of the log that is restored: a clock does
+/// not begin before.
+fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
+    let begin = settings.clock_start();
+    match (settings.clock_is_frozen(), begin, lease) {
+        (false, None, None) => clock::Clock::system(),
+        (false, None, Some(lease)) => clock::Clock::system_from(lease),
+        (false, ..) => clock::Clock::controlled(begin.max(lease), Rate::REAL),
+        (true, ..) => clock::Clock::controlled(begin.max(lease), Rate::STOPPED),
     }
 }
 

@@ -3,6 +3,7 @@
 package packages
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,14 +51,34 @@ func TestTheClockRefusesInvalidTimes(t *testing.T) {
 	server, err := lockwheel.Start(lockwheel.Frozen())
 	no(t, err)
 	defer server.Stop()
+	shown, err := server.Clock.Now()
+	no(t, err)
+	past := fmt.Sprintf("the clock shows %d, in milliseconds since 1970, and never goes back",
+		shown.UnixMilli())
 	for _, test := range []struct {
 		err  error
 		text string
 	}{
 		{server.Clock.Advance(-time.Second), "the clock never goes back"},
-		{server.Clock.Advance(time.Microsecond), "1\u00b5s is not a number of whole milliseconds"},
+		{server.Clock.Advance(1500 * time.Microsecond), "span is not whole milliseconds with a unit"},
+		{server.Clock.Jump(30), "CLOCK JUMP 30ns: ERR span is not whole milliseconds with a unit"},
+		{server.Clock.Set(shown.Add(-time.Millisecond)), past},
 		{server.Clock.Run(-1), "rate is not a number"},
 	} {
 		holds(t, test.err != nil && strings.Contains(test.err.Error(), test.text), "%v", test.err)
 	}
+	now, err := server.Clock.Now()
+	no(t, err)
+	is(t, now, shown)
+}
+
+func TestTheClockBeginsAtTheChosenTime(t *testing.T) {
+	t.Parallel()
+	begin := time.UnixMilli(1_000_000_000_000)
+	frozen := lockwheeltest.Start(t, lockwheel.Frozen(), lockwheel.ClockStart(begin))
+	is(t, frozen.Clock.Now(), begin)
+	is(t, frozen.Clock.Wall(), begin)
+	running := lockwheeltest.Start(t, lockwheel.ClockStart(begin))
+	is(t, running.Clock.Rate(), 1)
+	running.Clock.Set(begin.Add(24 * time.Hour))
 }

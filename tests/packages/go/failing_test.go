@@ -99,7 +99,7 @@ func TestAnInvalidCallReportsTheLineOfTheTest(t *testing.T) {
 	no(t, err)
 	before, _, _ := strings.Cut(string(source), "// here")
 	line := itoa(int64(strings.Count(before, "\n") + 1))
-	said := `: lockwheel: LOCKWHEEL CLOCK ADVANCE -1000: ERR the clock never goes back`
+	said := `: lockwheel: LOCKWHEEL CLOCK ADVANCE -1s: ERR the clock never goes back`
 	matches(t, failing(t, "called"), `failing_test.go:`+line+said)
 }
 

@@ -211,6 +211,21 @@ func TestParallelTestsHaveTheirOwnServers(t *testing.T) {
 	}
 }
 
+func TestClientsReconnectAfterARestart(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
+	client := dialed(t, redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: 1}))
+	no(t, client.Set(background, "lock", "token", 0).Err())
+	address := server.Addr()
+	server.Restart()
+	is(t, server.Addr(), address)
+	is(t, errors.Is(client.Get(background, "lock").Err(), redis.Nil), true)
+	is(t, server.Clock.Rate(), 0)
+	server.Stop()
+	server.Restart()
+	no(t, client.Ping(background).Err())
+}
+
 func TestASharedServerIsReset(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -222,6 +237,10 @@ func TestASharedServerIsReset(t *testing.T) {
 		defer shared.Stop()
 		first := lockwheeltest.Use(t, shared)
 		first.Call("SETNX", "lock", "token")
+		first.Call("CLIENT", "SETNAME", "worker")
+		first.Call("CONFIG", "SET", "notify-keyspace-events", "KEA")
+		client := dial(t, first)
+		script := client.ScriptLoad(background, "return 1").Val()
 		first.Clock.Run(50)
 		first.Faults.Add(lockwheel.Drop, lockwheel.Requests{})
 		first.Faults.Gate(lockwheel.Requests{Command: "get"})
@@ -230,6 +249,9 @@ func TestASharedServerIsReset(t *testing.T) {
 		is(t, second.Clock.Rate(), test.rate)
 		is(t, len(second.Faults.List())+len(second.Faults.Gates()), 0)
 		is(t, second.Call("DBSIZE"), any(int64(0)))
+		is(t, second.Call("CONFIG", "GET", "notify-keyspace-events").([]any)[1], any(""))
+		is(t, strings.Contains(second.Call("CLIENT", "LIST").(string), "worker"), false)
+		is(t, client.ScriptExists(background, script).Val()[0], false)
 		second.Journal.AssertNoLockHeld()
 		second.Journal.AssertEveryLockHasALease()
 		is(t, len(second.Journal.Lint()), 0)

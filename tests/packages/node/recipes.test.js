@@ -10,6 +10,7 @@ import Redlock from "redlock";
 
 const YEAR = "365d";
 const LEASE_MS = 10_000;
+const LEASE = `${LEASE_MS}ms`;
 
 const COMPARE_AND_DELETE = `
 if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`;
@@ -103,7 +104,7 @@ test("setnx without a lease corrected", async (t) => {
   const [server, a, b] = await serverAndClients(t, 2);
   assert.ok(await take(a, "a"));
   a.disconnect();
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(b, "b"));
   await server.journal.assertEveryLockHasALease();
 });
@@ -123,7 +124,7 @@ test("setnx then expire corrected", async (t) => {
   await server.faults.add("lose-and-close", { command: "set", nth: 1 });
   await assert.rejects(take(a, "a"), CLOSED);
   assert.ok(!(await take(b, "b")), "a has it, and does not know");
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(b, "b"));
   await server.journal.assertEveryLockHasALease();
 });
@@ -131,7 +132,7 @@ test("setnx then expire corrected", async (t) => {
 test("release without a check", async (t) => {
   const [server, a, b, c] = await serverAndClients(t, 3);
   assert.ok(await take(a, "locked"));
-  await server.clock.advance(LEASE_MS); // It still works ...
+  await server.clock.advance(LEASE); // It still works ...
   assert.ok(await take(b, "locked"));
   await a.del("lock"); // ... and is done.
   assert.ok(await take(c, "locked"), "b and c are inside");
@@ -142,7 +143,7 @@ test("release without a check", async (t) => {
 test("release without a check corrected", async (t) => {
   const [server, a, b, c] = await serverAndClients(t, 3);
   assert.ok(await take(a, "a"));
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(b, "b"));
   assert.ok(!(await release(a, "a")));
   assert.ok(!(await take(c, "c")));
@@ -161,7 +162,7 @@ async function whileItIsReleased(t, lastCommand, release) {
   const gate = await server.faults.gate({ command: lastCommand });
   const released = release(a);
   await gate.wait();
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(b, "b"));
   await gate.open();
   return [server, await released];
@@ -194,7 +195,7 @@ test("work longer than the lease", async (t) => {
   let inside = 0;
   assert.ok(await take(a, "a"));
   inside += 1;
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   if (await take(b, "b")) inside += 1;
   assert.equal(inside, 2);
   await server.clock.advance("5s");
@@ -207,7 +208,7 @@ test("work longer than the lease corrected", async (t) => {
   const [server, a, b] = await serverAndClients(t, 2);
   assert.ok(await take(a, "a"));
   for (let third = 1; third <= 5; third += 1) {
-    await server.clock.advance(Math.floor(LEASE_MS / 3));
+    await server.clock.advance(`${Math.floor(LEASE_MS / 3)}ms`);
     assert.ok(await renew(a, "a"));
     assert.ok(!(await take(b, "b")));
   }
@@ -220,7 +221,7 @@ test("work longer than the lease corrected", async (t) => {
 test("renewal without a check", async (t) => {
   const [server, a, b, c] = await serverAndClients(t, 3);
   assert.ok(await take(a, "a"));
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(b, "b"));
   b.disconnect(); // Simulates a crash. No client should wait for longer than the lease.
   await server.clock.advance("9s");
@@ -234,7 +235,7 @@ test("renewal without a check", async (t) => {
 test("renewal without a check corrected", async (t) => {
   const [server, a, b, c] = await serverAndClients(t, 3);
   assert.ok(await take(a, "a"));
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(b, "b"));
   b.disconnect();
   await server.clock.advance("9s");
@@ -247,7 +248,7 @@ test("not reentrant", async (t) => {
   const [server, a] = await serverAndClients(t, 1);
   assert.ok(await take(a, "a"));
   assert.ok(!(await take(a, "a")), "it waits for itself ...");
-  await server.clock.advance(LEASE_MS);
+  await server.clock.advance(LEASE);
   assert.ok(await take(a, "a"), "... until it has lost what it waited for");
 });
 
@@ -296,7 +297,7 @@ test("waiting for the release message alone corrected", async (t) => {
   const remainingMs = await b.pttl("lock");
   const received = await listen(listener, "released", "__keyevent@0__:expired");
   a.disconnect();
-  await server.clock.advance(remainingMs);
+  await server.clock.advance(`${remainingMs}ms`);
   assert.deepEqual(await received(), ["__keyevent@0__:expired"]);
   assert.ok(await take(b, "b"));
 });

@@ -38,9 +38,29 @@ test("options are those of redis-server, and the URL has the password", async (t
 });
 
 test("an unknown option is refused, and those that are known are named", async () => {
-  const error = { name: "TypeError", message: "unknown option 'port'. Known: frozen, options, check" };
+  const message = "unknown option 'port'. Known: frozen, clockStart, options, check";
+  const error = { name: "TypeError", message };
   await assert.rejects(start({ port: 6379 }), error);
   assert.throws(() => new Server({ port: 6379 }), error);
+});
+
+test("clients reconnect after a restart on the same port", async (t) => {
+  const server = await started(t, { frozen: true });
+  const redis = connect(t, server.url);
+  await redis.set("lock", "token");
+  const { pid, url } = server;
+  assert.equal(await server.restart(), server);
+  assert.equal(server.url, url);
+  assert.notEqual(server.pid, pid);
+  assert.equal(await redis.get("lock"), null);
+  assert.equal((await server.clock.now()).rate, 0);
+  await server.stop();
+  await server.restart();
+  assert.equal(server.url, url);
+});
+
+test("a server that has not been started has no port to restart on", async () => {
+  await assert.rejects(new Server().restart(), /the server has not been started/);
 });
 
 test("the environment does not set options", async (t) => {

@@ -13,7 +13,7 @@ from waiting import until
 
 def test_every_action_can_be_added(lockwheel):
     orders = [
-        ("delay", 2),
+        ("delay", "0m2s"),
         ("delay", timedelta(seconds=2)),
         ("delay", "2s"),
         ("drop",),
@@ -24,7 +24,7 @@ def test_every_action_can_be_added(lockwheel):
         ("stall",),
         ("error", "LOADING not yet"),
         ("flush-scripts",),
-        ("jump", -1.5),
+        ("jump", "-1.5s"),
         ("lose-writes", 1),
     ]
     rules = [lockwheel.faults.add(*order, command="echo") for order in orders]
@@ -133,12 +133,12 @@ def test_faults_can_be_cleared_while_connections_are_refused(lockwheel, connect)
 
 @pytest.mark.lockwheel(frozen=True)
 def test_delay_follows_the_clock(lockwheel, connect, aside):
-    rule = lockwheel.faults.add("delay", 3, command="get")
+    rule = lockwheel.faults.add("delay", "3s", command="get")
     answer = aside(connect().get, "k")
     until(lambda: rule.fired)
-    lockwheel.clock.advance(2.999)
+    lockwheel.clock.advance("2s999ms")
     assert not answer.done() and lockwheel.faults.list()[0]["held"]
-    lockwheel.clock.advance(0.001)
+    lockwheel.clock.advance("1ms")
     assert answer.result() is None
 
 

@@ -55,7 +55,7 @@ def test_failed_check_shows_the_entries(lockwheel, connect):
 def test_two_holders_are_found_when_the_former_returns(lockwheel, connect):
     a, b = connect(), connect()
     assert a.set("lock", "a", nx=True, px=1_000)
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     assert b.set("lock", "b", nx=True, px=1_000)
     lockwheel.journal.assert_never_two_holders()
     assert a.eval(COMPARE_AND_DELETE, 1, "lock", "a") == 0
@@ -80,7 +80,7 @@ def test_locks_list_holder_and_waiting_clients(lockwheel, connect):
     holder, waiting = connect(), connect()
     holder.set("lock", "token", nx=True, px=30_000)
     waiting.set("lock", "another", nx=True, px=30_000)
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     (lock,) = lockwheel.journal.locks()
     assert (lock["key"], lock["owner"], lock["lease_ms"]) == ("lock", "token", 29_000)
     assert lock["client"] == holder.client_id()

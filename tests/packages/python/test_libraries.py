@@ -36,9 +36,9 @@ def test_redis_py_has_a_lease_of_the_server(lockwheel, connect):
     late, next_one = client.lock("lock", timeout=30), client.lock("lock", timeout=30)
     assert late.acquire(blocking=False)
     assert late.extend(10)
-    lockwheel.clock.advance(39.999)
+    lockwheel.clock.advance("39s999ms")
     assert late.owned() and not next_one.acquire(blocking=False)
-    lockwheel.clock.advance(0.001)
+    lockwheel.clock.advance("1ms")
     assert not late.owned() and next_one.acquire(blocking=False)
     for call in (lambda: late.extend(30), late.reacquire, late.release):
         with pytest.raises(LockNotOwnedError):
@@ -60,7 +60,7 @@ def test_redis_py_gets_the_lock_when_the_lease_is_over(lockwheel, connect, aside
     assert connect().lock("lock", timeout=30).acquire()
     waits = aside(connect().lock("lock", sleep=0.001).acquire, blocking_timeout=LIMIT_S)
     is_refused_again(lockwheel)
-    lockwheel.clock.advance(30)
+    lockwheel.clock.advance("30s")
     assert waits.result()
 
 
@@ -73,9 +73,9 @@ def test_redis_py_asyncio_waits_by_its_own_clock(lockwheel):
             waits = asyncio.create_task(waiter.acquire(blocking_timeout=LIMIT_S))
             while not refusals(lockwheel):
                 await client.ping()
-            lockwheel.clock.advance(29.999)
+            lockwheel.clock.advance("29s999ms")
             assert await holder.owned() and not waits.done()
-            lockwheel.clock.advance(0.001)
+            lockwheel.clock.advance("1ms")
             assert await waits
             with pytest.raises(LockNotOwnedError):
                 await holder.release()
@@ -87,9 +87,9 @@ def test_python_redis_lock_waits_by_the_clock_of_the_server(lockwheel, connect, 
     assert redis_lock.Lock(connect(), "lock", expire=3600).acquire()
     waits = aside(redis_lock.Lock(connect(), "lock", expire=3600).acquire, timeout=1800)
     until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
-    lockwheel.clock.advance(1799)
+    lockwheel.clock.advance("29m59s")
     assert not waits.done()
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     assert waits.result() is False
 
 
@@ -97,14 +97,14 @@ def test_python_redis_lock_gets_that_of_a_dead_holder_with_the_clock(lockwheel, 
     assert redis_lock.Lock(connect(), "lock", expire=60).acquire()
     waits = aside(redis_lock.Lock(connect(), "lock", expire=60).acquire)
     until(lambda: "blocked_clients:1" in lockwheel.call("INFO", "clients"))
-    lockwheel.clock.advance(60)
+    lockwheel.clock.advance("60s")
     assert waits.result()
 
 
 def test_python_redis_lock_renews_by_its_own_clock(lockwheel, connect):
     renewed = redis_lock.Lock(connect(), "lock", expire=3600, auto_renewal=True)
     assert renewed.acquire()
-    lockwheel.clock.advance(3600)  # Its thread would have renewed it after forty minutes.
+    lockwheel.clock.advance("1h")  # Its thread would have renewed it after forty minutes.
     assert redis_lock.Lock(connect(), "lock").acquire(blocking=False)
     with pytest.raises(redis_lock.NotAcquired):
         renewed.release()
@@ -114,7 +114,7 @@ def test_python_redis_lock_renews_by_extend(lockwheel, connect):
     lock = redis_lock.Lock(connect(), "lock", expire=60, auto_renewal=True)
     assert lock.acquire()
     for _ in range(3):
-        lockwheel.clock.advance(40)
+        lockwheel.clock.advance("40s")
         lock.extend()
     assert not redis_lock.Lock(connect(), "lock").acquire(blocking=False)
     lock.release()
@@ -128,7 +128,7 @@ def test_pottery_has_leases_of_the_servers(lockwheel_factory, connect):
     assert first.acquire(blocking=False)
     assert first.locked() and not second.acquire(blocking=False)
     for server in servers:
-        server.clock.advance(10)
+        server.clock.advance("10s")
     assert not first.locked()
     assert second.acquire(blocking=False)
 
@@ -138,7 +138,7 @@ def test_pottery_extends_by_the_clock_of_the_servers(lockwheel_factory, connect)
     lock = Redlock(key="printer", masters={connect(server)}, auto_release_time=10)
     assert lock.acquire(blocking=False)
     for _ in range(3):
-        server.clock.advance(9)
+        server.clock.advance("9s")
         lock.extend()
         assert lock.locked()
 
@@ -186,15 +186,15 @@ def singleton(lockwheel, monkeypatch):
 
 def test_celery_singleton_has_an_expiry_of_the_server(lockwheel, singleton):
     first = singleton.delay(1)
-    lockwheel.clock.advance(3599)
+    lockwheel.clock.advance("59m59s")
     assert singleton.delay(1).id == first.id
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     assert singleton.delay(1).id != first.id
 
 
 def test_celery_singleton_frees_the_lock_of_another(lockwheel, singleton):
     assert singleton.delay(1)
-    lockwheel.clock.advance(3600)
+    lockwheel.clock.advance("1h")
     assert singleton.delay(1)
     singleton.on_success(1, "the first, which took too long", [1], {})
     assert lockwheel.journal.locks() == []
@@ -221,7 +221,7 @@ def test_redbeat_renews_at_each_tick(lockwheel, beat):
     first = beat()
     acquire_distributed_beat_lock(sender=first)
     for _ in range(3):
-        lockwheel.clock.advance(59)
+        lockwheel.clock.advance("59s")
         first.scheduler.tick()
     lockwheel.journal.assert_every_lock_has_a_lease()
     assert len(lockwheel.journal.locks()) == 1
@@ -237,7 +237,7 @@ def test_redbeat_hands_over_with_the_clock(lockwheel, beat, aside):
 
     takes_over = aside(take_over)
     is_refused_again(lockwheel)
-    lockwheel.clock.advance(60)
+    lockwheel.clock.advance("60s")
     takes_over.result()
     with pytest.raises(LockNotOwnedError):
         first.scheduler.tick()

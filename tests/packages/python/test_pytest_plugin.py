@@ -80,7 +80,7 @@ def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, options=*"])
+    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, clock_start=None, options=*"])
 
 
 CHECKED = """
@@ -189,7 +189,7 @@ def test_missing_program_is_an_error_of_the_test(run, monkeypatch):
 
 
 def test_marker_and_fixtures_are_documented(run):
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, options=*"])
+    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, clock_start=None, options=*"])
     done = run("def test_it(): pass", "--fixtures")
     done.stdout.fnmatch_lines(["lockwheel_factory*", "*Starts servers for this test*"])
     done.stdout.fnmatch_lines(["lockwheel -- *", "*A server for this test.*"])

@@ -19,6 +19,7 @@ YEAR = timedelta(days=365)
 
 #: The lease of `take`.
 LEASE_S = 10
+LEASE = timedelta(seconds=LEASE_S)
 
 COMPARE_AND_DELETE = """
 if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
@@ -96,7 +97,7 @@ def test_setnx_without_a_lease_corrected(lockwheel, connect):
     a, b = connect(), connect()
     assert take(a, "a")
     a.close()
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     assert take(b, "b")
     lockwheel.journal.assert_every_lock_has_a_lease()
 
@@ -119,7 +120,7 @@ def test_setnx_then_expire_corrected(lockwheel, connect):
     with pytest.raises(redis.ConnectionError):
         take(a, "a")
     assert not take(b, "b"), "a has it, and does not know"
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     assert take(b, "b")
     lockwheel.journal.assert_every_lock_has_a_lease()
 
@@ -127,7 +128,7 @@ def test_setnx_then_expire_corrected(lockwheel, connect):
 def test_release_without_a_check(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "OK")
-    lockwheel.clock.advance(LEASE_S)  # It still works ...
+    lockwheel.clock.advance(LEASE)  # It still works ...
     assert take(b, "OK")
     a.delete("lock")  # ... and is done.
     assert take(c, "OK"), "b and c are inside"
@@ -139,7 +140,7 @@ def test_release_without_a_check(lockwheel, connect):
 def test_release_without_a_check_corrected(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "a")
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     assert take(b, "b")
     assert not release(a, "a")
     assert not take(c, "c")
@@ -156,7 +157,7 @@ def while_it_is_released(server, connect, aside, last_command, release):
     with server.faults.gate(command=last_command) as gate:
         releases = aside(release, a)
         gate.wait()
-        server.clock.advance(LEASE_S)
+        server.clock.advance(LEASE)
         assert take(b, "b")
     return releases.result(), b.get("lock")
 
@@ -201,11 +202,11 @@ def test_work_longer_than_the_lease(lockwheel, connect):
     inside = set()
     if take(a, "a"):
         inside.add("a")
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     if take(b, "b"):
         inside.add("b")
     assert inside == {"a", "b"}
-    lockwheel.clock.advance(5)
+    lockwheel.clock.advance("5s")
     assert not release(a, "a"), "after fifteen seconds the release is refused"
     with pytest.raises(AssertionError, match="never-two-holders"):
         lockwheel.journal.assert_never_two_holders()
@@ -216,7 +217,7 @@ def test_work_longer_than_the_lease_corrected(lockwheel, connect):
     a, b = connect(), connect()
     assert take(a, "a")
     for _ in range(5):
-        lockwheel.clock.advance(LEASE_S / 3)
+        lockwheel.clock.advance(f"{LEASE_S * 1000 // 3}ms")
         assert renew(a, "a")
         assert not take(b, "b")
     assert release(a, "a")
@@ -228,13 +229,13 @@ def test_work_longer_than_the_lease_corrected(lockwheel, connect):
 def test_renewal_without_a_check(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "a")
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     assert take(b, "b")
     b.close()  # Simulates a crash. No client should wait for longer than the lease.
-    lockwheel.clock.advance(LEASE_S - 1)
+    lockwheel.clock.advance(LEASE - timedelta(seconds=1))
     assert a.get("lock") is not None, "there is a lock ..."
     assert a.expire("lock", LEASE_S), "... so it is renewed"
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     assert not take(c, "c")
     assert "renewal-after-loss" in mistakes(lockwheel)
 
@@ -242,12 +243,12 @@ def test_renewal_without_a_check(lockwheel, connect):
 def test_renewal_without_a_check_corrected(lockwheel, connect):
     a, b, c = connect(), connect(), connect()
     assert take(a, "a")
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     assert take(b, "b")
     b.close()
-    lockwheel.clock.advance(LEASE_S - 1)
+    lockwheel.clock.advance(LEASE - timedelta(seconds=1))
     assert not renew(a, "a"), "and so it learns that it must stop"
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
     assert take(c, "c")
 
 
@@ -255,7 +256,7 @@ def test_not_reentrant(lockwheel, connect):
     a = connect()
     assert take(a, "a")
     assert not take(a, "a"), "it waits for itself ..."
-    lockwheel.clock.advance(LEASE_S)
+    lockwheel.clock.advance(LEASE)
     assert take(a, "a"), "... until it has lost what it waited for"
 
 
@@ -309,7 +310,7 @@ def test_waiting_for_the_release_message_alone_corrected(lockwheel, connect):
         released.subscribe("released", "__keyevent@0__:expired")
         assert [next_message(released), next_message(released)] == ["subscribe", "subscribe"]
         a.close()
-        lockwheel.clock.advance(remaining_ms / 1000)
+        lockwheel.clock.advance(f"{remaining_ms}ms")
         assert next_message(released) == "message"
     assert take(b, "b")
 
@@ -320,8 +321,8 @@ def test_lost_reply(lockwheel, connect):
     a = connect(retry=Retry(NoBackoff(), 3))
     for attempt in range(4):
         assert not take(a, f"a{attempt}"), "its own lock keeps it out"
-        lockwheel.clock.advance(2)
-    lockwheel.clock.advance(2)
+        lockwheel.clock.advance("2s")
+    lockwheel.clock.advance("2s")
     assert take(a, "a4")
 
 
@@ -387,18 +388,18 @@ def take_slowly(majority, aside, token):
     """Takes the lock while each server needs four seconds for it. Returns on how many, and how many
     milliseconds it took."""
     begin_ms = majority.now_ms()
-    slow = [server.faults.add("delay", 4, command="set", nth=1) for server in majority.servers]
+    slow = [server.faults.add("delay", "4s", command="set", nth=1) for server in majority.servers]
     takes = aside(majority.take, token)
     for rule in slow:
         until(lambda rule=rule: rule.fired)
-        majority.advance(4)
+        majority.advance("4s")
     return takes.result(), majority.now_ms() - begin_ms
 
 
 def test_slow_majority(majority, aside):
     taken, _ = take_slowly(majority, aside, "a")
     assert taken == 3, "so it believes that it holds the lock, for ten seconds"
-    majority.advance(6)
+    majority.advance("6s")
     assert majority.take("b") == 2, "b holds it as well"
 
 

@@ -11,6 +11,8 @@ from select import select
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 import lockwheel
 from waiting import LIMIT_S
@@ -88,7 +90,7 @@ def test_clock_moves_while_the_session_is_in_a_transaction(lockwheel):
     assert lockwheel.call("MULTI") == "OK"
     lockwheel.clock.freeze()
     assert lockwheel.call("SUBSCRIBE", "channel") == "QUEUED"
-    lockwheel.clock.advance(1)
+    lockwheel.clock.advance("1s")
 
 
 def test_options_are_those_of_redis_server(tmp_path):
@@ -156,15 +158,24 @@ def test_servers_start_on_many_threads_at_once(aside):
     assert [aside(start_and_stop, number).result() for number in range(16)] == [1] * 16
 
 
-def test_reset_restores_the_state_after_the_start(lockwheel):
+def test_reset_restores_the_state_after_the_start(lockwheel, connect):
+    client = connect()
+    client.client_setname("worker")
     lockwheel.call("SELECT", 3)
     lockwheel.call("SETNX", "lock", "token")
+    lockwheel.call("CONFIG", "SET", "notify-keyspace-events", "KEA")
+    digest = lockwheel.call("SCRIPT", "LOAD", "return 1")
     lockwheel.clock.freeze()
     lockwheel.faults.add("error", "LOADING not yet", command="flushall")
     gate = lockwheel.faults.gate(command="del")
+    port = lockwheel.port
     lockwheel.reset()
+    assert lockwheel.port == port
     assert lockwheel.call("DBSIZE") == 0
     assert lockwheel.call("CLIENT", "INFO").split(" db=")[1].split(" ")[0] == "0"
+    assert not client.client_getname()
+    assert lockwheel.call("CONFIG", "GET", "notify-keyspace-events")[1] == ""
+    assert lockwheel.call("SCRIPT", "EXISTS", digest) == [0]
     assert lockwheel.clock.now().rate == 1
     assert lockwheel.faults.list() == []
     lockwheel.journal.assert_every_lock_has_a_lease()
@@ -176,6 +187,29 @@ def test_reset_stops_the_clock_of_a_frozen_server(lockwheel):
     lockwheel.clock.run()
     lockwheel.reset()
     assert lockwheel.clock.now().rate == 0
+
+
+@pytest.mark.lockwheel(frozen=True)
+def test_clients_reconnect_after_a_restart(lockwheel, connect):
+    client = connect(retry=Retry(NoBackoff(), 1))
+    assert client.set("lock", "token")
+    process, url = process_id(lockwheel), lockwheel.url
+    lockwheel.restart()
+    assert lockwheel.url == url
+    assert process_id(lockwheel) != process
+    assert client.get("lock") is None
+    assert lockwheel.clock.now().rate == 0
+    lockwheel.stop()
+    lockwheel.restart()
+    assert client.ping()
+
+
+def test_log_is_restored_after_a_restart(tmp_path):
+    options = ["--appendonly", "yes", "--dir", str(tmp_path)]
+    with lockwheel.start(options=options) as server:
+        server.call("SET", "lock", "token")
+        server.restart()
+        assert server.call("GET", "lock") == "token"
 
 
 def test_server_ends_when_garbage_collected():

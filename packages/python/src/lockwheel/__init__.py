@@ -5,7 +5,7 @@
     with lockwheel.start(frozen=True) as server:
         client = redis.Redis.from_url(server.url)
         client.set("lock", "token", nx=True, px=30_000)
-        server.clock.advance(30)
+        server.clock.advance("30s")
         assert client.get("lock") is None
 
 The pytest fixture ``lockwheel`` starts such a server for each test.

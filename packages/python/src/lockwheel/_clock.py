@@ -8,9 +8,9 @@ from typing import NamedTuple, Union
 
 from lockwheel._connection import Connections
 
-#: A span of time: seconds, a `timedelta`, or a number with a unit, such as ``"30s"`` or ``"1500ms"``
-#: (ms, s, m, h, d). It is rounded to milliseconds.
-Span = Union[float, timedelta, str]
+#: A span of time in whole milliseconds: a `timedelta`, or text with units, such as ``"250ms"``,
+#: ``"30s"``, ``"1.5h"`` or ``"1h30m"`` (ms, s, m, h, d). A number without a unit is refused.
+Span = Union[timedelta, str]
 
 
 class ClockReading(NamedTuple):
@@ -46,10 +46,12 @@ class Clock:
         """Moves the clock forward. Everything due on the way happens in order, at its own time."""
         self._order("ADVANCE", as_argument(span))
 
-    def set(self, moment: datetime | float) -> None:
-        """Moves the clock forward to a `datetime` or to seconds since 1970. It never goes back."""
-        seconds = moment.timestamp() if isinstance(moment, datetime) else moment
-        self._order("SET", round(seconds * 1000))
+    def set(self, moment: datetime) -> None:
+        """Moves the clock forward to a moment, to the millisecond, as `advance` does.
+
+        Raises `ReplyError` if the moment is in the past, since the clock never goes back.
+        """
+        self._order("SET", milliseconds_since_1970(moment))
 
     def jump(self, span: Span) -> None:
         """Simulates a step of the clock that Redis uses: a positive span ends leases early, a
@@ -69,8 +71,17 @@ class Clock:
 
 
 def as_argument(span: Span) -> str:
-    """The span in the syntax of the server."""
-    if isinstance(span, str):
-        return span
-    seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    return f"{round(seconds * 1000)}ms"
+    """The span in the syntax of the server, which refuses what is not a span."""
+    if not isinstance(span, timedelta):
+        return str(span)
+    whole, rest = divmod(span, timedelta(milliseconds=1))
+    # The server refuses a fraction of a millisecond.
+    fraction = f".{rest.microseconds:03}" if rest else ""
+    return f"{whole}{fraction}ms"
+
+
+def milliseconds_since_1970(moment: datetime) -> int:
+    """The moment in the syntax of the server."""
+    if not isinstance(moment, datetime):
+        raise TypeError(f"a moment is a datetime, not {moment!r}")
+    return round(moment.timestamp() * 1000)

@@ -90,11 +90,17 @@ class Connection:
 class Connections:
     """The connections to one server, two for each thread."""
 
-    def __init__(self, host: str, port: int, password: str | None) -> None:
-        self._address = host, port, password
+    def __init__(self, host: str, password: str | None) -> None:
+        self._host = host
+        self._password = password
+        #: None while there is no server.
+        self._port: int | None = None
         self._mine = threading.local()
         self._all: list[Connection] = []
-        self._closed = False
+
+    def open(self, port: int) -> None:
+        """Allows connections to a server at this port."""
+        self._port = port
 
     def call(self, *arguments: Argument) -> Any:
         """The reply to a command, on a connection to which fault rules apply."""
@@ -110,19 +116,19 @@ class Connections:
 
     def close(self) -> None:
         """Closes all connections and refuses new ones, since another server may reuse the port."""
-        self._closed = True
+        self._port = None
         for connection in self._all:
             connection.close()
         self._all.clear()
 
     def _connection(self, purpose: str) -> Connection:
-        if self._closed:
+        if self._port is None:
             raise LockwheelError("the server has been stopped")
         # A forked process must not use the connections of its parent.
         slot = f"{purpose} {os.getpid()}"
         connection: Connection | None = getattr(self._mine, slot, None)
         if connection is None or connection.is_over():
-            connection = Connection(*self._address)
+            connection = Connection(self._host, self._port, self._password)
             setattr(self._mine, slot, connection)
             self._all.append(connection)
         return connection

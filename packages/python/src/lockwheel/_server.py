@@ -9,11 +9,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote
 
-from lockwheel._clock import Clock
+from lockwheel._clock import Clock, milliseconds_since_1970
 from lockwheel._connection import Argument, Connections
 from lockwheel._errors import StartError
 from lockwheel._faults import Faults
@@ -35,15 +36,17 @@ _OPTIONS = ["--port", "0", "--bind", "127.0.0.1"]
 _OPTIONS += ["--enable-test-commands", "local", "--end-with-stdin", "yes"]
 
 
-def start(*, frozen: bool = False, options: Sequence[str] = ()) -> Server:
+def start(
+    *, frozen: bool = False, clock_start: datetime | None = None, options: Sequence[str] = ()
+) -> Server:
     """Starts a server on a free port of this machine.
 
-    With `frozen` the clock is stopped from the start. `options` are those of redis-server, such
-    as ``["--requirepass", "secret"]``; a configuration file comes first, as in redis-server.
-    Raises `ProgramNotFound` if there is no program, and `StartError` if the program ends before it
-    accepts connections.
+    With `frozen` the clock is stopped from the start. It begins at `clock_start`, or at the current
+    time. `options` are those of redis-server, such as ``["--requirepass", "secret"]``; a
+    configuration file comes first, as in redis-server. Raises `ProgramNotFound` if there is no
+    program, and `StartError` if the program ends before it accepts connections.
     """
-    return Server(frozen=frozen, options=options)
+    return Server(frozen=frozen, clock_start=clock_start, options=options)
 
 
 class Server:
@@ -57,24 +60,32 @@ class Server:
     #: The address that the server listens on.
     host = "127.0.0.1"
 
-    def __init__(self, *, frozen: bool = False, options: Sequence[str] = ()) -> None:
-        process, log = _launch(_command(options))
-        #: The last lines of the log.
-        self._log = log.lines
-        self._frozen = frozen
-        #: The port that the server listens on.
-        self.port = _port(process, log)
+    def __init__(
+        self,
+        *,
+        frozen: bool = False,
+        clock_start: datetime | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        self._command = _command(frozen, clock_start, options)
         self._password = _value(options, "--requirepass")
-        self._connections = Connections(self.host, self.port, self._password)
-        self._end = weakref.finalize(self, _end, process, log, self._connections)
+        self._connections = Connections(self.host, self._password)
         #: The clock of the server.
         self.clock = Clock(self._connections)
         #: The fault rules and gates of the server.
         self.faults = Faults(self._connections)
         #: The journal of the server.
         self.journal = Journal(self._connections)
-        if frozen:
-            self._freeze()
+        self._run(self._command)
+
+    def _run(self, command: list[str]) -> None:
+        process, log = _launch(command)
+        #: The last lines of the log.
+        self._log = log.lines
+        #: The port that the server listens on.
+        self.port = _port(process, log)
+        self._connections.open(self.port)
+        self._end = weakref.finalize(self, _end, process, log, self._connections)
 
     @property
     def url(self) -> str:
@@ -97,24 +108,19 @@ class Server:
         return self._connections.call(*arguments)
 
     def reset(self) -> None:
-        """Restores the state after the start: no keys, fault rules or gates, an empty journal,
-        and a clock that runs, or is stopped if the server was started with `frozen`. The time of
-        the clock stays."""
-        self.faults.clear()
+        """Restores the state after the start: no keys, scripts, functions, fault rules, gates or
+        names of clients, an empty journal, the settings of the start, and a clock that runs, or is
+        stopped if the server was started with `frozen`. The connections of clients and the time of
+        the clock stay."""
+        self._connections.order("RESET")
         self._connections.forget_session()
-        self.call("FLUSHALL")
-        if self._frozen:
-            self.clock.freeze()
-        else:
-            self.clock.run()
-        self.journal.clear()
 
-    def _freeze(self) -> None:
-        try:
-            self.clock.freeze()
-        except BaseException:
-            self.stop()
-            raise
+    def restart(self) -> None:
+        """Stops the server, if it runs, and starts it again on the same port, as at the first
+        start: all connections end, and all keys are lost unless ``--appendonly yes`` keeps them.
+        """
+        self.stop()
+        self._run([*self._command, "--port", str(self.port)])
 
     def stop(self) -> None:
         """Stops the server and waits until it has ended. May be called again."""
@@ -155,10 +161,13 @@ class _Log:
         self._thread.join()
 
 
-def _command(options: Sequence[str]) -> list[str]:
+def _command(frozen: bool, clock_start: datetime | None, options: Sequence[str]) -> list[str]:
+    clock = ["--clock-frozen", "yes"] if frozen else []
+    if clock_start is not None:
+        clock += ["--clock-start", str(milliseconds_since_1970(clock_start))]
     # redis-server requires a configuration file before all options.
     files = 1 if options and not options[0].startswith("-") else 0
-    return [program(), *options[:files], *_OPTIONS, *options[files:]]
+    return [program(), *options[:files], *_OPTIONS, *clock, *options[files:]]
 
 
 def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:

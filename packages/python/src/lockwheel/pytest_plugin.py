@@ -6,6 +6,7 @@ Each test has its own servers, so tests may run in any order and in parallel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 import pytest
@@ -16,8 +17,8 @@ from lockwheel._server import Server, start
 _ENTRIES_SHOWN = 30
 
 _MARKER = (
-    "lockwheel(frozen=False, options=[], check=[]): how the servers of a test are started, and "
-    "the checks that run when the test has passed, such as no-lock-held"
+    "lockwheel(frozen=False, clock_start=None, options=[], check=[]): how the servers of a test are "
+    "started, and the checks that run when the test has passed, such as no-lock-held"
 )
 
 _SERVERS = "_lockwheel_servers"
@@ -27,7 +28,11 @@ class Factory(Protocol):
     """Starts a server that stops with the test."""
 
     def __call__(
-        self, *, frozen: bool | None = None, options: Sequence[str] | None = None
+        self,
+        *,
+        frozen: bool | None = None,
+        clock_start: datetime | None = None,
+        options: Sequence[str] | None = None,
     ) -> Server: ...
 
 
@@ -37,15 +42,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def lockwheel_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
-    """Starts servers for this test: ``lockwheel_factory(frozen=True, options=[...])``. The marker
-    gives the defaults."""
+    """Starts servers for this test: ``lockwheel_factory(frozen=True, clock_start=datetime(...),
+    options=[...])``. The marker gives the defaults."""
     servers: list[Server] = []
     setattr(request.node, _SERVERS, servers)
     marked = _marked(request.node)
 
-    def factory(*, frozen: bool | None = None, options: Sequence[str] | None = None) -> Server:
+    def factory(
+        *,
+        frozen: bool | None = None,
+        clock_start: datetime | None = None,
+        options: Sequence[str] | None = None,
+    ) -> Server:
         server = start(
             frozen=marked["frozen"] if frozen is None else frozen,
+            clock_start=marked["clock_start"] if clock_start is None else clock_start,
             options=marked["options"] if options is None else options,
         )
         servers.append(server)
@@ -92,7 +103,12 @@ def _story(server: Server) -> str:
 
 def _marked(item: Any) -> dict[str, Any]:
     """The arguments of the markers; the nearest marker has priority."""
-    arguments: dict[str, Any] = {"frozen": False, "options": [], "check": []}
+    arguments: dict[str, Any] = {
+        "frozen": False,
+        "clock_start": None,
+        "options": [],
+        "check": [],
+    }
     for marker in reversed(list(item.iter_markers("lockwheel"))):
         unknown = marker.kwargs.keys() - arguments.keys()
         if marker.args or unknown:

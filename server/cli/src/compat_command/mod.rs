@@ -16,8 +16,10 @@ use lockwheel_compat::case::Case;
 use lockwheel_compat::report::{Format, Report};
 use lockwheel_compat::target::Target;
 use lockwheel_compat::{
-    Address, Error, Interrupt, Options, Suite, TIME_LIMIT, fuzz, key_prefix_of_run, record, time,
+    Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, TIME_LIMIT, fuzz, key_prefix_of_run,
+    record, time::show_span,
 };
+use lockwheel_engine::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, Meter};
@@ -77,11 +79,11 @@ struct Arguments {
     /// The number of cases that run at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     jobs: usize,
-    /// The seconds that a reply may take before the case fails
-    #[arg(long, alias = "patience", value_name = "SECONDS", default_value_t = 10.0)]
-    reply_timeout: f64,
+    /// The time that a reply may take before the case fails, such as 500ms or 1m
+    #[arg(long, alias = "patience", value_name = "SPAN", default_value_t = Span(REPLY_TIMEOUT))]
+    reply_timeout: Span,
     /// The time within which the run ends; what is not reached by then is reported: 90s, 5m
-    #[arg(long, value_name = "DURATION", default_value_t = Span(TIME_LIMIT))]
+    #[arg(long, value_name = "SPAN", default_value_t = Span(TIME_LIMIT))]
     time_limit: Span,
     /// Run the cases of these files instead of the built-in ones
     #[arg(long, value_name = "FILE")]
@@ -104,7 +106,7 @@ struct Arguments {
     fuzz: Option<usize>,
 }
 
-/// A span of time with a unit.
+/// A span of time that is not zero.
 #[derive(Clone, Copy)]
 struct Span(Duration);
 
@@ -112,13 +114,13 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Span, String> {
-        time::parse_span(text).map(Span)
+        span(text).map(Span)
     }
 }
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&time::show_span(self.0))
+        f.write_str(&show_span(self.0))
     }
 }
 
@@ -253,6 +255,15 @@ fn record(options: &Options) -> Result<u8, Error> {
     Ok(0)
 }
 
+/// Reads a span of time that is not zero.
+fn span(text: &str) -> Result<Duration, String> {
+    let span_ms = time::span(text.as_bytes()).and_then(|span| u64::try_from(span.0).ok());
+    let span_ms = span_ms.filter(|&span_ms| span_ms > 0);
+    span_ms
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("it is {SPAN_SYNTAX}, or not positive"))
+}
+
 fn options(arguments: &Arguments) -> Result<Options, Error> {
     let mut options = Options::new(arguments.url.as_deref().unwrap_or(UNUSED_URL))?;
     let address = |text: &String| Address::parse(text).map_err(Error::Usage);
@@ -267,14 +278,8 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.seed = arguments.seed.unwrap_or(options.seed);
     options.allow_missing = arguments.allow_missing;
     options.jobs = arguments.jobs;
-    let seconds = arguments.reply_timeout;
-    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-    let invalid = || Error::Usage(format!("--reply-timeout: no span of time: {seconds}"));
-    options.reply_timeout = timeout.ok_or_else(invalid)?;
+    options.reply_timeout = arguments.reply_timeout.0;
     options.time_limit = arguments.time_limit.0;
-    if options.time_limit.is_zero() {
-        return Err(Error::Usage("--time-limit: it must not be zero".to_owned()));
-    }
     let mut cases = Vec::new();
     for path in &arguments.cases {
         let file = path.display().to_string();

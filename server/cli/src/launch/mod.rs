@@ -8,6 +8,7 @@ use lockwheel_engine::settings::{
     self as table, DIRECTIVES, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION,
     MaxmemoryPolicy, NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
 };
+use lockwheel_engine::syntax_error::describe_unknown;
 
 use self::line::{quote, split};
 use crate::limits::INCLUDE_DEPTH_MAX;
@@ -206,15 +207,45 @@ redis-cli. `lockwheel log` checks, exports, repairs and restores the log of a se
 command ends. Started under the name redis-server, redis-sentinel or redis-cli, the
 program works like the program of that name.
 
+Directives of Lockwheel, which redis-server does not have:
+{}
 Examples:
        lockwheel                          listens on 127.0.0.1:6379
        lockwheel --port 0 --unixsocket /tmp/lockwheel.sock
        lockwheel /etc/redis.conf --loglevel verbose
        echo 'requirepass secret' | lockwheel - --bind 0.0.0.0
 ",
-        version_line(allocator)
+        version_line(allocator),
+        own_directives()
     )
 }
+
+/// The directives that Redis does not have, with their purpose, in lines of [`HELP_COLUMNS`].
+fn own_directives() -> String {
+    let mut text = String::new();
+    for directive in DIRECTIVES.iter().filter(|directive| directive.is_own) {
+        let default = match directive.default {
+            "" => String::new(),
+            default => format!(" (default {default})"),
+        };
+        text.push_str(&format!("  --{}{default}", directive.name));
+        let mut column = HELP_COLUMNS;
+        for word in directive.doc.split(' ') {
+            if column + 1 + word.len() > HELP_COLUMNS {
+                text.push_str("\n     ");
+                column = 5;
+            }
+            text.push(' ');
+            text.push_str(word);
+            column += 1 + word.len();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The width of the lines of `--help` that are filled: that of the others.
+const HELP_COLUMNS: usize = 90;
 
 /// The parts of a command line.
 struct CommandLine<'a> {
@@ -389,7 +420,9 @@ impl<'a, 'r> Loader<'a, 'r> {
             return Err("not supported by this server".into());
         }
         if !is_foreign {
-            return Err("Bad directive or wrong number of arguments".into());
+            let known: Vec<&str> = table::names().map(|(known, _)| known).collect();
+            let unknown = describe_unknown("directive", name.as_bytes(), &known);
+            return Err(format!("Bad directive or wrong number of arguments\n{unknown}"));
         }
         if !self.foreign.contains(&name) {
             self.foreign.push(name);
@@ -631,11 +664,22 @@ mod tests {
     fn fatal_errors_have_the_text_of_redis() {
         let at = |line: usize| format!("configuration file, at line {line}");
         let bad = "Bad directive or wrong number of arguments";
+        let unknown = |name: &str, hint: &str| format!("{bad}\nunknown directive '{name}'{hint}");
+        let span = "argument is not whole milliseconds with a unit, such as 250ms, 30s, 1.5h or \
+                    1h30m (ms, s, m, h, d)";
         let integer = "argument couldn't be parsed into an integer";
         let count = "wrong number of arguments";
         let unsupported = "not supported by this server";
         let sampled: &[(&[&str], usize, &str, &str)] = &[
-            (&["--foo", "bar"], 2, r#"foo "bar""#, bad),
+            (&["--foo", "bar"], 2, r#"foo "bar""#, &unknown("foo", "")),
+            (&["--prot", "1"], 2, r#"prot "1""#, &unknown("prot", "; did you mean port?")),
+            (
+                &["--clock-forzen", "yes"],
+                2,
+                r#"clock-forzen "yes""#,
+                &unknown("clock-forzen", "; did you mean clock-frozen?"),
+            ),
+            (&["--restart-guard-minimum", "60"], 2, r#"restart-guard-minimum "60""#, span),
             (&["--port"], 2, "port", count),
             (&["--port", "abc"], 2, r#"port "abc""#, integer),
             (&["--PORT", "abc"], 2, r#"PORT "abc""#, integer),
@@ -654,8 +698,8 @@ mod tests {
         for &(args, line, text, reason) in sampled {
             check_fatal(args, &at(line), text, reason);
         }
-        check_fatal(&["unknown"], &at(2), "foo bar", bad);
-        check_fatal(&["broken"], &at(2), "foo bar", bad);
+        check_fatal(&["unknown"], &at(2), "foo bar", &unknown("foo", ""));
+        check_fatal(&["broken"], &at(2), "foo bar", &unknown("foo", ""));
         check_fatal(&["quotes"], &at(1), "port \"7000", "Unbalanced quotes in configuration line");
         check_fatal(&["comment"], &at(1), "timeout 1 # c", count);
         check_fatal(&["open", "--timeout", "x"], &at(2), r#"timeout "x""#, integer);
@@ -696,6 +740,17 @@ mod tests {
         assert_eq!(unsupported(&["--test-memory", "1"]), "--test-memory is not supported yet\n");
         let redis = from_args(&["/usr/bin/redis-server".into()], &[], &mut read);
         assert!(matches!(redis, Ok(Invocation::Serve { .. })));
+    }
+
+    #[test]
+    fn help_lists_the_directives_of_this_server() {
+        let help = usage("libc");
+        assert!(
+            help.contains("  --clock-frozen (default no)\n      For tests: the clock"),
+            "{help}"
+        );
+        assert!(!help.contains("--appendonly"), "{help}");
+        assert!(help.lines().skip(1).all(|line| line.len() <= HELP_COLUMNS), "{help}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::command::{Arity, Command, Flags, Group, LockMeaning};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::instruments::faults::rule::{self, FaultAction, NO_SPAN, Rule, RuleConditions};
+use crate::instruments::faults::rule::{self, FaultAction, Rule, RuleConditions, span};
 use crate::instruments::journal::handlers;
 use crate::readiness::Readiness;
 use crate::syntax_error;
@@ -243,6 +243,16 @@ const SUBCOMMANDS: &[Command] = &[
         run: handlers::locks,
         ..LOCKWHEEL
     },
+    Command {
+        name: "reset",
+        arity: Arity::Exactly(2),
+        complexity: "O(N) in the number of keys and clients",
+        doc: "Restores the state after the start, except connections and the time.",
+        lock: LockMeaning::Inspect,
+        example: "SET lock token NX PX 9; LOCKWHEEL RESET; GET lock => nil",
+        run: reset,
+        ..LOCKWHEEL
+    },
 ];
 
 const HELP: &[&str] = &[
@@ -261,12 +271,12 @@ const HELP: &[&str] = &[
     "CLOCK ADVANCE <span>",
     "    Advances it. Everything due on the way happens in order, each event at its own time.",
     "CLOCK SET <milliseconds since 1970>",
-    "    Advances it to a time, as ADVANCE does. It never goes back.",
+    "    Advances it to a time, as ADVANCE does. A time in the past is an error.",
     "CLOCK JUMP <span>",
     "    Steps it as Redis's clock can be stepped: forward ends leases early, back extends them.",
     "CLOCK STEP <span>",
     "    Steps the wall clock alone, which TIME and EXPIREAT use. Leases are not affected.",
-    "    A span is a number of milliseconds, or one with a unit: 1500, 30s, 5m, 2h, 1d.",
+    "    A span is a number with a unit: 250ms, 30s, 1.5h, 1h30m, 1d.",
     "FAILOVER [LOSE <writes>]",
     "    Undoes the last writes, removes all scripts, disconnects all other clients.",
     "FAULT ADD <action> [<condition> <value> ...]",
@@ -317,6 +327,8 @@ const HELP: &[&str] = &[
     "    Keys that match are locks, however they are made.",
     "LOCKS IGNORE <pattern>",
     "    Keys that match are no locks, also if they match another pattern.",
+    "RESET",
+    "    Restores the state after the start, except connections and the time.",
 ];
 
 /// `LOCKWHEEL CLOCK`: replies with the state of the clock, or with OK after a change.
@@ -327,7 +339,7 @@ fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word] if is(word, "run") => ClockOrder::Run(Rate::REAL),
         [word, times] if is(word, "run") => ClockOrder::Run(rate(times)?),
         [word, by] if is(word, "advance") => ClockOrder::Advance(forward(by)?),
-        [word, moment] if is(word, "set") => ClockOrder::AdvanceTo(forward(moment)?),
+        [word, moment] if is(word, "set") => ClockOrder::AdvanceTo(later(context, moment)?),
         [word, by] if is(word, "jump") => ClockOrder::Jump(span(by)?),
         [word, by] if is(word, "step") => ClockOrder::StepWall(span(by)?),
         _ => return Err(context.syntax_error(argv)),
@@ -393,8 +405,15 @@ fn forward(text: &[u8]) -> Result<Millis, Error> {
     }
 }
 
-fn span(text: &[u8]) -> Result<Millis, Error> {
-    time::span(text).ok_or(NO_SPAN)
+/// Parses a moment of the lease clock, which cannot be in the past.
+fn later(context: &Context<'_>, text: &[u8]) -> Result<Millis, Error> {
+    let moment = Millis(integer(text)?);
+    let now = context.time.now;
+    if moment < now {
+        Err(Error::text(format!("ERR {}", time::never_back(now))))
+    } else {
+        Ok(moment)
+    }
 }
 
 // --- faults ---
@@ -509,6 +528,13 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(lost))
 }
 
+/// `LOCKWHEEL RESET`: replies with OK.
+fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let rate = context.engine.reset(context.time)?;
+    context.engine.flow = Some(Flow::Clock(ClockOrder::Restart(rate)));
+    Ok(Reply::OK)
+}
+
 const NOTHING_KEPT: Error =
     Error::line("ERR no writes are kept: the server was started without enable-test-commands");
 
@@ -588,7 +614,7 @@ mod tests {
             ("FREEZE", rate("0")),
             ("run", rate("1")),
             ("RUN 0.5", rate("0.5")),
-            ("ADVANCE 1500", ClockOrder::Advance(Millis(1_500))),
+            ("ADVANCE 1500ms", ClockOrder::Advance(Millis(1_500))),
             ("ADVANCE 30s", ClockOrder::Advance(Millis(30_000))),
             ("SET 1700000000000", ClockOrder::AdvanceTo(Millis(1_700_000_000_000))),
             ("JUMP -2H", ClockOrder::Jump(Millis(-7_200_000))),
@@ -611,9 +637,19 @@ mod tests {
             ),
             ("ADVANCE", "span is missing after 'ADVANCE'"),
             ("FREEZE now", "unexpected word 'now'"),
-            ("ADVANCE -1", "the clock never goes back, but see JUMP"),
-            ("ADVANCE x", "span is not a number of milliseconds, or of ms, s, m, h or d"),
-            ("ADVANCE 9223372036854775807s", "span is not a number of milliseconds, ..."),
+            ("ADVANCE -1ms", "the clock never goes back, but see JUMP"),
+            (
+                "ADVANCE 1500",
+                "span is not whole milliseconds with a unit, such as 250ms, 30s, 1.5h or 1h30m \
+                 (ms, s, m, h, d)",
+            ),
+            ("JUMP 1.5ms", "span is not whole milliseconds ..."),
+            ("STEP x", "span is not whole milliseconds ..."),
+            ("SET 30s", "value is not an integer or out of range"),
+            (
+                "SET 1699999999999",
+                "the clock shows 1700000000000, in milliseconds since 1970, and never goes back",
+            ),
             ("RUN -1", "rate is not a number from 0 to 1000000"),
         ] {
             check_error(&format!("CLOCK {words_of_it}"), error);

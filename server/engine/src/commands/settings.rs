@@ -101,29 +101,36 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     let engine = &mut *context.engine;
     engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
-    apply(engine);
+    engine.apply_settings();
     Ok(Reply::OK)
 }
 
-/// Updates the state that the engine derives from its settings.
-fn apply(engine: &mut Engine) {
-    engine.set_events(engine.settings.notify_keyspace_events);
-    engine.update_conditions();
-    engine.update_access_counter();
-    if engine.settings.requirepass.is_none() {
-        for id in engine.sessions.clients.in_order() {
-            if let Some(client) = engine.sessions.get_mut(id) {
-                client.authenticated = true;
+impl Engine {
+    /// Updates the state that the engine derives from its settings.
+    pub(crate) fn apply_settings(&mut self) {
+        self.set_events(self.settings.notify_keyspace_events);
+        self.update_conditions();
+        self.update_access_counter();
+        if self.settings.requirepass.is_none() {
+            for id in self.sessions.clients.in_order() {
+                if let Some(client) = self.sessions.get_mut(id) {
+                    client.authenticated = true;
+                }
             }
         }
+    }
+
+    /// Sets the counters of `INFO` to zero.
+    pub(crate) fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+        self.writer.reset_freed_objects();
+        self.command_stats.fill(CommandStats::default());
     }
 }
 
 /// `CONFIG RESETSTAT`: resets the counters and replies with OK.
 fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.stats = Stats::default();
-    context.engine.writer.reset_freed_objects();
-    context.engine.command_stats.fill(CommandStats::default());
+    context.engine.reset_stats();
     Ok(Reply::OK)
 }
 

@@ -3,6 +3,7 @@
 
 pub mod faults;
 pub mod journal;
+mod reset;
 pub mod shadow;
 
 use lockwheel_resp::Reply;

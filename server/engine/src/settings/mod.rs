@@ -25,6 +25,7 @@ pub use value::{Value, ValueKind, WRONG_NUMBER};
 
 use crate::limits::JOURNAL_ENTRIES_DEFAULT;
 use crate::notify::Events;
+use crate::time::Millis;
 
 /// The version of Redis that defines the behaviour.
 pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
@@ -382,6 +383,24 @@ impl Settings {
             Role::Unsupported => return Err("not supported by this server".into()),
         }
         Ok(())
+    }
+
+    /// Whether the clock is stopped at the start.
+    pub fn clock_is_frozen(&self) -> bool {
+        self.text("clock-frozen") == "yes"
+    }
+
+    /// The time that the clock shows at the start, if one was chosen.
+    pub fn clock_start(&self) -> Option<Millis> {
+        self.text("clock-start").parse().ok().filter(|&start_ms| start_ms >= 0).map(Millis)
+    }
+
+    /// The span of time of a directive of that kind.
+    pub fn span(&self, name: &str) -> Millis {
+        match self.value(name) {
+            Some(Value::Span(span)) => span,
+            _ => Millis(0),
+        }
     }
 
     /// Whether the units of the engine are logged.

@@ -7,7 +7,7 @@ use super::types::{
 };
 use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
-    MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Text,
+    MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Span, Text,
 };
 use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::{DATABASES_MAX, JOURNAL_ENTRIES_MAX};
@@ -31,6 +31,8 @@ pub struct Directive {
     pub role: Role,
     /// Whether its value must not be logged.
     pub is_sensitive: bool,
+    /// Whether it is a directive of this server, which Redis does not have.
+    pub is_own: bool,
     /// Its documentation: a phrase for the configuration reference.
     pub doc: &'static str,
 }
@@ -94,6 +96,11 @@ impl Directive {
         self
     }
 
+    const fn own(mut self) -> Directive {
+        self.is_own = true;
+        self
+    }
+
     const fn secret(mut self) -> Directive {
         self.is_sensitive = true;
         self
@@ -126,7 +133,8 @@ const fn row(
     role: Role,
     doc: &'static str,
 ) -> Directive {
-    Directive { name, alias: None, kind, default, mutability, role, is_sensitive: false, doc }
+    let (alias, is_sensitive, is_own) = (None, false, false);
+    Directive { name, alias, kind, default, mutability, role, is_sensitive, is_own, doc }
 }
 
 const fn used(
@@ -185,6 +193,8 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 const MIB: u64 = 1 << 20;
 
 const INT: ValueKind = Int(0, INT_MAX);
+/// The value of `clock-start` for the current time.
+const CURRENT_TIME: i64 = -1;
 const LONG: ValueKind = Int(0, i64::MAX);
 const PORT: ValueKind = Int(0, 65535);
 const SIZE: ValueKind = Memory(0, SIZE_MAX);
@@ -236,7 +246,7 @@ pub static DIRECTIVES: &[Directive] = &[
         "Supervisor to notify when the server is ready."),
     process("end-with-stdin", Bool, "no", Fixed,
         "Shut down when standard input is closed, for example because the parent process has \
-         ended."),
+         ended.").own(),
     process("pidfile", Text, "", Fixed, "File for the process id; empty writes none."),
     process("dir", Text, ".", Protected, "Working directory: the base of relative paths."),
     process("loglevel", Choice(LogLevel::NAMES), "notice", Live,
@@ -275,7 +285,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Processors of the process that writes a snapshot; empty means all."),
 
     used("compat-version", Choice(CompatVersion::NAMES), "7.2", Fixed, field!(compat_version),
-        "Version of Redis or Valkey that is announced; it determines the available commands."),
+        "Version of Redis or Valkey that is announced; it determines the available commands."
+        ).own(),
 
     // Access
     used("requirepass", Text, "", Live, field!(requirepass),
@@ -284,17 +295,22 @@ pub static DIRECTIVES: &[Directive] = &[
         "Which clients may use DEBUG."),
     used("enable-test-commands", PERMISSION, "no", Fixed, field!(enable_test_commands),
         "Which clients may use the test commands: LOCKWHEEL, which controls the clock, injects \
-         faults and reads the journal."),
+         faults and reads the journal.").own(),
+    process("clock-frozen", Bool, "no", Fixed,
+        "For tests: the clock is stopped at the start.").own(),
+    process("clock-start", Int(CURRENT_TIME, i64::MAX), "-1", Fixed,
+        "For tests: the time that the clock shows at the start, in milliseconds since 1970; -1 is \
+         the current time.").own(),
     used("journal-max-entries", Int(1, JOURNAL_ENTRIES_MAX as i64), "16384", Fixed,
         field!(journal_max_entries),
-        "For tests: entries that the journal keeps; a new one replaces the oldest."),
+        "For tests: entries that the journal keeps; a new one replaces the oldest.").own(),
     used("lock-keys", Text, "", Fixed, field!(lock_keys),
-        "For tests: patterns of keys that are locks, however they are made, separated by blanks."),
+        "For tests: patterns of keys that are locks, however they are made, separated by blanks.").own(),
     used("ignored-lock-keys", Text, "", Fixed, field!(ignored_lock_keys),
-        "For tests: patterns of keys that are no locks, separated by blanks."),
+        "For tests: patterns of keys that are no locks, separated by blanks.").own(),
     used("verify-effects", Bool, "no", Fixed, field!(verify_effects),
         "For tests: applies the effects of every command to a second engine, and ends the server \
-         if the states differ. Slow."),
+         if the states differ. Slow.").own(),
     used("enable-protected-configs", PERMISSION, "no", Fixed, field!(enable_protected_configs),
         "Which clients may change protected directives."),
     accepted("enable-module-command", PERMISSION, "no", Fixed, "Which clients may use MODULE."),
@@ -372,7 +388,7 @@ pub static DIRECTIVES: &[Directive] = &[
         "Milliseconds of a running script after which other clients get BUSY errors; 0 disables \
          them.").alias("lua-time-limit"),
     used("script-plans", Bool, "yes", Live, field!(script_plans),
-        "Run scripts of a supported subset of Lua as plans, without the Lua interpreter."),
+        "Run scripts of a supported subset of Lua as plans, without the Lua interpreter.").own(),
     used("notify-keyspace-events", Events, "", Live, field!(notify_keyspace_events),
         "Classes of keyspace events that are published; empty publishes none."),
     accepted("slowlog-log-slower-than", Int(-1, i64::MAX), "10000", Live,
@@ -436,15 +452,17 @@ pub static DIRECTIVES: &[Directive] = &[
         "Log every change to files, from which the next start restores the keys."),
     process("restart-guard", Bool, "no", AtStart,
         "After a restart that may have lost locks, refuse commands until all of them are over. On \
-         by default if `dir` is given or the log is on, and the server is not started for tests."),
-    process("restart-guard-minimum", LONG, "0", AtStart,
-        "Milliseconds for which commands are refused if nothing is recorded of an earlier run: the \
-         longest lease that another server may have granted before."),
+         by default if `dir` is given or the log is on, and the server is not started for tests."
+        ).own(),
+    process("restart-guard-minimum", Span, "0ms", AtStart,
+        "How long commands are refused if nothing is recorded of an earlier run: the longest lease \
+         that another server may have granted before.").own(),
     process("restart-guard-exempt", Text, "", AtStart,
-        "Patterns of keys that are no locks, separated by blanks: nothing waits for their end."),
+        "Patterns of keys that are no locks, separated by blanks: nothing waits for their end."
+        ).own(),
     process("trust-wall-clock", Bool, "no", AtStart,
         "After the machine was restarted, count the time that has passed on the wall clock. \
-         Otherwise leases last longer by that time."),
+         Otherwise leases last longer by that time.").own(),
     accepted("appendfilename", FileName("appendfilename can't be a path, just a filename"),
         "appendonly.aof", Fixed,
         "Base name of the append-only files."),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
 use crate::notify::Events;
+use crate::time::{self, Millis, SPAN_SYNTAX};
 
 /// The kind of a directive's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub enum ValueKind {
     Memory(u64, u64),
     /// Bytes, or a percentage of `maxmemory` such as `5%`.
     MemoryOrPercent,
+    /// A span of time, which is not negative; see [`time::span`].
+    Span,
     /// One of these names, ignoring case.
     Choice(&'static [&'static str]),
     /// Any of these names, ignoring case.
@@ -56,6 +59,8 @@ pub enum Value {
     Octal(u32),
     /// Of [`ValueKind::Memory`].
     Memory(u64),
+    /// Of [`ValueKind::Span`].
+    Span(Millis),
     /// One word of text, in the spelling that Redis prints.
     Text(String),
     /// Of the kinds with several words.
@@ -110,6 +115,10 @@ impl ValueKind {
                 between(bytes, min, max).map(Value::Memory)
             }
             ValueKind::MemoryOrPercent => memory_or_percent(word),
+            ValueKind::Span => match time::span(word.as_bytes()) {
+                Some(span) if span.0 >= 0 => Ok(Value::Span(span)),
+                _ => Err(format!("argument is {SPAN_SYNTAX}")),
+            },
             ValueKind::Choice(names) => Ok(Value::Text(names[choice(word, names)?].into())),
             ValueKind::FileName(refusal) if word.contains('/') => Err(refusal.into()),
             ValueKind::Events => {
@@ -149,6 +158,7 @@ impl fmt::Display for Value {
             Value::Int(number) => write!(f, "{number}"),
             Value::Octal(bits) => write!(f, "{bits:o}"),
             Value::Memory(bytes) => write!(f, "{bytes}"),
+            Value::Span(Millis(span_ms)) => write!(f, "{span_ms}ms"),
             Value::Text(text) => f.write_str(text),
             Value::Words(words) => f.write_str(&words.join(" ")),
             Value::Events(events) => f.write_str(&events.letters()),

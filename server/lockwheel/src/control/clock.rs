@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
-use lockwheel_engine::time::{ClockOrder, Millis, Rate};
+use lockwheel_engine::time::{ClockOrder, Millis, Rate, never_back};
 
 /// The clock of a server, which all timing in the server uses instead of the system's clock: leases
 /// end, `expired` events are published, blocking commands time out, `CLIENT PAUSE` ends, scripts
@@ -88,13 +88,16 @@ impl Clock<'_> {
         self.order(ClockOrder::Advance(millis(span)))
     }
 
-    /// Moves the clock forward to `moment`, as [`Clock::advance`] does. A moment in the past
-    /// changes nothing: the lease clock never goes back.
+    /// Moves the clock forward to `moment`, to the millisecond, as [`Clock::advance`] does.
     ///
     /// # Errors
-    /// If the server has ended.
+    /// If `moment` is in the past, since the clock never goes back, or the server has ended.
     pub fn set(&self, moment: SystemTime) -> Result<(), Error> {
-        self.order(ClockOrder::AdvanceTo(since_epoch(moment)))
+        let (moment, now) = (since_epoch(moment), self.host.now().now);
+        if moment < now {
+            return Err(Error::new(ErrorKind::Usage, never_back(now)));
+        }
+        self.order(ClockOrder::AdvanceTo(moment))
     }
 
     /// Steps the wall clock forward, and leases follow, as in Redis: all leases that would have
@@ -115,13 +118,21 @@ impl Clock<'_> {
         self.order(ClockOrder::Jump(Millis(-millis(span).0)))
     }
 
-    /// Steps the wall clock, which `TIME` and `EXPIREAT` use, as an operator or NTP might. Leases
-    /// do not follow. `milliseconds` may be negative.
+    /// Steps the wall clock forward, which `TIME` and `EXPIREAT` use, as an operator or NTP might.
+    /// Leases do not follow.
     ///
     /// # Errors
     /// If the server has ended.
-    pub fn step_wall(&self, milliseconds: i64) -> Result<(), Error> {
-        self.order(ClockOrder::StepWall(Millis(milliseconds)))
+    pub fn step_wall_forward(&self, span: Duration) -> Result<(), Error> {
+        self.order(ClockOrder::StepWall(millis(span)))
+    }
+
+    /// As [`Clock::step_wall_forward`], back.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub fn step_wall_back(&self, span: Duration) -> Result<(), Error> {
+        self.order(ClockOrder::StepWall(Millis(-millis(span).0)))
     }
 
     fn order(&self, order: ClockOrder) -> Result<(), Error> {

@@ -578,6 +578,7 @@ impl Host {
         }
         match order {
             ClockOrder::Run(rate) => self.set_clock_rate(rate),
+            ClockOrder::Restart(rate) => self.restart_clock(rate),
             ClockOrder::Advance(span) => {
                 self.advance_to(engine, self.clock.lease_us().saturating_add(micros(span)));
             }
@@ -636,6 +637,7 @@ impl Host {
     fn move_clock_only(&self, order: ClockOrder) {
         match order {
             ClockOrder::Run(rate) => self.set_clock_rate(rate),
+            ClockOrder::Restart(rate) => self.restart_clock(rate),
             ClockOrder::Advance(span) | ClockOrder::Jump(span) => {
                 self.clock.set_us(self.clock.lease_us().saturating_add(micros(span)));
             }
@@ -652,6 +654,11 @@ impl Host {
             let lease_us = self.clock.lease_us();
             self.clock.set_us(lease_us.saturating_add((-lease_us).rem_euclid(1000)));
         }
+    }
+
+    fn restart_clock(&self, rate: Rate) {
+        self.set_clock_rate(rate);
+        self.clock.align_wall();
     }
 
     /// Called when a script has held the engine for long.
@@ -761,7 +768,7 @@ mod tests {
     use lockwheel_engine::settings::Settings;
 
     fn host() -> Arc<Host> {
-        let clock = Clock::stopped(Some(Millis(0)));
+        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
         let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
         Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
     }

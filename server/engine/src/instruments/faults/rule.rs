@@ -7,7 +7,7 @@ use crate::context::is;
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
-use crate::time::{Millis, span};
+use crate::time::{self, Millis, SPAN_SYNTAX};
 
 /// The action of a rule on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -260,10 +260,10 @@ impl FaultAction {
         }
         let [value, rest @ ..] = rest else { return Err(Error::Syntax) };
         let action = match () {
-            () if is(word, "delay") => FaultAction::Delay { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "delay") => FaultAction::Delay { span: span(value)? },
             () if is(word, "cut") => FaultAction::Cut { bytes: count(value)? },
             () if is(word, "error") => FaultAction::Error { line: error_line(value)? },
-            () if is(word, "jump") => FaultAction::Jump { span: span(value).ok_or(NO_SPAN)? },
+            () if is(word, "jump") => FaultAction::Jump { span: span(value)? },
             () if is(word, "lose-writes") => FaultAction::LoseWrites { writes: count(value)? },
             () => return Err(Error::Syntax),
         };
@@ -271,9 +271,13 @@ impl FaultAction {
     }
 }
 
-/// The error for an invalid span of time.
-pub const NO_SPAN: Error =
-    Error::line("ERR span is not a number of milliseconds, or of ms, s, m, h or d");
+/// Reads a span of time.
+///
+/// # Errors
+/// If it is not written as [`SPAN_SYNTAX`] says.
+pub fn span(text: &[u8]) -> Result<Millis, Error> {
+    time::span(text).ok_or_else(|| Error::text(format!("ERR span is {SPAN_SYNTAX}")))
+}
 
 fn once<T>(word: &[u8], place: &mut Option<T>, value: T) -> Result<(), Error> {
     match place.replace(value) {
@@ -379,7 +383,9 @@ mod tests {
         {
             assert!(RuleConditions::parse(&words(wrong), 7).is_err(), "{wrong}");
         }
-        for wrong in ["", "BREAK", "DELAY", "DELAY x", "CUT -1", "LOSE-WRITES x", "JUMP 1x"] {
+        for wrong in
+            ["", "BREAK", "DELAY", "DELAY x", "DELAY 5", "CUT -1", "LOSE-WRITES x", "JUMP 1x"]
+        {
             assert!(FaultAction::parse(&words(wrong)).is_err(), "{wrong}");
         }
         assert!(FaultAction::parse(&[b"error", b"ERR two\r\nlines"]).is_err());

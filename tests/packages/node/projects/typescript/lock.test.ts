@@ -20,11 +20,12 @@ const check: Check[] = ["no-lock-held"];
 const server: Server = serverBetween(beforeEach, afterEach, { frozen: true, check });
 
 test("what is right", async () => {
-  await using another = await start({ options: ["--databases", 3] });
+  const clockStart = new Date("2030-01-01");
+  await using another = await start({ options: ["--databases", 3], clockStart });
+  await another.clock.set(new Date("2030-01-02"));
   const reply: Reply = await another.call("SET", Buffer.from("lock"), "token", "PX", 30_000);
   assert.ok(!(reply instanceof ReplyError));
-  await server.clock.advance("30s");
-  await server.clock.set(new Date());
+  await server.clock.advance("1h30m");
   const { now_ms }: Moment = await server.clock.now();
   const rule: Rule = await server.faults.add("delay", "2s", { command: "set", nth: 1 });
   await server.faults.add("close");
@@ -37,6 +38,8 @@ test("what is right", async () => {
 });
 
 export async function wrong(): Promise<void> {
+  // @ts-expect-error: a span has a unit.
+  await server.clock.advance(30);
   // @ts-expect-error: a span has a unit that there is.
   await server.clock.advance("30 seconds");
   // @ts-expect-error: there is no such action.

@@ -50,9 +50,10 @@ public final class Clock {
     }
 
     /**
-     * Moves the clock forward to a moment, as {@link #advance} does. It never goes back.
+     * Moves the clock forward to a moment, as {@link #advance} does.
      *
      * @param moment the moment, to the millisecond
+     * @throws LockwheelException if it is in the past, since the clock never goes back
      */
     public void set(Instant moment) {
         server.control("CLOCK", "SET", Long.toString(moment.toEpochMilli()));
@@ -107,10 +108,11 @@ public final class Clock {
         return Json.object(Json.parse((String) server.control("CLOCK")));
     }
 
+    /** The span in the syntax of the server. */
     static String milliseconds(Duration span) {
         if (span.getNano() % 1_000_000 != 0) {
             throw new IllegalArgumentException("not a whole number of milliseconds: " + span);
         }
-        return Long.toString(span.toMillis());
+        return span.toMillis() + "ms";
     }
 }

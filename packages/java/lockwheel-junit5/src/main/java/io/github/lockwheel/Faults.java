@@ -70,11 +70,6 @@ public final class Faults {
         server.control("FAULT", "CLEAR");
     }
 
-    /** Opens all gates. */
-    void openGates() {
-        listed("GATE").forEach(gate -> new Gate(server, (Long) gate.get("id")).open());
-    }
-
     /**
      * Simulates a failover to a replica that lacks the last writes: undoes them, removes all
      * scripts and disconnects all clients.

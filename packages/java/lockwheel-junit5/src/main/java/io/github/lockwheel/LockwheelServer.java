@@ -4,6 +4,8 @@ package io.github.lockwheel;
 
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -17,40 +19,37 @@ import java.util.stream.Stream;
 public final class LockwheelServer implements AutoCloseable {
     static final String HOST = "127.0.0.1";
 
-    private final Child child;
+    private final List<String> options;
     private final int port;
-    private final boolean frozen;
     private final String password;
     private final Connection control;
     private final Connection calls;
+    private volatile Child child;
 
     private LockwheelServer(Builder builder) {
-        frozen = builder.frozen;
-        child = new Child(Program.find(), builder.options);
+        options = builder.allOptions();
+        child = new Child(Program.find(), options);
         port = child.port();
         password = builder.password();
         control = new Connection(port, password);
         calls = new Connection(port, password);
+        begin();
+    }
+
+    /** Opens the control connection, which fault rules do not affect. */
+    private void begin() {
         try {
-            begin();
+            clock().rate();
         } catch (LockwheelException error) {
             stop();
             throw error;
         }
     }
 
-    /** Sets the clock. This also opens the control connection, which fault rules do not affect. */
-    private void begin() {
-        if (frozen) {
-            clock().freeze();
-        } else {
-            clock().run();
-        }
-    }
-
     /** The settings of a server. */
     public static final class Builder {
         private boolean frozen;
+        private Instant clockStart;
         private List<String> options = List.of();
 
         private Builder() {}
@@ -63,6 +62,17 @@ public final class LockwheelServer implements AutoCloseable {
          */
         public Builder frozen(boolean frozen) {
             this.frozen = frozen;
+            return this;
+        }
+
+        /**
+         * The time of the clock at the start, instead of the current time.
+         *
+         * @param clockStart the moment, to the millisecond
+         * @return this
+         */
+        public Builder clockStart(Instant clockStart) {
+            this.clockStart = clockStart;
             return this;
         }
 
@@ -85,6 +95,18 @@ public final class LockwheelServer implements AutoCloseable {
          */
         public LockwheelServer start() {
             return new LockwheelServer(this);
+        }
+
+        private List<String> allOptions() {
+            var all = new ArrayList<String>();
+            if (frozen) {
+                all.addAll(List.of("--clock-frozen", "yes"));
+            }
+            if (clockStart != null) {
+                all.addAll(List.of("--clock-start", Long.toString(clockStart.toEpochMilli())));
+            }
+            all.addAll(options);
+            return all;
         }
 
         private String password() {
@@ -190,17 +212,30 @@ public final class LockwheelServer implements AutoCloseable {
     }
 
     /**
-     * Restores the state after the start, for a server shared by several tests: no keys, fault
-     * rules, gates or scripts, an empty journal, and a clock that runs or is stopped as at the start.
-     * Connections and the time of the clock stay.
+     * Restores the state after the start, for a server shared by several tests: no keys, scripts,
+     * functions, fault rules, gates or names of clients, an empty journal, the settings of the
+     * start, and a clock that runs or is stopped as at the start. The connections of clients and the
+     * time of the clock stay.
      */
     public void reset() {
-        faults().clear();
-        faults().openGates();
+        control("RESET");
+        disconnectCalls();
+    }
+
+    /**
+     * Stops the server, if it runs, and starts it again on the same port, as at the first start: all
+     * connections end, and all keys are lost unless the options {@code "--appendonly", "yes"} keep
+     * them.
+     *
+     * @throws LockwheelException if it does not start
+     */
+    public void restart() {
+        stop();
+        var again = new ArrayList<>(options);
+        again.addAll(List.of("--port", Integer.toString(port)));
+        child = new Child(Program.find(), again);
+        child.port();
         begin();
-        call("FLUSHALL");
-        call("SCRIPT", "FLUSH");
-        journal().clear();
     }
 
     /** Stops the server and waits until it has ended. May be called again. */

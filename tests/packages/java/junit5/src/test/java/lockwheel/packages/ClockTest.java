@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.lockwheel.LockwheelException;
 import io.github.lockwheel.LockwheelServer;
 import io.github.lockwheel.junit5.Lockwheel;
 import java.time.Duration;
@@ -39,6 +40,29 @@ class ClockTest {
         server.clock().set(moment);
         assertEquals(moment, server.clock().now());
         assertNull(server.call("GET", "lock"));
+    }
+
+    @Test
+    void setRefusesThePast(LockwheelServer server) {
+        Instant shown = server.clock().now();
+        var error = assertThrows(LockwheelException.class,
+                () -> server.clock().set(shown.minus(MILLISECOND)));
+        assertTrue(error.getMessage().contains("the clock shows " + shown.toEpochMilli()),
+                error.getMessage());
+        assertTrue(error.getMessage().contains("never goes back"), error.getMessage());
+        assertEquals(shown, server.clock().now());
+    }
+
+    @Test
+    void beginsAtTheChosenTime() {
+        Instant begin = Instant.parse("2001-09-09T01:46:40Z");
+        var builder = LockwheelServer.builder().clockStart(begin);
+        try (var running = builder.start(); var frozen = builder.frozen(true).start()) {
+            assertEquals(begin, frozen.clock().now());
+            assertEquals(begin, frozen.clock().wall());
+            assertEquals(1.0, running.clock().rate());
+            running.clock().set(begin.plus(Duration.ofDays(1)));
+        }
     }
 
     @Test

@@ -18,6 +18,8 @@ import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisPooled;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 
 class ServerTest {
     @Test
@@ -118,10 +120,32 @@ class ServerTest {
     }
 
     @Test
+    void clientsReconnectAfterARestart() {
+        try (var server = LockwheelServer.builder().frozen(true).start();
+                var pool = new JedisPooled(server.url())) {
+            pool.set("lock", "token");
+            long pid = server.pid();
+            String url = server.url();
+            server.restart();
+            assertEquals(url, server.url());
+            assertNotEquals(pid, server.pid());
+            assertThrows(JedisConnectionException.class, () -> pool.get("lock"), "the old one");
+            assertNull(pool.get("lock"));
+            assertEquals(0.0, server.clock().rate());
+            server.stop();
+            server.restart();
+            assertEquals("PONG", server.call("PING"));
+        }
+    }
+
+    @Test
     void resetRemovesAllState() {
         try (var server = LockwheelServer.builder().frozen(true).start();
                 var client = new Jedis(server.url())) {
             client.set("lock", "token");
+            client.clientSetname("worker");
+            client.configSet("notify-keyspace-events", "KEA");
+            int port = server.port();
             var script = client.scriptLoad("return 1");
             server.faults().add(Fault.error("ERR no"));
             server.faults().gate(Requests.any());
@@ -129,7 +153,10 @@ class ServerTest {
             server.reset();
             assertEquals("PONG", client.ping());
             assertEquals(0, client.dbSize());
+            assertEquals(port, server.port());
             assertFalse(client.scriptExists(script));
+            assertNull(client.clientGetname());
+            assertEquals("", client.configGet("notify-keyspace-events").values().iterator().next());
             assertEquals(List.of(), server.faults().list());
             assertEquals(0.0, server.clock().rate(), "as it was started");
             assertEquals(List.of(), server.journal().locks());
