@@ -305,7 +305,8 @@ pub static DIRECTIVES: &[Directive] = &[
         field!(journal_max_entries),
         "For tests: entries that the journal keeps; a new one replaces the oldest.").own(),
     used("lock-keys", Text, "", Fixed, field!(lock_keys),
-        "For tests: patterns of keys that are locks, however they are made, separated by blanks.").own(),
+        "For tests: patterns of keys that are locks, however they are made, separated by blanks.")
+        .own(),
     used("ignored-lock-keys", Text, "", Fixed, field!(ignored_lock_keys),
         "For tests: patterns of keys that are no locks, separated by blanks.").own(),
     used("verify-effects", Bool, "no", Fixed, field!(verify_effects),
