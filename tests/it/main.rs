@@ -21,6 +21,7 @@ mod freeing;
 mod full_memory;
 mod fuzz;
 mod journal;
+mod json_replies;
 mod limits;
 mod log_command;
 mod log_export;

@@ -3,6 +3,7 @@
 package packages
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -76,4 +77,36 @@ func TestTheJournalListsLocksAndFindings(t *testing.T) {
 	server.Journal.Clear()
 	is(t, len(server.Journal.Lint()), 0)
 	is(t, len(server.Journal.Entries()), 0)
+}
+
+func TestTheTypesHaveAllFieldsOfTheReplies(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
+	client := dial(t, server)
+	no(t, client.SetNX(background, "lock", "token", 0).Err())
+	no(t, client.SetNX(background, "lock", "other", 0).Err())
+	requests := lockwheel.Requests{Command: "get", Key: "k", Client: "c", ClientID: 7, Nth: 1, Times: 2,
+		Probability: 0.5, Seed: 3}
+	for _, fault := range []lockwheel.Fault{lockwheel.Delay(time.Second), lockwheel.Cut(1),
+		lockwheel.AnswerError("ERR no"), lockwheel.JumpAfter(time.Second), lockwheel.LoseWrites(1)} {
+		server.Faults.Add(fault, requests)
+	}
+	server.Faults.Gate(requests)
+	for _, reply := range []struct {
+		words []any
+		into  any
+	}{
+		{[]any{"LOCKWHEEL", "JOURNAL"}, &[]lockwheel.Entry{}},
+		{[]any{"LOCKWHEEL", "LOCKS"}, &[]lockwheel.Lock{}},
+		{[]any{"LOCKWHEEL", "LINT"}, &[]lockwheel.Finding{}},
+		{[]any{"LOCKWHEEL", "FAULT", "LIST"}, &[]lockwheel.State{}},
+		{[]any{"LOCKWHEEL", "GATE", "LIST"}, &[]lockwheel.State{}},
+	} {
+		decoder := json.NewDecoder(strings.NewReader(server.Call(reply.words...).(string)))
+		decoder.DisallowUnknownFields()
+		no(t, decoder.Decode(reply.into))
+	}
+	delay := server.Faults.List()[0]
+	is(t, delay.Requests, requests)
+	is(t, delay.DelayMs, 1000)
 }

@@ -90,3 +90,20 @@ def test_locks_list_holder_and_waiting_clients(lockwheel, connect):
 def test_unknown_check_is_refused(lockwheel):
     with pytest.raises(package.ReplyError, match="no-lock-held, never-two-holders"):
         lockwheel.journal.check("no-such-rule")
+
+
+def test_replies_have_the_fields_of_their_types(lockwheel, connect):
+    client = connect(client_name="worker")
+    assert client.set("lock", "token", nx=True)
+    assert not client.set("lock", "other", nx=True)
+    lockwheel.faults.add("delay", "1h", command="get", key="k", client="c", client_id=7, nth=1)
+    lockwheel.faults.gate(command="del", probability=0.5, seed=1, times=3)
+    for kind, objects in [
+        (package.Entry, lockwheel.journal.entries()),
+        (package.HeldLock, lockwheel.journal.locks()),
+        (package.Finding, lockwheel.journal.lint()),
+        (package.ListedRule, lockwheel.faults.list()),
+    ]:
+        assert objects
+        for fields in objects:
+            assert kind.__required_keys__ <= fields.keys() <= kind.__annotations__.keys()

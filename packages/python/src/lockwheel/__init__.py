@@ -13,8 +13,8 @@ The pytest fixture ``lockwheel`` starts such a server for each test.
 
 from lockwheel._clock import Clock, ClockReading, Span
 from lockwheel._errors import LockwheelError, ProgramNotFound, ReplyError, StartError
-from lockwheel._faults import Conditions, Faults, Gate, Rule
-from lockwheel._journal import Journal
+from lockwheel._faults import Conditions, Faults, Gate, ListedRule, Rule
+from lockwheel._journal import Entry, Finding, HeldLock, Journal
 from lockwheel._program import program
 from lockwheel._server import Server, start
 
@@ -22,9 +22,13 @@ __all__ = [
     "Clock",
     "ClockReading",
     "Conditions",
+    "Entry",
     "Faults",
+    "Finding",
     "Gate",
+    "HeldLock",
     "Journal",
+    "ListedRule",
     "LockwheelError",
     "ProgramNotFound",
     "ReplyError",

@@ -26,8 +26,6 @@ _WORDS = {
     "seed": "SEED",
 }
 
-Rules = list[dict[str, Any]]
-
 
 class Conditions(TypedDict, total=False):
     """The conditions of a rule or a gate, all of which a request must match. Patterns are those
@@ -49,6 +47,37 @@ class Conditions(TypedDict, total=False):
     probability: float
     #: The seed of the choice: the same seed chooses the same requests.
     seed: int
+
+
+class _CommonFields(TypedDict):
+    #: The number of the rule or gate on its server.
+    id: int
+    #: The action: ``delay``, ``lose-and-close``, ``gate`` ...
+    action: str
+    #: The requests that matched the conditions, ``nth``, ``times`` and ``probability`` aside.
+    matched: int
+    #: The requests that it was applied to.
+    fired: int
+    #: The ``CLIENT ID`` of each client that it holds.
+    held: list[int]
+
+
+class ListedRule(_CommonFields, Conditions, total=False):
+    """A rule or gate as the server lists it, with its conditions and the argument of its action."""
+
+    #: The delay in milliseconds.
+    delay_ms: int
+    #: The bytes of the reply that ``cut`` sends.
+    bytes: int
+    #: The line of the error.
+    line: str
+    #: The jump in milliseconds.
+    jump_ms: int
+    #: The writes that ``lose-writes`` undoes.
+    writes: int
+
+
+Rules = list[ListedRule]
 
 
 class Rule:
@@ -198,7 +227,7 @@ def _list(connections: Connections, kind: str) -> Rules:
     return rules
 
 
-def _listed(connections: Connections, kind: str, number: int) -> dict[str, Any]:
+def _listed(connections: Connections, kind: str, number: int) -> ListedRule:
     for rule in _list(connections, kind):
         if rule["id"] == number:
             return rule

@@ -3,12 +3,91 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Optional, TypedDict, Union
 
 from lockwheel._connection import Connections
 
-#: One event. Every entry has `seq`, `time_ms`, `client`, `event` and `keys`.
-Entry = dict[str, Any]
+
+class _CommonFields(TypedDict):
+    #: The number of the entry, counted from 1.
+    seq: int
+    #: The time, in milliseconds since 1970 on the clock of leases.
+    time_ms: int
+    #: The ``CLIENT ID`` of the client, 0 if there was none.
+    client: int
+    #: ``command``, ``acquired``, ``renewed``, ``refused``, ``released``, ``expired-while-held`` ...
+    event: str
+    #: The keys of the command or event.
+    keys: list[str]
+
+
+class Entry(_CommonFields, total=False):
+    """An entry of the journal. The event determines which further fields it has."""
+
+    #: The name of the client, if it has one.
+    name: str
+    #: The request of a command, shortened.
+    argv: list[str]
+    #: The reply to a command, shortened.
+    reply: str
+    #: True if a script called the command.
+    script: bool
+    #: The present or former owner of the lock: the token, or the field of a hash.
+    owner: str
+    #: How many times the owner holds the lock.
+    count: int
+    #: How many holds are left after a release.
+    left: int
+    #: The lease in milliseconds, None if there is none.
+    lease_ms: Optional[int]
+    #: The owner that was refused, as far as the request shows it.
+    by: str
+    #: The owner of the refused lock, else the ``CLIENT ID`` of the client that took the lock.
+    holder: Union[str, int]
+    #: The milliseconds from the first refusal to the acquisition.
+    waited_ms: int
+    #: The milliseconds from the loss of the lock to the late command.
+    late_ms: int
+
+
+class _LockFields(TypedDict):
+    #: The key of the lock and its database.
+    key: str
+    database: int
+    #: The token, or the field of a hash.
+    owner: str
+    #: How many times the owner holds it.
+    count: int
+    #: The ``CLIENT ID`` of the client that took it.
+    client: int
+    #: When it was taken, in milliseconds since 1970 on the clock of leases.
+    since_ms: int
+    #: The rest of the lease in milliseconds, None if there is none.
+    lease_ms: Optional[int]
+    #: The ``CLIENT ID`` of each client that was refused and has not acquired it since.
+    waiting: list[int]
+
+
+class HeldLock(_LockFields, total=False):
+    """A held lock."""
+
+    #: The name of the client that took it, if it has one.
+    name: str
+
+
+class Finding(TypedDict):
+    """A common mistake in the use of a lock."""
+
+    #: ``lock-without-lease``, ``delete-without-check``, ``lease-shorter-than-hold`` ...
+    rule: str
+    #: The key of the lock.
+    key: str
+    #: The problem and its correction.
+    sentence: str
+    #: How many times the mistake was made.
+    count: int
+    #: The entries of the first occurrence.
+    entries: list[Entry]
 
 
 class Journal:
@@ -27,7 +106,8 @@ class Journal:
     ) -> list[Entry]:
         """The entries in time order: after the number `since`, with keys that match the pattern
         `key`, at most the last `count`."""
-        return self._ask("JOURNAL", *_selection(since, key, count))
+        entries: list[Entry] = self._ask("JOURNAL", *_selection(since, key, count))
+        return entries
 
     def story(
         self, *, since: int | None = None, key: str | None = None, count: int | None = None
@@ -37,13 +117,15 @@ class Journal:
         text: str = self._connections.order("JOURNAL", *words, "TEXT")
         return text
 
-    def locks(self) -> list[dict[str, Any]]:
-        """The held locks: owner, client, time of acquisition, lease, waiting clients."""
-        return self._ask("LOCKS")
+    def locks(self) -> list[HeldLock]:
+        """The held locks."""
+        locks: list[HeldLock] = self._ask("LOCKS")
+        return locks
 
-    def lint(self) -> list[dict[str, Any]]:
-        """The common mistakes found in the use of locks: `rule`, `key`, `sentence`, `entries`."""
-        return self._ask("LINT")
+    def lint(self) -> list[Finding]:
+        """The common mistakes found in the use of locks."""
+        findings: list[Finding] = self._ask("LINT")
+        return findings
 
     def clear(self) -> None:
         """Removes all entries. Held locks stay recognised."""
@@ -70,16 +152,16 @@ class Journal:
         self.check("released-only-by-owner")
 
     def check(self, name: str) -> None:
-        """Raises `AssertionError` if the named check fails, with the entries of that lock. The names are ``no-lock-held``, ``never-two-holders``,
-        ``every-lock-has-a-lease`` and ``released-only-by-owner``."""
+        """Raises `AssertionError` if the named check fails, with the entries of that lock. The
+        names are ``no-lock-held``, ``never-two-holders``, ``every-lock-has-a-lease`` and
+        ``released-only-by-owner``."""
         __tracebackhide__ = True
         verdict = json.loads(self._connections.order("CHECK", name, "STORY"))
         if not verdict["holds"]:
             raise AssertionError(verdict["text"])
 
-    def _ask(self, *words: Any) -> list[Entry]:
-        reply: list[Entry] = json.loads(self._connections.order(*words))
-        return reply
+    def _ask(self, *words: Any) -> Any:
+        return json.loads(self._connections.order(*words))
 
 
 def _selection(since: int | None, key: str | None, count: int | None) -> list[Any]:

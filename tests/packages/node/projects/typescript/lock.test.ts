@@ -7,6 +7,7 @@ import {
   type Check,
   type Entry,
   type Gate,
+  type ListedRule,
   type Moment,
   type Reply,
   ReplyError,
@@ -34,7 +35,11 @@ test("what is right", async () => {
   const counts: number = (await rule.counts()).fired + (await gate.wait()) + now_ms;
   const [entry]: Entry[] = await server.journal.entries({ key: "lock" });
   await server.journal.assertNoLockHeld();
-  return void [counts, entry?.event, server.url.length, server.port.toFixed()];
+  const [listed]: ListedRule[] = await server.faults.list();
+  const numbers: (number | undefined)[] = [listed?.delay_ms, listed?.nth, entry?.count];
+  const lease: number | null | undefined = entry?.lease_ms;
+  const texts: (string | undefined)[] = [entry?.owner, entry?.event, listed?.command];
+  return void [counts, numbers, lease, texts, server.url.length, server.port.toFixed()];
 });
 
 export async function wrong(): Promise<void> {

@@ -3,7 +3,6 @@
 package io.github.lockwheel;
 
 import java.util.List;
-import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -61,7 +60,7 @@ public final class Faults {
      * @return all rules except gates
      */
     public List<Rule> list() {
-        return listed("FAULT").map(rule -> new Rule(server, (Long) rule.get("id")))
+        return listed("FAULT").map(rule -> new Rule(server, rule.number()))
                 .collect(Collectors.toUnmodifiableList());
     }
 
@@ -83,14 +82,14 @@ public final class Faults {
         return (Long) undone;
     }
 
-    private Stream<Map<String, Object>> listed(String what) {
+    private Stream<RuleState> listed(String what) {
         return Json.list(Json.parse((String) server.control(what, "LIST"))).stream()
-                .map(Json::object);
+                .map(Json::object).map(RuleState::new);
     }
 
-    /** The listed fields of one rule or gate. */
-    Map<String, Object> listed(String what, long number) {
-        return listed(what).filter(rule -> rule.get("id").equals(number)).findFirst().orElseThrow(
+    /** The state of one rule or gate. */
+    RuleState listed(String what, long number) {
+        return listed(what).filter(rule -> rule.number() == number).findFirst().orElseThrow(
                 () -> new LockwheelException("there is no rule or gate " + number));
     }
 }

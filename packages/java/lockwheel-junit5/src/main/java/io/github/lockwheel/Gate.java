@@ -3,7 +3,6 @@
 package io.github.lockwheel;
 
 import java.util.List;
-import java.util.stream.Collectors;
 
 /**
  * A gate, which holds requests before they run, so that a test can act between two steps of a
@@ -31,14 +30,21 @@ public final class Gate {
     }
 
     /**
+     * The conditions and the counts of the gate.
+     *
+     * @return the state as the server lists it
+     */
+    public RuleState state() {
+        return server.faults().listed("GATE", Long.parseLong(number));
+    }
+
+    /**
      * The clients that the gate holds now.
      *
      * @return the {@code CLIENT ID} of each
      */
     public List<Long> held() {
-        var gate = server.faults().listed("GATE", Long.parseLong(number));
-        return Json.list(gate.get("held")).stream().map(Long.class::cast)
-                .collect(Collectors.toUnmodifiableList());
+        return state().held();
     }
 
     /**

@@ -80,8 +80,115 @@ public final class Journal {
         }
 
         /**
-         * All fields, with those of its kind: {@code argv} and {@code reply} of a command,
-         * {@code owner} and {@code lease_ms} of a lock.
+         * The name of the client.
+         *
+         * @return the name; null if it has none
+         */
+        public String name() {
+            return (String) fields.get("name");
+        }
+
+        /**
+         * The request of a command, shortened.
+         *
+         * @return its words; null for an event of a lock
+         */
+        public List<String> argv() {
+            return fields.containsKey("argv") ? strings(fields.get("argv")) : null;
+        }
+
+        /**
+         * The reply to a command, shortened.
+         *
+         * @return the reply; null for an event of a lock
+         */
+        public String reply() {
+            return (String) fields.get("reply");
+        }
+
+        /**
+         * Whether a script called the command.
+         *
+         * @return whether it did
+         */
+        public boolean script() {
+            return fields.containsKey("script");
+        }
+
+        /**
+         * The present or former owner of the lock.
+         *
+         * @return the token, or the field of a hash; null if the event has none
+         */
+        public String owner() {
+            return (String) fields.get("owner");
+        }
+
+        /**
+         * How many times the owner holds the lock.
+         *
+         * @return the number; null unless the event is {@code acquired}
+         */
+        public Long count() {
+            return (Long) fields.get("count");
+        }
+
+        /**
+         * How many holds are left.
+         *
+         * @return the number; null unless the event is {@code released}
+         */
+        public Long left() {
+            return (Long) fields.get("left");
+        }
+
+        /**
+         * The lease of {@code acquired} and {@code renewed}.
+         *
+         * @return the lease; null if there is none
+         */
+        public Duration lease() {
+            return duration(fields.get("lease_ms"));
+        }
+
+        /**
+         * The owner that was refused.
+         *
+         * @return the owner; null unless the event is {@code refused}
+         */
+        public String by() {
+            return (String) fields.get("by");
+        }
+
+        /**
+         * The holder of a lock that was refused, or the client that took a lost lock.
+         *
+         * @return the owner as a String or the {@code CLIENT ID} as a Long; null for other events
+         */
+        public Object holder() {
+            return fields.get("holder");
+        }
+
+        /**
+         * The time from the first refusal to the acquisition.
+         *
+         * @return the time; null unless the event is {@code waited}
+         */
+        public Duration waited() {
+            return duration(fields.get("waited_ms"));
+        }
+
+        /**
+         * The time from the loss of the lock to the late command.
+         *
+         * @return the time; null for other events
+         */
+        public Duration late() {
+            return duration(fields.get("late_ms"));
+        }
+
+        /**
+         * All fields.
          *
          * @return the fields of the JSON that {@code LOCKWHEEL JOURNAL} returns
          */
@@ -114,12 +221,30 @@ public final class Journal {
         }
 
         /**
+         * The database of the lock.
+         *
+         * @return its number
+         */
+        public long database() {
+            return (Long) fields.get("database");
+        }
+
+        /**
          * The owner of the lock.
          *
          * @return the token, or the field of a hash
          */
         public String owner() {
             return (String) fields.get("owner");
+        }
+
+        /**
+         * The name of the client that took the lock.
+         *
+         * @return the name; null if it has none
+         */
+        public String name() {
+            return (String) fields.get("name");
         }
 
         /**
@@ -155,8 +280,7 @@ public final class Journal {
          * @return the rest; null if the lock has no lease
          */
         public Duration lease() {
-            Object lease = fields.get("lease_ms");
-            return lease == null ? null : Duration.ofMillis((Long) lease);
+            return duration(fields.get("lease_ms"));
         }
 
         /**
@@ -204,10 +328,37 @@ public final class Journal {
             return (String) fields.get("key");
         }
 
+        /**
+         * The problem and its correction.
+         *
+         * @return one sentence
+         */
+        public String sentence() {
+            return (String) fields.get("sentence");
+        }
+
+        /**
+         * How many times the mistake was made.
+         *
+         * @return the number
+         */
+        public long count() {
+            return (Long) fields.get("count");
+        }
+
+        /**
+         * The entries of the first occurrence.
+         *
+         * @return those that are still kept, in time order
+         */
+        public List<Entry> entries() {
+            return objects(fields.get("entries"), Entry::new);
+        }
+
         /** The problem and its correction. */
         @Override
         public String toString() {
-            return (String) fields.get("sentence");
+            return sentence();
         }
     }
 
@@ -303,6 +454,10 @@ public final class Journal {
     private static <T> List<T> objects(Object list, Function<Map<String, Object>, T> type) {
         return Json.list(list).stream().map(Json::object).map(type)
                 .collect(Collectors.toUnmodifiableList());
+    }
+
+    private static Duration duration(Object milliseconds) {
+        return milliseconds == null ? null : Duration.ofMillis((Long) milliseconds);
     }
 
     private static List<String> strings(Object list) {

@@ -28,12 +28,21 @@ public final class Rule {
     }
 
     /**
+     * The action, the conditions and the counts of the rule.
+     *
+     * @return the state as the server lists it
+     */
+    public RuleState state() {
+        return server.faults().listed("FAULT", number);
+    }
+
+    /**
      * The action of the rule.
      *
      * @return the action, such as {@code lose-and-close}
      */
     public String action() {
-        return (String) server.faults().listed("FAULT", number).get("action");
+        return state().action();
     }
 
     /**
@@ -42,7 +51,7 @@ public final class Rule {
      * @return the number
      */
     public long matched() {
-        return (Long) server.faults().listed("FAULT", number).get("matched");
+        return state().matched();
     }
 
     /**
@@ -51,7 +60,7 @@ public final class Rule {
      * @return the number
      */
     public long fired() {
-        return (Long) server.faults().listed("FAULT", number).get("fired");
+        return state().fired();
     }
 
     /** Removes the rule. */

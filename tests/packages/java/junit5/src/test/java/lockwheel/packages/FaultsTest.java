@@ -58,6 +58,32 @@ class FaultsTest {
     }
 
     @Test
+    void stateHasTheArgumentTheConditionsAndTheCounts() {
+        var requests = Requests.any().command("get").key("k*").client("c").clientId(7)
+                .nth(2).times(3).probability(0.5, 11);
+        var delay = server.faults().add(Fault.delay(Duration.ofSeconds(2)), requests).state();
+        assertEquals("delay", delay.action());
+        assertEquals(Duration.ofSeconds(2), delay.delay());
+        assertEquals("get", delay.command());
+        assertEquals("k*", delay.key());
+        assertEquals("c", delay.client());
+        assertEquals(7L, delay.clientId());
+        assertEquals(2L, delay.nth());
+        assertEquals(3L, delay.times());
+        assertEquals(0.5, delay.probability());
+        assertEquals(11L, delay.seed());
+        assertEquals(0, delay.matched() + delay.fired());
+        assertEquals(List.of(), delay.held());
+        assertNull(delay.bytes());
+        var jump = Fault.jump(Duration.ofHours(-1));
+        assertEquals(Duration.ofHours(-1), server.faults().add(jump, SET).state().jump());
+        assertEquals(3L, server.faults().add(Fault.cut(3), SET).state().bytes());
+        assertEquals("ERR no", server.faults().add(Fault.error("ERR no"), SET).state().line());
+        assertEquals(1L, server.faults().add(Fault.loseWrites(1), SET).state().writes());
+        assertEquals("gate", server.faults().gate(SET).state().action());
+    }
+
+    @Test
     void closeDoesNotRunIt() {
         server.faults().add(Fault.close(), SET);
         breaks(client);

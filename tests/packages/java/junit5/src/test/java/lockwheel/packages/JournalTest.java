@@ -48,14 +48,20 @@ class JournalTest {
         var acquired = entries.get(entries.size() - 1);
         var command = entries.get(entries.size() - 2);
         assertEquals("command", command.event());
-        var argv = (List<?>) command.fields().get("argv");
+        var argv = command.argv();
         assertEquals(List.of("SET", "lock"), argv.subList(0, 2));
         assertEquals("acquired", acquired.event());
         assertEquals(List.of("lock"), acquired.keys());
         assertEquals(worker.clientId(), acquired.client());
         assertEquals(server.clock().now(), acquired.time());
         assertEquals(command.sequence() + 1, acquired.sequence());
-        assertEquals(10_000L, acquired.fields().get("lease_ms"));
+        assertEquals(Duration.ofSeconds(10), acquired.lease());
+        assertEquals("worker", acquired.name());
+        assertEquals("one \"two\"\n\u0001", acquired.owner());
+        assertEquals(1L, acquired.count());
+        assertNull(acquired.argv());
+        assertEquals("OK", command.reply());
+        assertEquals(false, command.script());
         assertEquals(List.of("command", "acquired"),
                 journal.entries("l*").stream().map(Journal.Entry::event).toList());
         String story = journal.story(4);
@@ -78,6 +84,8 @@ class JournalTest {
         assertEquals(Duration.ofSeconds(7), locks.get(1).lease());
         assertEquals("token", locks.get(1).owner());
         assertEquals(1, locks.get(1).count());
+        assertEquals(0, locks.get(1).database());
+        assertEquals("worker", locks.get(1).name());
         assertEquals(worker.clientId(), locks.get(1).client());
         assertEquals(server.clock().now().minusSeconds(3), locks.get(1).since());
     }
@@ -90,7 +98,10 @@ class JournalTest {
         assertEquals(List.of("lock-without-lease", "delete-without-check"),
                 findings.stream().map(Journal.Finding::rule).toList());
         assertEquals("lock", findings.get(0).key());
-        assertTrue(findings.get(0).toString().contains("SET key token NX PX"));
+        assertTrue(findings.get(0).sentence().contains("SET key token NX PX"));
+        assertEquals(findings.get(0).sentence(), findings.get(0).toString());
+        assertEquals(1, findings.get(0).count());
+        assertEquals("lock", findings.get(0).entries().get(0).keys().get(0));
     }
 
     @Test

@@ -1,0 +1,180 @@
+//! The JSON replies of `LOCKWHEEL`: their fields are those that `docs/lockwheel-commands.md` lists,
+//! and the types of the packages have all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use lockwheel::{Client, Reply, Server};
+use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW};
+use serde_json::Value;
+
+type Names = BTreeSet<String>;
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The cells of the table rows of a section, without the heads of the tables.
+fn rows(section: &str) -> Vec<Vec<String>> {
+    let page = read("docs/lockwheel-commands.md");
+    let (_, rest) = page.split_once(&format!("\n### LOCKWHEEL {section}\n")).expect(section);
+    let section = rest.split("\n### ").next().unwrap_or_default();
+    let section = section.replace("\\|", "");
+    let lines = section.lines().zip(section.lines().skip(1).chain([""]));
+    let rows = lines.filter(|(_, next)| !next.starts_with("|--")).filter_map(|(line, _)| {
+        let cells = line.strip_prefix("| ")?.strip_suffix(" |")?;
+        Some(cells.split(" | ").map(str::to_owned).collect())
+    });
+    rows.collect()
+}
+
+/// The names in a cell, without those in its remarks in parentheses.
+fn names(cell: &str) -> Names {
+    let outside: String =
+        cell.split('(').map(|part| part.rsplit(')').next().unwrap_or_default()).collect();
+    outside.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The fields in the tables with a column for fields and one for their content.
+fn documented(section: &str) -> Names {
+    rows(section).iter().filter(|row| row.len() == 2).flat_map(|row| names(&row[0])).collect()
+}
+
+/// The fields of each event of the journal.
+fn documented_events() -> BTreeMap<String, Names> {
+    let rows = rows("JOURNAL [SINCE seq] [KEY pattern] [COUNT n] [TEXT]");
+    let events = rows.iter().filter(|row| row.len() == 3);
+    events.map(|row| (row[0].trim_matches('`').to_owned(), names(&row[2]))).collect()
+}
+
+fn json(server: &Server, words: &str) -> Value {
+    let words: Vec<&str> = ["LOCKWHEEL"].into_iter().chain(words.split(' ')).collect();
+    let Ok(Reply::Bulk(text)) = server.call(&words) else { panic!("{words:?}") };
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+/// The fields of an object, or of all objects of an array.
+fn fields(value: &Value) -> Names {
+    match value {
+        Value::Object(object) => object.keys().cloned().collect(),
+        Value::Array(items) => items.iter().flat_map(fields).collect(),
+        other => panic!("no object: {other}"),
+    }
+}
+
+fn call(client: &mut Client, command: &str) {
+    client.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer");
+}
+
+/// A server on which every event of the journal has happened.
+fn server_with_all_events() -> Server {
+    let server = Server::builder().frozen_clock().for_tests().start().expect("a server");
+    let (mut a, mut b) = (server.client().expect("a"), server.client().expect("b"));
+    call(&mut a, "CLIENT SETNAME worker");
+    call(&mut a, "SET lock a NX PX 30000");
+    call(&mut b, "SET lock b NX PX 30000");
+    call(&mut a, "PEXPIRE lock 40000");
+    a.call(&["EVAL", COMPARE_AND_DELETE, "1", "lock", "a"]).expect("an answer");
+    call(&mut b, "SET lock b NX PX 10");
+    server.advance(Duration::from_millis(10)).expect("a server");
+    call(&mut a, "SET lock a NX PX 30000");
+    b.call(&["EVAL", COMPARE_AND_RENEW, "1", "lock", "b", "10"]).expect("an answer");
+    b.call(&["EVAL", COMPARE_AND_DELETE, "1", "lock", "b"]).expect("an answer");
+    call(&mut b, "DEL lock");
+    call(&mut a, "SET other a NX PX 30000");
+    call(&mut a, "FLUSHALL");
+    call(&mut a, "SET held a NX");
+    server
+}
+
+fn server_with_all_rules() -> Server {
+    let server = Server::builder().frozen_clock().for_tests().start().expect("a server");
+    for action in ["DELAY 1s", "CUT 3", "ERROR no", "JUMP 1s", "LOSE-WRITES 1"] {
+        let rule = format!("LOCKWHEEL FAULT ADD {action} COMMAND get ID 7 TIMES 3 KEY a CLIENT b");
+        server.call(&rule.split(' ').collect::<Vec<&str>>()).expect("a rule");
+    }
+    let gate = "LOCKWHEEL GATE ADD COMMAND set NTH 2 PROBABILITY 0.5 SEED 1";
+    server.call(&gate.split(' ').collect::<Vec<&str>>()).expect("a gate");
+    server
+}
+
+#[test]
+fn fields_are_those_that_are_documented() {
+    let server = server_with_all_events();
+    for (section, words) in [
+        ("CLOCK", "CLOCK"),
+        ("LOCKS", "LOCKS"),
+        ("CHECK name STORY", "CHECK no-lock-held STORY"),
+        ("GUARD", "GUARD"),
+    ] {
+        assert_eq!(fields(&json(&server, words)), documented(section), "{section}");
+    }
+    // The other table lists the rules.
+    let rules = fields(&json(&server, "LINT"));
+    assert!(rules.is_subset(&documented("LINT")), "{rules:?}");
+    let server = server_with_all_rules();
+    let (faults, gates) = (json(&server, "FAULT LIST"), json(&server, "GATE LIST"));
+    let listed = &fields(&faults) | &fields(&gates);
+    assert_eq!(listed, documented("FAULT LIST"));
+}
+
+#[test]
+fn fields_of_each_event_are_those_that_are_documented() {
+    let common = documented("JOURNAL [SINCE seq] [KEY pattern] [COUNT n] [TEXT]");
+    let Value::Array(entries) = json(&server_with_all_events(), "JOURNAL") else {
+        panic!("no array")
+    };
+    let mut events: BTreeMap<String, Names> = BTreeMap::new();
+    for entry in &entries {
+        let event = entry["event"].as_str().expect("a text").to_owned();
+        events.entry(event).or_default().extend(&fields(entry) - &common);
+    }
+    assert_eq!(events, documented_events());
+    assert_eq!(&fields(&Value::Array(entries)) & &common, common);
+}
+
+/// The files with the types of each package, and the forms in which they name a field.
+const TYPES: [(&[&str], &[&str]); 4] = [
+    (
+        &[
+            "packages/python/src/lockwheel/_clock.py",
+            "packages/python/src/lockwheel/_faults.py",
+            "packages/python/src/lockwheel/_journal.py",
+        ],
+        &["\n    {}: "],
+    ),
+    (&["packages/node/index.d.ts"], &["\n  {}: ", "\n  {}?: "]),
+    (
+        &["packages/go/clock.go", "packages/go/faults.go", "packages/go/journal.go"],
+        &["`json:\"{}\"`"],
+    ),
+    (
+        &[
+            "packages/java/lockwheel-junit5/src/main/java/io/github/lockwheel/Clock.java",
+            "packages/java/lockwheel-junit5/src/main/java/io/github/lockwheel/Journal.java",
+            "packages/java/lockwheel-junit5/src/main/java/io/github/lockwheel/RuleState.java",
+        ],
+        &["(\"{}\")"],
+    ),
+];
+
+/// Each package tests what its types read; this finds a field that one of them lacks.
+#[test]
+fn types_of_packages_have_all_fields() {
+    let mut fields: Names = documented_events().into_values().flatten().collect();
+    for section in
+        ["CLOCK", "JOURNAL [SINCE seq] [KEY pattern] [COUNT n] [TEXT]", "LOCKS", "FAULT LIST"]
+    {
+        fields.extend(documented(section));
+    }
+    fields.extend(["rule", "sentence", "entries"].map(str::to_owned));
+    for (files, forms) in TYPES {
+        let text: String = files.iter().map(|file| read(file)).collect();
+        let has =
+            |field: &String| forms.iter().any(|form| text.contains(&form.replace("{}", field)));
+        let missing: Vec<&String> = fields.iter().filter(|field| !has(field)).collect();
+        assert!(missing.is_empty(), "{files:?}: {missing:?}");
+    }
+}
