@@ -45,7 +45,7 @@ impl Call {
                     None => Poll::Pending,
                 });
                 let request = request.await;
-                let Ok(reply) = client.call_async(&request).await else { return };
+                let Ok(reply) = client.call_raw_async(&request).await else { return };
                 shared.borrow_mut().reply = Some(reply);
             }
         });
