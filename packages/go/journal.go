@@ -18,7 +18,40 @@ const (
 	EveryLockHasALease Check = "every-lock-has-a-lease"
 	// ReleasedOnlyByOwner: no client released the lock of another.
 	ReleasedOnlyByOwner Check = "released-only-by-owner"
+	// RefusedByOwnToken: no client was refused a lock that holds its own token.
+	RefusedByOwnToken Check = "refused-by-own-token"
+	// NoWaiterLost: every client that was refused a lock has acquired it since.
+	NoWaiterLost Check = "no-waiter-lost"
+	// RenewedBeforeExpiry: no lease expired.
+	RenewedBeforeExpiry Check = "renewed-before-expiry"
 )
+
+// Scope says what a check, lint or the entries are about. The zero value is everything.
+type Scope struct {
+	// Key: only keys that match this pattern. Checks also consider keys that are only possibly
+	// locks.
+	Key string
+	// Client: only what this client has done: its CLIENT ID, or its name.
+	Client string
+	// Since: only what happened after the entry with this number.
+	Since int64
+}
+
+// words appends the scopes to a command.
+func words(command []any, scopes []Scope) []any {
+	for _, scope := range scopes {
+		if scope.Key != "" {
+			command = append(command, "KEY", scope.Key)
+		}
+		if scope.Client != "" {
+			command = append(command, "CLIENT", scope.Client)
+		}
+		if scope.Since > 0 {
+			command = append(command, "SINCE", scope.Since)
+		}
+	}
+	return command
+}
 
 // Broken is the error of a failed [Check].
 type Broken struct {
@@ -34,13 +67,14 @@ type Broken struct {
 func (b *Broken) Error() string { return b.text }
 
 // Check returns a [*Broken] if the check fails, and another error if it cannot run.
-func (j Journal) Check(check Check) error {
+func (j Journal) Check(check Check, scope ...Scope) error {
 	var verdict struct {
 		Broken
 		Holds bool   `json:"holds"`
 		Text  string `json:"text"`
 	}
-	err := j.server.callJSON(&verdict, "LOCKWHEEL", "CHECK", check, "STORY")
+	command := append(words([]any{"LOCKWHEEL", "CHECK", check}, scope), "STORY")
+	err := j.server.callJSON(&verdict, command...)
 	if err != nil || verdict.Holds {
 		return err
 	}
@@ -49,8 +83,8 @@ func (j Journal) Check(check Check) error {
 }
 
 // Entries returns the entries in time order. The server keeps the last thousands.
-func (j Journal) Entries() (entries []Entry, err error) {
-	return entries, j.server.callJSON(&entries, "LOCKWHEEL", "JOURNAL")
+func (j Journal) Entries(scope ...Scope) (entries []Entry, err error) {
+	return entries, j.server.callJSON(&entries, words([]any{"LOCKWHEEL", "JOURNAL"}, scope)...)
 }
 
 // Story returns the last entries as text: at most count of them in time order, one line each.
@@ -77,9 +111,44 @@ type Lock struct {
 	LeaseMs *int64 `json:"lease_ms"`
 	// Waiting are the CLIENT IDs of the clients that were refused and have not acquired it since.
 	Waiting []int64 `json:"waiting"`
+	// Shape is "token", "owners" or "semaphore".
+	Shape string `json:"shape"`
+	// Confidence is how sure it is that the key is a lock: "certain", "likely" or "possible".
+	Confidence string `json:"confidence"`
+	// Reason is why it is a lock.
+	Reason string `json:"reason"`
 }
 
-// Locks returns the held locks.
+// KnownLock is a key that is or was a lock, possibly.
+type KnownLock struct {
+	Key      string `json:"key"`
+	Database int    `json:"database"`
+	// Shape, Confidence and Reason are as those of a [Lock].
+	Shape      string `json:"shape"`
+	Confidence string `json:"confidence"`
+	Reason     string `json:"reason"`
+	// Held is whether it is held now.
+	Held bool `json:"held"`
+}
+
+// KnownLocks returns the keys that are or were locks, also those that are only possibly locks.
+func (j Journal) KnownLocks() (locks []KnownLock, err error) {
+	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "LOCKS", "KNOWN")
+}
+
+// DeclareLocks declares that keys that match the pattern are locks, however they are made.
+func (j Journal) DeclareLocks(pattern string) error {
+	_, err := j.server.Call("LOCKWHEEL", "LOCKS", "DECLARE", pattern)
+	return err
+}
+
+// IgnoreLocks declares that keys that match the pattern are no locks.
+func (j Journal) IgnoreLocks(pattern string) error {
+	_, err := j.server.Call("LOCKWHEEL", "LOCKS", "IGNORE", pattern)
+	return err
+}
+
+// Locks returns the held locks, also those that are only possibly locks.
 func (j Journal) Locks() (locks []Lock, err error) {
 	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "LOCKS")
 }
@@ -98,8 +167,8 @@ type Finding struct {
 }
 
 // Lint returns common mistakes in the use of locks.
-func (j Journal) Lint() (findings []Finding, err error) {
-	return findings, j.server.callJSON(&findings, "LOCKWHEEL", "LINT")
+func (j Journal) Lint(scope ...Scope) (findings []Finding, err error) {
+	return findings, j.server.callJSON(&findings, words([]any{"LOCKWHEEL", "LINT"}, scope)...)
 }
 
 // Clear removes all entries. Held locks stay recognised.
@@ -117,6 +186,12 @@ type Entry struct {
 	// Client is the CLIENT ID of the client, 0 if there was none.
 	Client int64  `json:"client"`
 	Name   string `json:"name"`
+	// Library is the library of the client, if it has named one.
+	Library string `json:"library"`
+	// Request is the number of the request, the same for all entries of a script or a transaction.
+	Request int64 `json:"request"`
+	// Possible is whether the key is only possibly a lock.
+	Possible bool `json:"possible"`
 	// Event is "command", or the event of a lock: "acquired", "renewed", "refused", "released",
 	// "released-by-non-owner", "expired-while-held", "flushed", "waited", "released-too-late",
 	// "renewed-too-late".
@@ -127,6 +202,16 @@ type Entry struct {
 	Argv   []string `json:"argv"`
 	Reply  string   `json:"reply"`
 	Script bool     `json:"script"`
+	// Transaction is whether EXEC ran the command.
+	Transaction bool `json:"transaction"`
+	// Fault is the fault that happened to the request, if any.
+	Fault *AppliedFault `json:"fault"`
+	// Rule is the number of the rule that held a client.
+	Rule int64 `json:"rule"`
+	// Order is what happened to the clock.
+	Order string `json:"order"`
+	// Reason is why a key is a lock.
+	Reason string `json:"reason"`
 
 	// Owner is the present or former owner of the lock.
 	Owner string `json:"owner"`
@@ -143,4 +228,12 @@ type Entry struct {
 	// of the lock to the late command.
 	WaitedMs int64 `json:"waited_ms"`
 	LateMs   int64 `json:"late_ms"`
+}
+
+// AppliedFault is a fault that happened to a request.
+type AppliedFault struct {
+	// Rule is the number of the rule.
+	Rule int64 `json:"rule"`
+	// Effect is what happened: "executed; reply lost; connection closed".
+	Effect string `json:"effect"`
 }

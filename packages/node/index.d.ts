@@ -25,7 +25,10 @@ export type Check =
   | "no-lock-held"
   | "never-two-holders"
   | "every-lock-has-a-lease"
-  | "released-only-by-owner";
+  | "released-only-by-owner"
+  | "refused-by-own-token"
+  | "no-waiter-lost"
+  | "renewed-before-expiry";
 
 export interface Options {
   /** Starts the server with a stopped clock. */
@@ -214,26 +217,56 @@ export interface ListedRule extends Omit<Conditions, "clientId"> {
 
 /** The commands and the events of locks, recognised from the effects of commands and scripts. */
 export interface Journal {
-  /** Entries in time order: after the number `since`, with keys like `key`, the last `count`. */
-  entries(only?: { since?: number; key?: string; count?: number }): Promise<Entry[]>;
+  /** Entries in time order, the last `count` of them. */
+  entries(only?: Scope & { count?: number }): Promise<Entry[]>;
   /** The same entries as text, one line each. */
-  story(only?: { since?: number; key?: string; count?: number }): Promise<string>;
-  /** The held locks. */
+  story(only?: Scope & { count?: number }): Promise<string>;
+  /** The held locks, also those that are only possibly locks. */
   locks(): Promise<HeldLock[]>;
+  /** The keys that are or were locks, also those that are only possibly locks, and why. */
+  knownLocks(): Promise<KnownLock[]>;
+  /** Declares that keys that match the pattern are locks, however they are made. */
+  declareLocks(pattern: string): Promise<void>;
+  /** Declares that keys that match the pattern are no locks. */
+  ignoreLocks(pattern: string): Promise<void>;
   /** Common mistakes in the use of locks. */
-  lint(): Promise<Finding[]>;
+  lint(scope?: Scope): Promise<Finding[]>;
   /** Removes all entries. Held locks stay recognised. */
   clear(): Promise<void>;
   /** Rejects with an `AssertionError` with the lock's entries if the check fails. */
-  assert(check: Check): Promise<void>;
+  assert(check: Check, scope?: Scope): Promise<void>;
   /** No client holds a lock. */
-  assertNoLockHeld(): Promise<void>;
+  assertNoLockHeld(scope?: Scope): Promise<void>;
   /** No lock was taken while a former holder still used it. */
-  assertNeverTwoHolders(): Promise<void>;
+  assertNeverTwoHolders(scope?: Scope): Promise<void>;
   /** Every lock has a lease. */
-  assertEveryLockHasALease(): Promise<void>;
+  assertEveryLockHasALease(scope?: Scope): Promise<void>;
   /** No client released the lock of another. */
-  assertReleasedOnlyByOwner(): Promise<void>;
+  assertReleasedOnlyByOwner(scope?: Scope): Promise<void>;
+  /** No client was refused a lock that holds its own token. */
+  assertNotRefusedByOwnToken(scope?: Scope): Promise<void>;
+  /** Every client that was refused a lock has acquired it since. */
+  assertNoWaiterLost(scope?: Scope): Promise<void>;
+  /** No lease expired. */
+  assertRenewedBeforeExpiry(scope?: Scope): Promise<void>;
+}
+
+/** What a check, lint or the entries are about. */
+export interface Scope {
+  /** Only keys that match this pattern. Checks also consider keys that are only possibly locks. */
+  key?: string;
+  /** Only what this client has done: its CLIENT ID, or its name. */
+  client?: number | string;
+  /** Only what happened after the entry with this number. */
+  since?: number;
+}
+
+/** A fault that happened to a request. */
+export interface AppliedFault {
+  /** The number of the rule. */
+  rule: number;
+  /** What happened: "executed; reply lost; connection closed". */
+  effect: string;
 }
 
 /** An entry of the journal. The event determines which optional fields it has. */
@@ -246,14 +279,30 @@ export interface Entry {
   client: number;
   /** The name of the client, if it has one. */
   name?: string;
+  /** The library of the client, if it has named one. */
+  library?: string;
   /** "command", "acquired", "renewed", "refused", "released", "expired-while-held" ... */
   event: string;
   keys: string[];
+  /** The number of the request, the same for all entries of a script or a transaction; else 0. */
+  request: number;
+  /** Whether the key is only possibly a lock. */
+  possible?: boolean;
   /** The request and the reply of a command, shortened. */
   argv?: string[];
   reply?: string;
   /** Whether a script called the command. */
   script?: boolean;
+  /** Whether `EXEC` ran the command. */
+  transaction?: boolean;
+  /** The fault that happened to the request. */
+  fault?: AppliedFault;
+  /** The number of the rule that held a client. */
+  rule?: number;
+  /** What happened to the clock. */
+  order?: string;
+  /** Why a key is a lock. */
+  reason?: string;
   /** The present or former owner of the lock. */
   owner?: string;
   /** How many times the owner holds the lock, and how many holds are left after a release. */
@@ -284,6 +333,28 @@ export interface HeldLock {
   lease_ms: number | null;
   /** The CLIENT IDs of the clients that were refused and have not acquired it since. */
   waiting: number[];
+  shape: Shape;
+  confidence: Confidence;
+  /** Why it is a lock. */
+  reason: string;
+}
+
+/** How a lock is stored: a string, the fields of a hash, the members of a sorted set. */
+export type Shape = "token" | "owners" | "semaphore";
+
+/** How sure it is that a key is a lock. */
+export type Confidence = "certain" | "likely" | "possible";
+
+/** A key that is or was a lock, possibly. */
+export interface KnownLock {
+  key: string;
+  database: number;
+  shape: Shape;
+  confidence: Confidence;
+  /** Why it is a lock. */
+  reason: string;
+  /** Whether it is held now. */
+  held: boolean;
 }
 
 export interface Finding {

@@ -29,6 +29,7 @@ mod many_servers;
 mod memory;
 mod protocol;
 mod recipes;
+mod recognition;
 mod reply_mode;
 mod run;
 mod storms;

@@ -9,6 +9,7 @@ package lockwheeltest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func use(t testing.TB, server *lockwheel.Server) *Server {
 		}
 	})
 	return &Server{
-		server, Clock{t, server.Clock}, Faults{t, server.Faults}, Journal{t, server.Journal}, t,
+		server, Clock{t, server.Clock}, Faults{t, server.Faults}, Journal{t, server.Journal, nil}, t,
 	}
 }
 
@@ -240,12 +241,38 @@ func (g Gate) Open() int {
 type Journal struct {
 	t       testing.TB
 	journal lockwheel.Journal
+	scopes  []lockwheel.Scope
+}
+
+// Only returns a journal whose entries, findings and checks are only about this scope:
+//
+//	t.Cleanup(server.Journal.Only(lockwheel.Scope{Key: "lock:*"}).AssertNoLockHeld)
+func (j Journal) Only(scope lockwheel.Scope) Journal {
+	return Journal{j.t, j.journal, append(slices.Clone(j.scopes), scope)}
+}
+
+// KnownLocks is [lockwheel.Journal.KnownLocks].
+func (j Journal) KnownLocks() []lockwheel.KnownLock {
+	j.t.Helper()
+	return must(j.journal.KnownLocks())(j.t)
+}
+
+// DeclareLocks is [lockwheel.Journal.DeclareLocks].
+func (j Journal) DeclareLocks(pattern string) {
+	j.t.Helper()
+	no(j.t, j.journal.DeclareLocks(pattern))
+}
+
+// IgnoreLocks is [lockwheel.Journal.IgnoreLocks].
+func (j Journal) IgnoreLocks(pattern string) {
+	j.t.Helper()
+	no(j.t, j.journal.IgnoreLocks(pattern))
 }
 
 // Entries is [lockwheel.Journal.Entries].
 func (j Journal) Entries() []lockwheel.Entry {
 	j.t.Helper()
-	return must(j.journal.Entries())(j.t)
+	return must(j.journal.Entries(j.scopes...))(j.t)
 }
 
 // Story is [lockwheel.Journal.Story].
@@ -263,7 +290,7 @@ func (j Journal) Locks() []lockwheel.Lock {
 // Lint is [lockwheel.Journal.Lint].
 func (j Journal) Lint() []lockwheel.Finding {
 	j.t.Helper()
-	return must(j.journal.Lint())(j.t)
+	return must(j.journal.Lint(j.scopes...))(j.t)
 }
 
 // Clear is [lockwheel.Journal.Clear].
@@ -275,7 +302,7 @@ func (j Journal) Clear() {
 // Broken returns the first violation of a check, or nil.
 func (j Journal) Broken(check lockwheel.Check) *lockwheel.Broken {
 	j.t.Helper()
-	err := j.journal.Check(check)
+	err := j.journal.Check(check, j.scopes...)
 	var broken *lockwheel.Broken
 	if err != nil && !errors.As(err, &broken) {
 		j.t.Fatal(err)
@@ -308,9 +335,29 @@ func (j Journal) AssertReleasedOnlyByOwner() {
 	j.assert(lockwheel.ReleasedOnlyByOwner)
 }
 
+// AssertNotRefusedByOwnToken reports an error if a client was refused a lock that holds its own
+// token.
+func (j Journal) AssertNotRefusedByOwnToken() {
+	j.t.Helper()
+	j.assert(lockwheel.RefusedByOwnToken)
+}
+
+// AssertNoWaiterLost reports an error if a client that was refused a lock has not acquired it since,
+// although it is free.
+func (j Journal) AssertNoWaiterLost() {
+	j.t.Helper()
+	j.assert(lockwheel.NoWaiterLost)
+}
+
+// AssertRenewedBeforeExpiry reports an error if a lease expired.
+func (j Journal) AssertRenewedBeforeExpiry() {
+	j.t.Helper()
+	j.assert(lockwheel.RenewedBeforeExpiry)
+}
+
 func (j Journal) assert(check lockwheel.Check) {
 	j.t.Helper()
-	if err := j.journal.Check(check); err != nil {
+	if err := j.journal.Check(check, j.scopes...); err != nil {
 		j.t.Error(err)
 	}
 }

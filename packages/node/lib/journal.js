@@ -22,40 +22,67 @@ class Journal {
     return JSON.parse(await this.#call("LOCKS"));
   }
 
-  async lint() {
-    return JSON.parse(await this.#call("LINT"));
+  async knownLocks() {
+    return JSON.parse(await this.#call("LOCKS", "KNOWN"));
+  }
+
+  async declareLocks(pattern) {
+    await this.#call("LOCKS", "DECLARE", pattern);
+  }
+
+  async ignoreLocks(pattern) {
+    await this.#call("LOCKS", "IGNORE", pattern);
+  }
+
+  async lint(scope) {
+    return JSON.parse(await this.#call("LINT", ...words(scope)));
   }
 
   async clear() {
     await this.#call("JOURNAL", "CLEAR");
   }
 
-  async assert(check) {
-    const verdict = JSON.parse(await this.#call("CHECK", check, "STORY"));
+  async assert(check, scope) {
+    const verdict = JSON.parse(await this.#call("CHECK", check, ...words(scope), "STORY"));
     if (verdict.holds) return;
     const { text: message, sentence } = verdict;
     throw new AssertionError({ message, actual: sentence, expected: check, operator: "check" });
   }
 
-  assertNoLockHeld() {
-    return this.assert("no-lock-held");
+  assertNoLockHeld(scope) {
+    return this.assert("no-lock-held", scope);
   }
 
-  assertNeverTwoHolders() {
-    return this.assert("never-two-holders");
+  assertNeverTwoHolders(scope) {
+    return this.assert("never-two-holders", scope);
   }
 
-  assertEveryLockHasALease() {
-    return this.assert("every-lock-has-a-lease");
+  assertEveryLockHasALease(scope) {
+    return this.assert("every-lock-has-a-lease", scope);
   }
 
-  assertReleasedOnlyByOwner() {
-    return this.assert("released-only-by-owner");
+  assertReleasedOnlyByOwner(scope) {
+    return this.assert("released-only-by-owner", scope);
+  }
+
+  assertNotRefusedByOwnToken(scope) {
+    return this.assert("refused-by-own-token", scope);
+  }
+
+  assertNoWaiterLost(scope) {
+    return this.assert("no-waiter-lost", scope);
+  }
+
+  assertRenewedBeforeExpiry(scope) {
+    return this.assert("renewed-before-expiry", scope);
   }
 }
 
-function words({ since, key, count } = {}) {
-  const conditions = Object.entries({ SINCE: since, KEY: key, COUNT: count });
+function words({ key, client, since, count, ...unknown } = {}) {
+  for (const name of Object.keys(unknown)) {
+    throw new TypeError(`unknown option '${name}'. Known: key, client, since, count`);
+  }
+  const conditions = Object.entries({ KEY: key, CLIENT: client, SINCE: since, COUNT: count });
   return conditions.filter(([, value]) => value !== undefined).flat();
 }
 

@@ -7,7 +7,9 @@ use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use lockwheel::{Builder, Check, Error, HeldLock, Journal, JournalEntry, Server, Settings};
+use lockwheel::{
+    Builder, Check, Confidence, Error, HeldLock, Journal, JournalEntry, Server, Settings,
+};
 use lockwheel_engine::instruments::journal::entry::story;
 use lockwheel_engine::settings::find;
 use lockwheel_engine::syntax_error::{describe_unknown, describe_unknown_of_few, nearest};
@@ -318,14 +320,15 @@ fn report_violations(server: &Server, checks: &[RunCheck]) -> Result<bool, Strin
     sentences.iter().for_each(|sentence| print_error(sentence));
     entries.sort_by_key(|entry| entry.seq);
     entries.dedup_by_key(|entry| entry.seq);
-    let _ = io::stderr().write_all(story(&entries).as_bytes());
+    let _ = io::stderr().write_all(story(&entries, None).as_bytes());
     Ok(sentences.is_empty())
 }
 
 /// Prints the locks that are still held.
 fn report_held_locks(server: &Server) {
-    let locks = match server.journal().locks() {
-        Ok(locks) => locks,
+    let is_lock = |lock: &HeldLock| lock.confidence > Confidence::Possible;
+    let locks: Vec<HeldLock> = match server.journal().locks() {
+        Ok(locks) => locks.into_iter().filter(is_lock).collect(),
         Err(error) => return print_error(&format!("cannot list the locks that are held: {error}")),
     };
     match locks.len() {

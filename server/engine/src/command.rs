@@ -349,8 +349,8 @@ fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Op
     found
 }
 
-/// What a command means to a lock. The journal derives the rest from the row: the type of the lock
-/// from the group, conditions from the keys' flags and the tokens.
+/// What a command means to a lock. The recognition of locks derives the rest from the row: the type
+/// of the lock from the group, conditions from the keys' flags and the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMeaning {
     /// It can create a lock or enter an owner.
@@ -359,6 +359,8 @@ pub enum LockMeaning {
     Renew,
     /// It can remove a lock or an owner.
     Release,
+    /// It removes the owners whose leases are over.
+    Purge,
     /// It reads a lock without changing it.
     Inspect,
     /// Locks are not made with it.

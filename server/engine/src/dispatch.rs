@@ -9,7 +9,6 @@ use crate::command::{Command, Entry, Flags, Group, ScriptArgument};
 use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::gates::{Closed, GateMask, Invocation, Paths};
-use crate::instruments::journal::CompletedCommand;
 use crate::sessions::ClientId;
 use crate::time::Time;
 
@@ -29,6 +28,17 @@ pub(super) enum DispatchResult {
     Reply(Reply),
     /// Run the request again when the client is resumed.
     Again,
+}
+
+/// A command that has run.
+#[derive(Clone, Copy)]
+pub(crate) struct CompletedCommand {
+    pub(crate) client: ClientId,
+    pub(crate) caller: Caller,
+    pub(crate) command: &'static Command,
+    pub(crate) name: &'static str,
+    pub(crate) database: usize,
+    pub(crate) time: Time,
 }
 
 impl Context<'_> {

@@ -15,7 +15,7 @@
 //! - **Time passes**: [`Engine::tick`].
 //! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
 //! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
-//! - **An order to the clock** has been carried out: [`Engine::clock_order`],
+//! - **An order to the clock** is carried out: [`Engine::clock_order`], [`Engine::set_clock_rate`],
 //!   [`Engine::count_as_active`].
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
 //!   this one with [`Engine::keep_effects`].
@@ -57,6 +57,7 @@
 //!   [`Engine::show_faults`], [`Engine::keeps_writes`].
 //! - **Gates** of a test: [`Engine::set_gates`].
 //! - **Journal**: [`Engine::journal`], [`Engine::clear_journal`], [`Engine::held_locks`],
+//!   [`Engine::known_locks`], [`Engine::declare_locks`], [`Engine::ignore_locks`],
 //!   [`Engine::lint_locks`], [`Engine::check_locks`].
 
 use lockwheel_scripting::{LogLevel, Tiers};
@@ -66,7 +67,7 @@ use crate::script::ScriptMonitor;
 use crate::sessions::{ClientId, Origin, Session};
 use crate::settings::Settings;
 use crate::store::records::Record;
-use crate::time::{ClockOrder, Millis, Time};
+use crate::time::{ClockOrder, Millis, Rate, Time};
 use crate::{Engine, Stats};
 
 /// The process that the engine runs in, for `INFO`.
@@ -117,13 +118,19 @@ impl Engine {
     /// clients that query it, and the deadlines, which a step back moves. While a script runs,
     /// deadlines stay.
     pub fn clock_order(&mut self, order: ClockOrder, time: Time) {
+        self.note_clock_order(order, time);
         match order {
-            ClockOrder::Run(rate) | ClockOrder::Restart(rate) => self.clock_rate = rate,
+            ClockOrder::Run(rate) | ClockOrder::Restart(rate) => self.set_clock_rate(rate),
             ClockOrder::Jump(span) if span.0 < 0 && self.script.is_none() => {
                 self.postpone(Millis(span.0.saturating_neg()), time);
             }
             _ => {}
         }
+    }
+
+    /// Sets the rate of the clock that clients are shown.
+    pub fn set_clock_rate(&mut self, rate: Rate) {
+        self.clock_rate = rate;
     }
 
     /// Counts a client as active at `now`: the client was not idle while it moved the clock.

@@ -30,6 +30,7 @@ pub mod inputs;
 pub mod instruments;
 pub mod lease_ceiling;
 pub mod limits;
+pub mod locks;
 mod look_ahead;
 pub mod memory;
 pub mod mutants;
@@ -350,11 +351,19 @@ impl Engine {
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
         let authenticated = self.settings.requirepass.is_none() || origin.in_process;
-        self.sessions.clients.add(origin, time.now, authenticated)
+        let is_in_process = origin.in_process;
+        let client = self.sessions.clients.add(origin, time.now, authenticated);
+        if self.instruments.is_some() && !is_in_process {
+            self.note_connection(client, time);
+        }
+        client
     }
 
     /// Removes a client that has disconnected.
     pub fn disconnect(&mut self, client: ClientId) {
+        if self.instruments.is_some() {
+            self.note_disconnection(client);
+        }
         self.sessions.remove(client);
         self.update_consumers();
     }

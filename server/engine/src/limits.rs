@@ -175,26 +175,34 @@ pub const FUNCTION_LOAD_INTERRUPTS_MAX: u32 = 50_000;
 
 // The journal of a server for tests.
 
-/// Entries of the journal; a new one replaces the oldest. A test that takes a thousand locks with
-/// scripts writes about as many, some MiB.
-pub const JOURNAL_ENTRIES_MAX: usize = 16_384;
+/// Entries of the journal by default; a new one replaces the oldest. A test that takes a thousand
+/// locks with scripts writes about as many, some MiB.
+pub const JOURNAL_ENTRIES_DEFAULT: u32 = 16_384;
+
+/// The most entries that `journal-max-entries` may name: some GiB.
+pub const JOURNAL_ENTRIES_MAX: u32 = 10_000_000;
 
 /// Bytes of an argument, a key or an owner in an entry. Tokens and most keys are shorter; the text
 /// of a script is longer.
-pub const JOURNAL_TEXT_BYTES_MAX: usize = 128;
+pub const LOCK_TEXT_BYTES_MAX: usize = 128;
 
 /// Arguments and keys of a request in an entry. Redisson's longest lock script has ten.
 pub const JOURNAL_ARGUMENTS_MAX: usize = 24;
 
-/// Bytes of an owner that are compared. Tokens are shorter; other values may be longer.
-pub const JOURNAL_OWNER_BYTES_MAX: usize = 256;
-
-/// Records of each kind besides the entries: previous holders, waiting clients, readers, scripts,
-/// broken rules. More than a test has clients.
+/// Violations of checks, and mistakes, that are remembered: more than a reader looks at.
 pub const JOURNAL_REMEMBERED_MAX: usize = 1_000;
 
 /// Entries of the story of a failed check: the last ones.
 pub const JOURNAL_STORY_MAX: usize = 100;
+
+// Recognition of locks.
+
+/// Bytes of an owner that are compared. Tokens are shorter; other values may be longer.
+pub const LOCK_OWNER_BYTES_MAX: usize = 256;
+
+/// Records of each kind: previous holders, waiting clients, readers, scripts, values, keys that
+/// were locks. More than a test has clients.
+pub const LOCKS_REMEMBERED_MAX: usize = 1_000;
 
 // Faults.
 

@@ -1,5 +1,7 @@
 //! Time in the engine: always an argument, never read from a clock.
 
+use std::fmt;
+
 use serde::Serialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -150,6 +152,22 @@ pub enum ClockOrder {
     Jump(Millis),
     /// Step the wall clock without affecting leases.
     StepWall(Millis),
+}
+
+/// The order as a sentence without its subject, the clock.
+impl fmt::Display for ClockOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClockOrder::Run(Rate::STOPPED) => write!(f, "was stopped"),
+            ClockOrder::Run(Rate::REAL) => write!(f, "runs in real time"),
+            ClockOrder::Run(rate) => write!(f, "runs at {} times real time", rate.times()),
+            ClockOrder::Restart(_) => write!(f, "was restored"),
+            ClockOrder::Advance(span) => write!(f, "was advanced by {} ms", span.0),
+            ClockOrder::AdvanceTo(moment) => write!(f, "was advanced to {} ms", moment.0),
+            ClockOrder::Jump(span) => write!(f, "jumped by {} ms", span.0),
+            ClockOrder::StepWall(span) => write!(f, "stepped the wall clock by {} ms", span.0),
+        }
+    }
 }
 
 /// The present time, as the caller of the engine sees it.

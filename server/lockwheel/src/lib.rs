@@ -83,9 +83,10 @@ mod running_page {}
 pub use client::Client;
 pub use control::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
 pub use error::{Error, ErrorKind};
-pub use lockwheel_engine::instruments::journal::HeldLock;
 pub use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, LintRule};
 pub use lockwheel_engine::instruments::journal::entry::{Entry as JournalEntry, JournalEvent};
+pub use lockwheel_engine::locks::evidence::Confidence;
+pub use lockwheel_engine::locks::{HeldLock, KnownLock, Shape};
 pub use lockwheel_engine::settings::Settings;
 pub use lockwheel_resp::Reply;
 pub use log::time_of_log;

@@ -24,7 +24,7 @@ use crate::net::workers::Workers;
 use lockwheel_engine::Engine;
 use lockwheel_engine::inputs::Process;
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{ClockOrder, Millis, Rate};
+use lockwheel_engine::time::{Millis, Rate};
 
 /// Configures a server and starts it. Created by [`Server::builder`].
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Builder {
         }
         let process = Process { id: std::process::id(), resident_bytes };
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
-        engine.clock_order(ClockOrder::Run(clock.rate()), clock.now());
+        engine.set_clock_rate(clock.rate());
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
@@ -233,7 +233,7 @@ impl Server {
 
     /// The journal of the server, if it was started [for tests](Builder::for_tests).
     pub fn journal(&self) -> Journal<'_> {
-        Journal { host: &self.host }
+        Journal::new(&self.host)
     }
 
     /// Moves the clock forward by `span`, to the millisecond: see [`Clock::advance`].

@@ -14,11 +14,12 @@ The pytest fixture ``lockwheel`` starts such a server for each test.
 from lockwheel._clock import Clock, ClockReading, Span
 from lockwheel._errors import LockwheelError, ProgramNotFound, ReplyError, StartError
 from lockwheel._faults import Conditions, Faults, Gate, ListedRule, Rule
-from lockwheel._journal import Entry, Finding, HeldLock, Journal
+from lockwheel._journal import AppliedFault, Entry, Finding, HeldLock, Journal, KnownLock, Scope
 from lockwheel._program import program
 from lockwheel._server import Server, start
 
 __all__ = [
+    "AppliedFault",
     "Clock",
     "ClockReading",
     "Conditions",
@@ -28,11 +29,13 @@ __all__ = [
     "Gate",
     "HeldLock",
     "Journal",
+    "KnownLock",
     "ListedRule",
     "LockwheelError",
     "ProgramNotFound",
     "ReplyError",
     "Rule",
+    "Scope",
     "Server",
     "Span",
     "StartError",

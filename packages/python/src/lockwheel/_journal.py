@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Optional, TypedDict, Union
 
 from lockwheel._connection import Connections
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class AppliedFault(TypedDict):
+    """A fault that happened to a request."""
+
+    #: The number of the rule.
+    rule: int
+    #: What happened: ``executed; reply lost; connection closed``.
+    effect: str
 
 
 class _CommonFields(TypedDict):
@@ -19,6 +31,8 @@ class _CommonFields(TypedDict):
     event: str
     #: The keys of the command or event.
     keys: list[str]
+    #: The number of the request, the same for all entries of a script or a transaction; else 0.
+    request: int
 
 
 class Entry(_CommonFields, total=False):
@@ -26,12 +40,26 @@ class Entry(_CommonFields, total=False):
 
     #: The name of the client, if it has one.
     name: str
+    #: The library of the client (``CLIENT SETINFO``), if it has named one.
+    library: str
     #: The request of a command, shortened.
     argv: list[str]
     #: The reply to a command, shortened.
     reply: str
     #: True if a script called the command.
     script: bool
+    #: True if ``EXEC`` ran the command.
+    transaction: bool
+    #: The fault that happened to the request.
+    fault: AppliedFault
+    #: The number of the rule that held a client.
+    rule: int
+    #: What happened to the clock.
+    order: str
+    #: Why a key is a lock.
+    reason: str
+    #: True if the key is only possibly a lock.
+    possible: bool
     #: The present or former owner of the lock: the token, or the field of a hash.
     owner: str
     #: How many times the owner holds the lock.
@@ -66,6 +94,12 @@ class _LockFields(TypedDict):
     lease_ms: Optional[int]
     #: The ``CLIENT ID`` of each client that was refused and has not acquired it since.
     waiting: list[int]
+    #: ``token``, ``owners`` or ``semaphore``.
+    shape: str
+    #: ``certain``, ``likely`` or ``possible``.
+    confidence: str
+    #: Why it is a lock.
+    reason: str
 
 
 class HeldLock(_LockFields, total=False):
@@ -73,6 +107,22 @@ class HeldLock(_LockFields, total=False):
 
     #: The name of the client that took it, if it has one.
     name: str
+
+
+class KnownLock(TypedDict):
+    """A key that is or was a lock, possibly."""
+
+    #: The key of the lock and its database.
+    key: str
+    database: int
+    #: ``token``, ``owners`` or ``semaphore``.
+    shape: str
+    #: ``certain``, ``likely`` or ``possible``.
+    confidence: str
+    #: Why it is a lock.
+    reason: str
+    #: Whether it is held now.
+    held: bool
 
 
 class Finding(TypedDict):
@@ -90,6 +140,17 @@ class Finding(TypedDict):
     entries: list[Entry]
 
 
+class Scope(TypedDict, total=False):
+    """What a check, lint or the entries are about."""
+
+    #: Only keys that match this pattern. Checks also consider keys that are only possibly locks.
+    key: str
+    #: Only what this client has done: its ``CLIENT ID``, or its name.
+    client: Union[int, str]
+    #: Only what happened after the entry with this number.
+    since: int
+
+
 class Journal:
     """The commands of clients and scripts, and the events of locks.
 
@@ -101,62 +162,83 @@ class Journal:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def entries(
-        self, *, since: int | None = None, key: str | None = None, count: int | None = None
-    ) -> list[Entry]:
-        """The entries in time order: after the number `since`, with keys that match the pattern
-        `key`, at most the last `count`."""
-        entries: list[Entry] = self._ask("JOURNAL", *_selection(since, key, count))
+    def entries(self, *, count: int | None = None, **scope: Unpack[Scope]) -> list[Entry]:
+        """The entries in time order, at most the last `count`."""
+        entries: list[Entry] = self._ask("JOURNAL", *_words(count=count, **scope))
         return entries
 
-    def story(
-        self, *, since: int | None = None, key: str | None = None, count: int | None = None
-    ) -> str:
+    def story(self, *, count: int | None = None, **scope: Unpack[Scope]) -> str:
         """The same entries as text, one line each."""
-        words = _selection(since, key, count)
-        text: str = self._connections.order("JOURNAL", *words, "TEXT")
+        text: str = self._connections.order("JOURNAL", *_words(count=count, **scope), "TEXT")
         return text
 
     def locks(self) -> list[HeldLock]:
-        """The held locks."""
+        """The held locks, also those that are only possibly locks."""
         locks: list[HeldLock] = self._ask("LOCKS")
         return locks
 
-    def lint(self) -> list[Finding]:
+    def known_locks(self) -> list[KnownLock]:
+        """The keys that are or were locks, also those that are only possibly locks, and why."""
+        locks: list[KnownLock] = self._ask("LOCKS", "KNOWN")
+        return locks
+
+    def declare_locks(self, pattern: str) -> None:
+        """Declares that keys that match `pattern` are locks, however they are made."""
+        self._connections.order("LOCKS", "DECLARE", pattern)
+
+    def ignore_locks(self, pattern: str) -> None:
+        """Declares that keys that match `pattern` are no locks."""
+        self._connections.order("LOCKS", "IGNORE", pattern)
+
+    def lint(self, **scope: Unpack[Scope]) -> list[Finding]:
         """The common mistakes found in the use of locks."""
-        findings: list[Finding] = self._ask("LINT")
+        findings: list[Finding] = self._ask("LINT", *_words(**scope))
         return findings
 
     def clear(self) -> None:
         """Removes all entries. Held locks stay recognised."""
         self._connections.order("JOURNAL", "CLEAR")
 
-    def assert_no_lock_held(self) -> None:
+    def assert_no_lock_held(self, **scope: Unpack[Scope]) -> None:
         """Asserts that no client holds a lock."""
         __tracebackhide__ = True
-        self.check("no-lock-held")
+        self.check("no-lock-held", **scope)
 
-    def assert_never_two_holders(self) -> None:
+    def assert_never_two_holders(self, **scope: Unpack[Scope]) -> None:
         """Asserts that no lock was taken while a former holder still used it."""
         __tracebackhide__ = True
-        self.check("never-two-holders")
+        self.check("never-two-holders", **scope)
 
-    def assert_every_lock_has_a_lease(self) -> None:
+    def assert_every_lock_has_a_lease(self, **scope: Unpack[Scope]) -> None:
         """Asserts that every lock has a lease."""
         __tracebackhide__ = True
-        self.check("every-lock-has-a-lease")
+        self.check("every-lock-has-a-lease", **scope)
 
-    def assert_released_only_by_owner(self) -> None:
+    def assert_released_only_by_owner(self, **scope: Unpack[Scope]) -> None:
         """Asserts that no client released the lock of another."""
         __tracebackhide__ = True
-        self.check("released-only-by-owner")
+        self.check("released-only-by-owner", **scope)
 
-    def check(self, name: str) -> None:
-        """Raises `AssertionError` if the named check fails, with the entries of that lock. The
-        names are ``no-lock-held``, ``never-two-holders``, ``every-lock-has-a-lease`` and
-        ``released-only-by-owner``."""
+    def assert_not_refused_by_own_token(self, **scope: Unpack[Scope]) -> None:
+        """Asserts that no client was refused a lock that holds its own token."""
         __tracebackhide__ = True
-        verdict = json.loads(self._connections.order("CHECK", name, "STORY"))
+        self.check("refused-by-own-token", **scope)
+
+    def assert_no_waiter_lost(self, **scope: Unpack[Scope]) -> None:
+        """Asserts that every client that was refused a lock has acquired it since."""
+        __tracebackhide__ = True
+        self.check("no-waiter-lost", **scope)
+
+    def assert_renewed_before_expiry(self, **scope: Unpack[Scope]) -> None:
+        """Asserts that no lease expired."""
+        __tracebackhide__ = True
+        self.check("renewed-before-expiry", **scope)
+
+    def check(self, name: str, **scope: Unpack[Scope]) -> None:
+        """Raises `AssertionError` if the named check fails, with the entries of that lock. The
+        names are those of `LOCKWHEEL CHECK`, such as ``no-lock-held``."""
+        __tracebackhide__ = True
+        verdict = json.loads(self._connections.order("CHECK", name, *_words(**scope), "STORY"))
         if not verdict["holds"]:
             raise AssertionError(verdict["text"])
 
@@ -164,6 +246,10 @@ class Journal:
         return json.loads(self._connections.order(*words))
 
 
-def _selection(since: int | None, key: str | None, count: int | None) -> list[Any]:
-    given = {"SINCE": since, "KEY": key, "COUNT": count}
-    return [word for pair in given.items() if pair[1] is not None for word in pair]
+def _words(**options: Any) -> list[Any]:
+    known = ("key", "client", "since", "count")
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"unknown option '{unknown[0]}'. Known: {', '.join(known)}")
+    given = [(name.upper(), value) for name, value in options.items() if value is not None]
+    return [word for pair in given for word in pair]

@@ -6,7 +6,7 @@ use std::ops::{Bound, Range};
 use lockwheel_resp::{Reply, number};
 
 use crate::argument::{self as arg, Argument};
-use crate::command::{Arity, Command, Flags, KeySpec};
+use crate::command::{Arity, Command, Flags, KeySpec, LockMeaning};
 use crate::commands::sorted_sets::{self, SORTED_SET, forms};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
@@ -98,6 +98,7 @@ pub const COMMANDS: &[Command] = &[
             LIMIT,
         ],
         example: "ZADD z 1 a 2 b; ZRANGEBYSCORE z -inf 1 WITHSCORES => [\"a\", \"1\"]",
+        lock: LockMeaning::Inspect,
         run: |context, argv| range(context, argv, Query::fixed(By::Score, false)),
         ..PART
     },
@@ -144,6 +145,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Removes the members in a range of scores.",
         arguments: &[arg::key("key"), arg::double("min"), arg::double("max")],
         example: "ZADD z 1 a 2 b; ZREMRANGEBYSCORE z -inf 1 => 1",
+        lock: LockMeaning::Purge,
         run: |context, argv| remove(context, argv, By::Score, "zremrangebyscore"),
         ..REMOVE
     },

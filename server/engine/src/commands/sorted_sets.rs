@@ -6,7 +6,7 @@
 use lockwheel_resp::{Protocol, Reply, format_double, number};
 
 use crate::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::multi_pop::MultiPop;
 use crate::commands::picks::Count;
 use crate::commands::scan;
@@ -106,6 +106,7 @@ pub const COMMANDS: &[Command] = &[
             arg::block("score_member", &[arg::double("score"), arg::string("member")]).multiple(),
         ],
         example: "ZADD z 1 a; ZADD z GT CH 2 a 0 b => 2",
+        lock: LockMeaning::Acquire,
         adds_nothing: Some(has_members),
         run: |context, argv| add(context, argv, AddOptions::default()),
         ..SORTED_SET
@@ -230,6 +231,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Removes members; returns how many existed.",
         arguments: &[arg::key("key"), arg::string("member").multiple()],
         example: "ZADD z 1 a; ZREM z a missing => 1",
+        lock: LockMeaning::Release,
         run: zrem,
         ..SORTED_SET
     },

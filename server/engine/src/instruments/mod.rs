@@ -9,11 +9,12 @@ pub mod shadow;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::dispatch::CompletedCommand;
 use crate::error::Error;
 use crate::settings::{Permission, Settings};
 use crate::time::Time;
 use faults::Faults;
-use journal::{CompletedCommand, Journal};
+use journal::Journal;
 use shadow::Shadow;
 
 /// See the module's documentation.
@@ -33,7 +34,7 @@ impl Instruments {
         let is_for_tests = settings.enable_test_commands != Permission::No;
         let instruments = Instruments {
             faults: Faults::new(is_for_tests),
-            journal: is_for_tests.then(Box::default),
+            journal: is_for_tests.then(|| Box::new(Journal::new(settings))),
             shadow: Shadow::of(settings, time, seed),
         };
         (is_for_tests || instruments.shadow.is_some()).then(|| Box::new(instruments))

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::Engine;
 use crate::error::Error;
 use crate::instruments::faults::Faults;
+use crate::instruments::journal::Journal;
 use crate::time::{Rate, Time};
 
 impl Engine {
@@ -27,7 +28,8 @@ impl Engine {
         let keeps_writes = self.keeps_writes();
         if let Some(instruments) = &mut self.instruments {
             instruments.faults = Faults::new(keeps_writes);
-            instruments.journal = instruments.journal.take().map(|_| Box::default());
+            let journal = instruments.journal.take();
+            instruments.journal = journal.map(|_| Box::new(Journal::new(&self.first_settings)));
         }
         for client in self.sessions.clients.in_order() {
             self.sessions.clients.set_text(client, |session| &mut session.name, Bytes::new());

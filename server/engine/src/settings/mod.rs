@@ -23,6 +23,7 @@ pub use types::{
 };
 pub use value::{Value, ValueKind, WRONG_NUMBER};
 
+use crate::limits::JOURNAL_ENTRIES_DEFAULT;
 use crate::notify::Events;
 use crate::time::Millis;
 
@@ -65,6 +66,12 @@ pub struct Settings {
     pub enable_debug_command: Permission,
     /// Which clients may use `LOCKWHEEL`. Only servers for tests should permit all clients.
     pub enable_test_commands: Permission,
+    /// Entries of the journal of a server for tests.
+    pub journal_max_entries: u32,
+    /// Patterns of keys that are locks, separated by blanks; see [`locks`](crate::locks).
+    pub lock_keys: Option<String>,
+    /// Patterns of keys that are no locks, separated by blanks.
+    pub ignored_lock_keys: Option<String>,
     /// Whether a second engine verifies the effects; see [`shadow`](crate::instruments::shadow).
     pub verify_effects: bool,
     /// Which clients may change protected directives.
@@ -159,6 +166,9 @@ impl Default for Settings {
             proto_max_bulk_len_bytes: 512 << 20,
             enable_debug_command: Permission::No,
             enable_test_commands: Permission::No,
+            journal_max_entries: JOURNAL_ENTRIES_DEFAULT,
+            lock_keys: None,
+            ignored_lock_keys: None,
             verify_effects: false,
             enable_protected_configs: Permission::No,
             maxmemory_bytes: 0,

@@ -10,7 +10,7 @@ use super::value::ValueKind::{
     MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Span, Text,
 };
 use super::{CompatVersion, Settings, Value, ValueKind};
-use crate::limits::DATABASES_MAX;
+use crate::limits::{DATABASES_MAX, JOURNAL_ENTRIES_MAX};
 use crate::notify;
 use Mutability::{AtStart, Fixed, Live, Protected};
 
@@ -301,6 +301,14 @@ pub static DIRECTIVES: &[Directive] = &[
     process("clock-start", Int(CURRENT_TIME, i64::MAX), "-1", Fixed,
         "For tests: the time that the clock shows at the start, in milliseconds since 1970; -1 is \
          the current time.").own(),
+    used("journal-max-entries", Int(1, JOURNAL_ENTRIES_MAX as i64), "16384", Fixed,
+        field!(journal_max_entries),
+        "For tests: entries that the journal keeps; a new one replaces the oldest.").own(),
+    used("lock-keys", Text, "", Fixed, field!(lock_keys),
+        "For tests: patterns of keys that are locks, however they are made, separated by blanks.")
+        .own(),
+    used("ignored-lock-keys", Text, "", Fixed, field!(ignored_lock_keys),
+        "For tests: patterns of keys that are no locks, separated by blanks.").own(),
     used("verify-effects", Bool, "no", Fixed, field!(verify_effects),
         "For tests: applies the effects of every command to a second engine, and ends the server \
          if the states differ. Slow.").own(),

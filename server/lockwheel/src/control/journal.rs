@@ -3,18 +3,19 @@
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
 use lockwheel_engine::Engine;
-use lockwheel_engine::instruments::journal::HeldLock;
 use lockwheel_engine::instruments::journal::Selection;
-use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding};
+use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, Scope};
 use lockwheel_engine::instruments::journal::entry::{Entry, story};
+use lockwheel_engine::locks::{HeldLock, KnownLock};
 use lockwheel_engine::time::Time;
 
 /// The journal of a server that was started for tests (`enable-test-commands`): the commands it has
 /// run, the locks they took and released, and mistakes in the use of locks.
 ///
-/// Locks are recognised by the effects of commands, whichever library sends them: strings set by
-/// `SETNX` or `SET NX`, and hashes written by scripts as in Redisson. A client is a connection: a
-/// connection that deletes a lock taken through another one, without its token, is not its owner.
+/// Locks are recognised by what commands do to keys, whichever library sends them; `docs/locks.md`
+/// has the rule. Keys that are only possibly locks are listed, and break no check unless the
+/// journal is narrowed to their [`key`](Journal::key). A client is a connection: a connection that
+/// deletes a lock taken through another one, without its token, is not its owner.
 ///
 /// ```
 /// use lockwheel::Server;
@@ -49,18 +50,80 @@ use lockwheel_engine::time::Time;
 /// server.journal().assert_released_only_by_owner();
 /// # Ok::<(), lockwheel::Error>(())
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Journal<'a> {
     pub(crate) host: &'a Host,
+    key: Option<String>,
+    client: Option<String>,
+    since: u64,
 }
 
-impl Journal<'_> {
+impl<'a> Journal<'a> {
+    pub(crate) fn new(host: &'a Host) -> Journal<'a> {
+        Journal { host, key: None, client: None, since: 0 }
+    }
+
+    /// Only keys that match this pattern, with the wildcards of `KEYS`. Checks and lint then also
+    /// consider keys that are only possibly locks.
+    ///
+    /// ```
+    /// let server = lockwheel::Server::builder().for_tests().start()?;
+    /// server.call(&["SET", "job:1", "1", "NX", "EX", "60"])?;
+    /// server.journal().assert_no_lock_held();
+    /// assert!(!server.journal().key("job:*").check(lockwheel::Check::NoLockHeld)?.holds);
+    /// # Ok::<(), lockwheel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn key(mut self, pattern: &str) -> Journal<'a> {
+        self.key = Some(pattern.to_owned());
+        self
+    }
+
+    /// Only what this client has done: its `CLIENT ID`, or its name.
+    #[must_use]
+    pub fn client(mut self, client: impl std::fmt::Display) -> Journal<'a> {
+        self.client = Some(client.to_string());
+        self
+    }
+
+    /// Only what happened after the entry with this number.
+    #[must_use]
+    pub fn since(mut self, seq: u64) -> Journal<'a> {
+        self.since = seq;
+        self
+    }
+
+    /// Declares that keys that match `pattern` are locks, however they are made.
+    ///
+    /// # Errors
+    /// If the server keeps no journal, or has ended.
+    pub fn declare_locks(&self, pattern: &str) -> Result<(), Error> {
+        let declare = |engine: &mut Engine| engine.declare_locks(pattern.as_bytes());
+        self.host.with(declare)?.ok_or_else(no_journal)
+    }
+
+    /// Declares that keys that match `pattern` are no locks, also if they match another pattern.
+    ///
+    /// # Errors
+    /// If the server keeps no journal, or has ended.
+    pub fn ignore_locks(&self, pattern: &str) -> Result<(), Error> {
+        let ignore = |engine: &mut Engine| engine.ignore_locks(pattern.as_bytes());
+        self.host.with(ignore)?.ok_or_else(no_journal)
+    }
+
+    fn scope(&self) -> Scope<'_> {
+        let key = self.key.as_deref().map(str::as_bytes);
+        let client = self.client.as_deref().map(str::as_bytes);
+        Scope { key, client, since: self.since }
+    }
+
     /// The entries in order of time. The last few thousand are kept.
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
-        self.query(|engine, _| Some(engine.journal()?.select(Selection::default())))
+        let scope = self.scope();
+        self.query(|engine, _| Some(engine.journal()?.select(Selection { scope, count: None })))
     }
 
     /// The entries as text: a line for each, with the milliseconds since the first.
@@ -77,15 +140,23 @@ impl Journal<'_> {
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn story(&self) -> Result<String, Error> {
-        Ok(story(&self.entries()?))
+        Ok(story(&self.entries()?, None))
     }
 
-    /// The locks that are held.
+    /// The locks that are held, also the possible ones.
     ///
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn locks(&self) -> Result<Vec<HeldLock>, Error> {
         self.query(|engine, time| engine.journal().map(|_| engine.held_locks(time)))
+    }
+
+    /// The keys that are or were locks, also the possible ones, and why.
+    ///
+    /// # Errors
+    /// If the server keeps no journal, or has ended.
+    pub fn known_locks(&self) -> Result<Vec<KnownLock>, Error> {
+        self.query(|engine, time| engine.journal().map(|_| engine.known_locks(time)))
     }
 
     /// The mistakes found: a lock without a lease, a lease set in a second step, a `DEL` without a
@@ -95,7 +166,7 @@ impl Journal<'_> {
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn lint(&self) -> Result<Vec<Finding>, Error> {
-        self.query(Engine::lint_locks)
+        self.query(|engine, time| engine.lint_locks(self.scope(), time))
     }
 
     /// Whether a check holds, and the entries that led to the first violation.
@@ -103,7 +174,7 @@ impl Journal<'_> {
     /// # Errors
     /// If the server keeps no journal, or has ended.
     pub fn check(&self, check: Check) -> Result<CheckResult, Error> {
-        self.query(|engine, time| engine.check_locks(check, time))
+        self.query(|engine, time| engine.check_locks(check, self.scope(), time))
     }
 
     /// Removes all entries. Locks that are held stay in the journal.
@@ -149,6 +220,33 @@ impl Journal<'_> {
     #[track_caller]
     pub fn assert_released_only_by_owner(&self) {
         self.assert(Check::ReleasedOnlyByOwner);
+    }
+
+    /// Asserts that no client was refused a lock that holds the client's own token.
+    ///
+    /// # Panics
+    /// If one was, the server keeps no journal, or has ended.
+    #[track_caller]
+    pub fn assert_not_refused_by_own_token(&self) {
+        self.assert(Check::RefusedByOwnToken);
+    }
+
+    /// Asserts that every client that was refused a lock has acquired it since, unless it is held.
+    ///
+    /// # Panics
+    /// If one has not, the server keeps no journal, or has ended.
+    #[track_caller]
+    pub fn assert_no_waiter_lost(&self) {
+        self.assert(Check::NoWaiterLost);
+    }
+
+    /// Asserts that no lease expired: every lock was renewed or released before.
+    ///
+    /// # Panics
+    /// If one has, the server keeps no journal, or has ended.
+    #[track_caller]
+    pub fn assert_renewed_before_expiry(&self) {
+        self.assert(Check::RenewedBeforeExpiry);
     }
 
     #[track_caller]

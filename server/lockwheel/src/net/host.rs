@@ -166,7 +166,7 @@ impl Host {
         if self.script_is_slow.load(Ordering::Relaxed) {
             self.script_is_slow.store(false, Ordering::Release);
             // Another thread may have changed the clock meanwhile.
-            engine.clock_order(ClockOrder::Run(self.clock.rate()), self.now());
+            engine.set_clock_rate(self.clock.rate());
         }
         self.publish(&engine);
         release(engine);

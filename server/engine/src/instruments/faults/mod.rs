@@ -103,13 +103,22 @@ impl Engine {
         argv: &[&[u8]],
     ) -> Outcome {
         let action = match self.decide(client, argv) {
-            Some((rule, action)) => match self.before_request(time, client, rule, action, argv) {
-                FaultDecision::Run(action) => Some(action),
-                FaultDecision::Instead(outcome) => return outcome,
-            },
+            Some((rule, action)) => {
+                self.announce_fault(rule, action.effect());
+                match self.before_request(time, client, rule, action, argv) {
+                    FaultDecision::Run(action) => Some(action),
+                    FaultDecision::Instead(outcome) => {
+                        self.note_fault(time, client, argv);
+                        return outcome;
+                    }
+                }
+            }
             None => None,
         };
         let mut outcome = self.run_for_outcome(time, client, argv);
+        if action.is_some() {
+            self.note_fault(time, client, argv);
+        }
         match action {
             // For a blocked client, the reply that ends the wait is lost.
             Some(FaultAction::Lose) if outcome.flow != Flow::Wait => {
@@ -245,6 +254,7 @@ impl Engine {
         let mut freed = 0;
         for rule in &gone {
             for held in self.sessions.blocked_by(RuleBlock::Held(rule.id)) {
+                self.note_freed(held, rule.id);
                 self.end_wait(held);
                 freed += 1;
             }

@@ -215,6 +215,30 @@ impl RuleConditions {
 }
 
 impl FaultAction {
+    /// What the action does, for the journal.
+    pub(super) fn effect(&self) -> String {
+        match self {
+            FaultAction::Delay { span } => format!("held for {} ms", span.0),
+            FaultAction::Drop => "not executed; no reply".to_owned(),
+            FaultAction::Close | FaultAction::Refuse => {
+                "not executed; connection closed".to_owned()
+            }
+            FaultAction::Lose => "executed; reply lost".to_owned(),
+            FaultAction::LoseAndClose => "executed; reply lost; connection closed".to_owned(),
+            FaultAction::Cut { bytes } => {
+                format!("executed; {bytes} bytes of the reply sent; connection closed")
+            }
+            FaultAction::Stall => "held; the server reads no further".to_owned(),
+            FaultAction::Error { line } => format!("not executed; reply {line}"),
+            FaultAction::FlushScripts => "all scripts removed; executed".to_owned(),
+            FaultAction::Jump { span } => format!("executed; clock jumps by {} ms", span.0),
+            FaultAction::LoseWrites { writes } => {
+                format!("executed; the last {writes} writes undone")
+            }
+            FaultAction::Gate => "held by the gate".to_owned(),
+        }
+    }
+
     /// Reads an action in the syntax of `FAULT ADD`; returns the remaining words.
     ///
     /// # Errors

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::argument::values_before_secret;
 use crate::command::Command;
-use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_TEXT_BYTES_MAX};
+use crate::limits::JOURNAL_ARGUMENTS_MAX;
+use crate::locks::recognise::LockEvent;
+use crate::locks::text;
 
 /// An event in the journal.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +23,15 @@ pub struct Entry {
     /// The name of that client (`CLIENT SETNAME`).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// The library of that client (`CLIENT SETINFO`).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub library: String,
+    /// The number of the request that the entry belongs to, with those of the same script or
+    /// transaction; 0 for those of the clock and of connections.
+    pub request: u64,
+    /// Whether the key of a lock event is only possibly a lock.
+    #[serde(skip_serializing_if = "is_false")]
+    pub possible: bool,
     /// The event.
     #[serde(flatten)]
     pub event: JournalEvent,
@@ -42,7 +53,34 @@ pub enum JournalEvent {
         /// Whether a script called the command.
         #[serde(skip_serializing_if = "is_false")]
         script: bool,
+        /// Whether `EXEC` ran the command.
+        #[serde(skip_serializing_if = "is_false")]
+        transaction: bool,
+        /// The fault that happened to the request.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        fault: Option<AppliedFault>,
     },
+    /// A fault happened to a request that was not run.
+    Fault {
+        /// The request, shortened.
+        argv: Vec<String>,
+        /// The fault.
+        fault: AppliedFault,
+    },
+    /// A client that a rule held was released.
+    Freed {
+        /// The number of the rule.
+        rule: u64,
+    },
+    /// The clock was stopped, started, moved or stepped.
+    Clock {
+        /// What happened.
+        order: String,
+    },
+    /// A connection was opened.
+    Connected {},
+    /// A connection was closed.
+    Disconnected {},
     /// A lock was acquired, possibly again by its owner.
     Acquired {
         /// The owner: the token, or the field of a hash.
@@ -113,6 +151,65 @@ pub enum JournalEvent {
         /// Milliseconds since the loss.
         late_ms: i64,
     },
+    /// The use of a key that was possibly a lock has shown that it is one.
+    Recognised {
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+impl JournalEvent {
+    /// The entry for an event of a lock.
+    pub(super) fn of(event: LockEvent<'_>) -> JournalEvent {
+        match event {
+            LockEvent::Acquired { owner, count, lease_ms } => {
+                JournalEvent::Acquired { owner: text(owner), count, lease_ms }
+            }
+            LockEvent::Renewed { holder, lease_ms, .. } => {
+                JournalEvent::Renewed { owner: text(&holder.owner), lease_ms }
+            }
+            LockEvent::Refused { by, holders } => {
+                let holders: Vec<String> = holders.iter().map(|it| text(&it.owner)).collect();
+                JournalEvent::Refused { by: text(by), holder: holders.join(", ") }
+            }
+            LockEvent::Released { holder, left, release } if release.by_owner => {
+                JournalEvent::Released { owner: text(&holder.owner), left }
+            }
+            LockEvent::Released { holder, .. } => JournalEvent::ReleasedByNonOwner {
+                owner: text(&holder.owner),
+                holder: holder.client,
+            },
+            LockEvent::Expired { holder } => {
+                JournalEvent::ExpiredWhileHeld { owner: text(&holder.owner), holder: holder.client }
+            }
+            LockEvent::Flushed { holder } => JournalEvent::Flushed { owner: text(&holder.owner) },
+            LockEvent::Waited { owner, waited_ms } => {
+                JournalEvent::Waited { owner: text(owner), waited_ms }
+            }
+            LockEvent::TooLate { holder, late_ms, releases: true, .. } => {
+                JournalEvent::ReleasedTooLate { owner: text(&holder.owner), late_ms }
+            }
+            LockEvent::TooLate { holder, late_ms, .. } => {
+                JournalEvent::RenewedTooLate { owner: text(&holder.owner), late_ms }
+            }
+            LockEvent::Recognised { reason } => JournalEvent::Recognised { reason },
+        }
+    }
+}
+
+/// A fault that happened to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AppliedFault {
+    /// The number of the rule.
+    pub rule: u64,
+    /// What happened: `executed; reply lost; connection closed`.
+    pub effect: String,
+}
+
+impl fmt::Display for AppliedFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[fault {}: {}]", self.rule, self.effect)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -123,7 +220,23 @@ fn is_false(flag: &bool) -> bool {
 impl Entry {
     /// The client that caused the event, as text.
     pub fn actor(&self) -> String {
-        client_text(self.client, &self.name)
+        let client = client_text(self.client, &self.name);
+        if self.library.is_empty() { client } else { format!("{client} ({})", self.library) }
+    }
+
+    /// Whether the entry is a command that a script or `EXEC` ran.
+    fn is_part(&self) -> bool {
+        matches!(
+            self.event,
+            JournalEvent::Command { script: true, .. }
+                | JournalEvent::Command { transaction: true, .. }
+        )
+    }
+
+    /// Whether the entry is a request of a client.
+    pub(super) fn is_request(&self) -> bool {
+        !self.is_part()
+            && matches!(self.event, JournalEvent::Command { .. } | JournalEvent::Fault { .. })
     }
 }
 
@@ -144,10 +257,20 @@ impl fmt::Display for Entry {
             lease_ms.map_or("without a lease".to_owned(), |ms| format!("for {ms} ms"))
         };
         match &self.event {
-            JournalEvent::Command { argv, reply, script } => {
-                let origin = if *script { "(script) " } else { "" };
-                write!(f, "{origin}{} -> {reply}", argv.join(" "))
+            JournalEvent::Command { argv, reply, script, transaction, fault } => {
+                let origin = match (script, transaction) {
+                    (true, _) => "(script) ",
+                    (_, true) => "(transaction) ",
+                    _ => "",
+                };
+                write!(f, "{origin}{} -> {reply}", argv.join(" "))?;
+                fault.as_ref().map_or(Ok(()), |fault| write!(f, " {fault}"))
             }
+            JournalEvent::Fault { argv, fault } => write!(f, "{} {fault}", argv.join(" ")),
+            JournalEvent::Freed { rule } => write!(f, "was released by rule {rule}"),
+            JournalEvent::Clock { order } => write!(f, "{order}"),
+            JournalEvent::Connected {} => write!(f, "connected"),
+            JournalEvent::Disconnected {} => write!(f, "disconnected"),
             JournalEvent::Acquired { owner, count: 0 | 1, lease_ms } => {
                 write!(f, "acquired '{key}' as '{owner}' {}", lease(lease_ms))
             }
@@ -182,17 +305,41 @@ impl fmt::Display for Entry {
             JournalEvent::RenewedTooLate { owner, late_ms } => {
                 write!(f, "came to renew '{key}' as '{owner}', lost {late_ms} ms ago")
             }
-        }
+            JournalEvent::Recognised { reason } => {
+                write!(f, "showed that '{key}' is a lock: {reason}")
+            }
+        }?;
+        if self.possible { write!(f, " (possibly a lock)") } else { Ok(()) }
     }
 }
 
-/// Entries as text, one line each, with the milliseconds since the first entry.
-pub fn story(entries: &[Entry]) -> String {
+/// Entries as text, one line each, with the milliseconds since the first entry. The calls of a
+/// script or a transaction follow the request, indented. The entry with the number `marked` has an
+/// arrow.
+pub fn story(entries: &[Entry], marked: Option<u64>) -> String {
     let begin_ms = entries.first().map_or(0, |entry| entry.time_ms);
-    let line = |entry: &Entry| {
-        format!("  +{} ms {}\n", entry.time_ms - begin_ms, printable(&entry.to_string()))
+    let mut lines = String::new();
+    let mut add = |entry: &Entry, indent: &str| {
+        let mark = if marked == Some(entry.seq) { "=>" } else { "  " };
+        let after_ms = entry.time_ms - begin_ms;
+        let line = format!("{mark}{indent}+{after_ms} ms {}", printable(&entry.to_string()));
+        lines.push_str(&line);
+        lines.push('\n');
     };
-    entries.iter().map(line).collect()
+    let mut rest = entries;
+    while let [first, ..] = rest {
+        let of_request = |entry: &&Entry| entry.request == first.request && first.request > 0;
+        let (request, after) = rest.split_at(rest.iter().take_while(of_request).count().max(1));
+        rest = after;
+        let head = request.iter().find(|entry| entry.is_request());
+        if let Some(head) = head.filter(|_| request.iter().any(Entry::is_part)) {
+            add(head, "");
+            request.iter().filter(|entry| entry.seq != head.seq).for_each(|it| add(it, "  "));
+        } else {
+            request.iter().for_each(|entry| add(entry, ""));
+        }
+    }
+    lines
 }
 
 /// A text without control characters.
@@ -202,16 +349,6 @@ fn printable(text: &str) -> String {
         if char.is_control() { line.extend(char.escape_default()) } else { line.push(char) }
     }
     line
-}
-
-/// Bytes as text, shortened.
-pub(super) fn text(bytes: &[u8]) -> String {
-    match bytes.get(..JOURNAL_TEXT_BYTES_MAX) {
-        Some(begin) if begin.len() < bytes.len() => {
-            format!("{}...", String::from_utf8_lossy(begin))
-        }
-        _ => String::from_utf8_lossy(bytes).into_owned(),
-    }
 }
 
 /// A request as shown in the journal: without passwords, and shortened.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::syntax_error::unknown_of_few;
 
 use super::Selection;
-use super::checks::{Check, CheckResult};
+use super::checks::{Check, CheckResult, Scope};
 use super::entry::story;
 
 /// The result of a check, with its text form.
@@ -21,7 +21,8 @@ struct CheckWithStory {
     result: CheckResult,
 }
 
-/// `LOCKWHEEL JOURNAL [SINCE <seq>] [KEY <pattern>] [COUNT <n>] [TEXT]`, `LOCKWHEEL JOURNAL CLEAR`
+/// `LOCKWHEEL JOURNAL [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>] [COUNT <n>] [TEXT]`,
+/// `LOCKWHEEL JOURNAL CLEAR`
 pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let [word] = &argv[2..]
         && is(word, "clear")
@@ -29,54 +30,53 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
         return context.engine.clear_journal().map(|()| Reply::OK).ok_or(NO_JOURNAL);
     }
     let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
-    let mut selection = Selection::default();
-    let (mut words, is_text) = match &argv[2..] {
+    let (words, is_text) = match &argv[2..] {
         [words @ .., last] if is(last, "text") => (words, true),
         words => (words, false),
     };
-    while let [word, value, rest @ ..] = words {
-        words = rest;
-        match () {
-            () if is(word, "since") => selection.since = count(value)?,
-            () if is(word, "key") => selection.key = Some(value),
-            () if is(word, "count") => {
-                selection.count = Some(usize::try_from(count(value)?).unwrap_or(usize::MAX));
-            }
-            () => return Err(context.syntax_error(argv)),
-        }
-    }
-    if !words.is_empty() {
-        return Err(context.syntax_error(argv));
-    }
+    let selection = selection(context, argv, words)?;
     let entries = journal.select(selection);
-    Ok(if is_text { Reply::bulk(story(&entries)) } else { json(&entries) })
+    Ok(if is_text { Reply::bulk(story(&entries, None)) } else { json(&entries) })
 }
 
-/// `LOCKWHEEL LOCKS`
-pub fn locks(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+/// `LOCKWHEEL LOCKS [KNOWN | DECLARE <pattern> | IGNORE <pattern>]`
+pub fn locks(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.journal().is_none() {
         return Err(NO_JOURNAL);
     }
-    Ok(json(&context.engine.held_locks(context.time)))
-}
-
-/// `LOCKWHEEL CHECK [<name> [STORY]]`
-pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let checks = match argv.get(2) {
-        None => Check::ALL.to_vec(),
-        Some(name) => {
-            let known = Check::ALL.into_iter().find(|check| is(name, check.name()));
-            let names = Check::ALL.map(Check::name);
-            vec![known.ok_or_else(|| unknown_of_few("check", name, &names))?]
+    match &argv[2..] {
+        [] => return Ok(json(&context.engine.held_locks(context.time))),
+        [word] if is(word, "known") => {
+            return Ok(json(&context.engine.known_locks(context.time)));
         }
-    };
-    let with_story = match &argv[2..] {
-        [] | [_] => false,
-        [_, word] if is(word, "story") => true,
+        [word, pattern] if is(word, "declare") => context.engine.declare_locks(pattern),
+        [word, pattern] if is(word, "ignore") => context.engine.ignore_locks(pattern),
         _ => return Err(context.syntax_error(argv)),
     };
+    Ok(Reply::OK)
+}
+
+/// `LOCKWHEEL CHECK [<name>] [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>] [STORY]`
+pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let is_option = |word: &[u8]| ["key", "client", "since", "story"].iter().any(|it| is(word, it));
+    let (checks, words) = match &argv[2..] {
+        [name, words @ ..] if !is_option(name) => {
+            let known = Check::ALL.into_iter().find(|check| is(name, check.name()));
+            let names = Check::ALL.map(Check::name);
+            (vec![known.ok_or_else(|| unknown_of_few("check", name, &names))?], words)
+        }
+        words => (Check::GENERAL.to_vec(), words),
+    };
+    let (words, with_story) = match words {
+        [words @ .., last] if is(last, "story") => (words, true),
+        words => (words, false),
+    };
+    let scope = scope(context, argv, words)?;
+    if with_story && checks.len() > 1 {
+        return Err(context.syntax_error(argv));
+    }
     for check in checks {
-        let result = context.engine.check_locks(check, context.time).ok_or(NO_JOURNAL)?;
+        let result = context.engine.check_locks(check, scope, context.time).ok_or(NO_JOURNAL)?;
         if with_story {
             return Ok(json(&CheckWithStory { text: result.to_string(), result }));
         }
@@ -88,12 +88,47 @@ pub fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     Ok(Reply::OK)
 }
 
-/// `LOCKWHEEL LINT`
-pub fn lint(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(json(&context.engine.lint_locks(context.time).ok_or(NO_JOURNAL)?))
+/// `LOCKWHEEL LINT [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>]`
+pub fn lint(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let scope = scope(context, argv, &argv[2..])?;
+    Ok(json(&context.engine.lint_locks(scope, context.time).ok_or(NO_JOURNAL)?))
 }
 
-fn count(value: &[u8]) -> Result<u64, Error> {
+/// The scope that these words of a request name.
+fn scope<'a>(
+    context: &Context<'_>,
+    argv: &[&[u8]],
+    words: &[&'a [u8]],
+) -> Result<Scope<'a>, Error> {
+    match selection(context, argv, words)? {
+        Selection { scope, count: None } => Ok(scope),
+        _ => Err(context.syntax_error(argv)),
+    }
+}
+
+/// The selection that these words of a request name.
+fn selection<'a>(
+    context: &Context<'_>,
+    argv: &[&[u8]],
+    mut words: &[&'a [u8]],
+) -> Result<Selection<'a>, Error> {
+    let mut selection = Selection::default();
+    while let [word, value, rest @ ..] = words {
+        words = rest;
+        match () {
+            () if is(word, "key") => selection.scope.key = Some(value),
+            () if is(word, "client") => selection.scope.client = Some(value),
+            () if is(word, "since") => selection.scope.since = number(value)?,
+            () if is(word, "count") => {
+                selection.count = Some(usize::try_from(number(value)?).unwrap_or(usize::MAX));
+            }
+            () => return Err(context.syntax_error(argv)),
+        }
+    }
+    if words.is_empty() { Ok(selection) } else { Err(context.syntax_error(argv)) }
+}
+
+fn number(value: &[u8]) -> Result<u64, Error> {
     u64::try_from(integer(value)?).map_err(|_| Error::NotAnInteger)
 }
 

@@ -6,103 +6,87 @@
 pub mod checks;
 pub mod entry;
 pub mod handlers;
-mod locks;
-mod meaning;
-mod reconcile;
-mod script;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use lockwheel_resp::Reply;
-use serde::Serialize;
-use sha1::{Digest, Sha1};
 
 use crate::Engine;
-use crate::command::{Command, ScriptArgument};
+use crate::command::Command;
 use crate::context::Caller;
+use crate::dispatch::CompletedCommand;
 use crate::error::Error;
 use crate::glob;
-use crate::limits::{JOURNAL_ARGUMENTS_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_REMEMBERED_MAX};
-use crate::sessions::ClientId;
+use crate::limits::JOURNAL_ARGUMENTS_MAX;
+use crate::locks::evidence::{Confidence, Declared};
+use crate::locks::recognise::{LockEvent, LockObserver, Recognition};
+use crate::locks::table::{LockKey, LockMechanism, LockOperation, Locks};
+use crate::locks::{HeldLock, KnownLock, meaning, text};
+use crate::sessions::{ClientId, Session};
+use crate::settings::Settings;
 use crate::store::effects::Place;
-use crate::time::{Millis, Time};
-use checks::Violations;
-use entry::{Entry, JournalEvent};
-use locks::{KeyAccess, LockKey, LockMechanism, LockOperation, Locks, look};
-use script::Purpose;
+use crate::time::{ClockOrder, Millis, Time};
+use checks::{Scope, Violations, is_client};
+use entry::{AppliedFault, Entry, JournalEvent};
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Journal {
-    entries: VecDeque<Entry>,
-    last_seq: u64,
-    last_ms: i64,
     locks: Locks,
+    record: Record,
+    /// The fault that happens to the present request.
+    fault: Option<AppliedFault>,
+}
+
+/// What the journal has written.
+#[derive(Debug, Default)]
+struct Record {
+    entries: VecDeque<Entry>,
+    entries_max: usize,
+    /// Entries that newer ones have replaced.
+    dropped: u64,
+    last_seq: u64,
+    /// The number of the present request.
+    request: u64,
+    last_ms: i64,
     violations: Violations,
-    /// The purposes of cached scripts by their SHA-1 in hexadecimal.
-    purposes: BTreeMap<String, Purpose>,
-    /// The operations of the running script on keys.
-    accessed: BTreeMap<LockKey, KeyAccess>,
-}
-
-/// A command that has run.
-#[derive(Clone, Copy)]
-pub(crate) struct CompletedCommand {
-    pub(crate) client: ClientId,
-    pub(crate) caller: Caller,
-    pub(crate) command: &'static Command,
-    pub(crate) name: &'static str,
-    pub(crate) database: usize,
-    pub(crate) time: Time,
-}
-
-/// A held lock, for display.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HeldLock {
-    /// The key.
-    pub key: String,
-    /// The key's database.
-    pub database: usize,
-    /// The token, or the field of a hash.
-    pub owner: String,
-    /// How many times the owner holds it.
-    pub count: i64,
-    /// The `CLIENT ID` of the client that acquired it.
-    pub client: u64,
-    /// The name of that client.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// When it was acquired, in milliseconds since 1970 on the lease clock.
-    pub since_ms: i64,
-    /// The remaining lease in milliseconds; none without a lease.
-    pub lease_ms: Option<i64>,
-    /// The `CLIENT ID`s of the clients that were refused and have not acquired it since.
-    pub waiting: Vec<u64>,
 }
 
 /// Which entries to select.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection<'a> {
-    /// Those with greater numbers.
-    pub since: u64,
-    /// Those with a key that matches this pattern.
-    pub key: Option<&'a [u8]>,
+    /// The keys, the client and the first entry that it is about.
+    pub scope: Scope<'a>,
     /// The last ones, up to this number.
     pub count: Option<usize>,
 }
 
 impl Journal {
+    /// An empty journal.
+    pub(super) fn new(settings: &Settings) -> Journal {
+        let entries_max = settings.journal_max_entries as usize;
+        let locks = Locks::new(Declared::of(settings));
+        Journal { locks, record: Record { entries_max, ..Record::default() }, fault: None }
+    }
+
+    /// How many entries newer ones have replaced.
+    pub fn dropped(&self) -> u64 {
+        self.record.dropped
+    }
+
     /// The selected entries, the oldest first.
     pub fn select(&self, selection: Selection<'_>) -> Vec<Entry> {
         let about = |entry: &&Entry| {
-            let is_like = |key: &String| {
-                selection.key.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()))
+            let scope = selection.scope;
+            let is_like = |pattern: &[u8]| {
+                entry.keys.iter().any(|key| glob::matches(pattern, key.as_bytes()))
             };
-            entry.seq > selection.since
-                && (selection.key.is_none() || entry.keys.iter().any(is_like))
+            entry.seq > scope.since
+                && scope.key.is_none_or(is_like)
+                && scope.client.is_none_or(|client| is_client(client, entry.client, &entry.name))
         };
-        let last =
-            self.entries.iter().rev().filter(about).take(selection.count.unwrap_or(usize::MAX));
+        let entries = self.record.entries.iter();
+        let last = entries.rev().filter(about).take(selection.count.unwrap_or(usize::MAX));
         let mut entries: Vec<Entry> = last.cloned().collect();
         entries.reverse();
         entries
@@ -110,29 +94,11 @@ impl Journal {
 
     /// Removes all entries and findings. Held locks are kept.
     pub fn clear(&mut self) {
-        self.entries.clear();
-        self.violations = Violations::default();
+        self.record.entries.clear();
+        self.record.dropped = 0;
+        self.record.violations = Violations::default();
         self.locks.previous_holders.clear();
         self.locks.waiting.clear();
-    }
-
-    /// Appends an entry and returns its number.
-    fn write(
-        &mut self,
-        operation: &LockOperation<'_>,
-        keys: Vec<String>,
-        event: JournalEvent,
-    ) -> u64 {
-        self.last_seq += 1;
-        // An expired lease may be recorded after a later event.
-        self.last_ms = self.last_ms.max(operation.now_ms());
-        if self.entries.len() >= JOURNAL_ENTRIES_MAX {
-            self.entries.pop_front();
-        }
-        let (seq, time_ms) = (self.last_seq, self.last_ms);
-        let (client, name) = (operation.client, operation.name.to_owned());
-        self.entries.push_back(Entry { seq, time_ms, client, name, event, keys });
-        seq
     }
 
     fn note(&mut self, engine: &Engine, done: CompletedCommand, argv: &[&[u8]], reply: &Reply) {
@@ -140,12 +106,20 @@ impl Journal {
             return;
         }
         let state = engine.sessions.get(done.client);
-        let name = state.map(|state| String::from_utf8_lossy(&state.name)).unwrap_or_default();
+        let text_of = |text: fn(&Session) -> &[u8]| {
+            state.map(|state| String::from_utf8_lossy(text(state))).unwrap_or_default()
+        };
+        let (name, library) = (text_of(|state| &state.name), text_of(|state| &state.library_name));
+        let is_part = matches!(done.caller, Caller::Script | Caller::Transaction);
+        let runs_script = done.caller != Caller::Script && done.command.script.is_some();
         let mut operation = LockOperation {
             client: done.client.serial,
             name: &name,
+            library: &library,
             time: done.time,
-            mechanism: if done.caller == Caller::Transaction {
+            mechanism: if runs_script {
+                LockMechanism::Script(self.locks.purpose(done.command, argv))
+            } else if done.caller == Caller::Transaction {
                 LockMechanism::Transaction
             } else {
                 LockMechanism::Command
@@ -159,54 +133,103 @@ impl Journal {
             argv: entry::request(done.command, done.name, argv),
             reply: entry::answer(reply),
             script: done.caller == Caller::Script,
+            transaction: done.caller == Caller::Transaction,
+            fault: self.fault.take_if(|_| !is_part),
         };
-        let shown = keys.iter().take(JOURNAL_ARGUMENTS_MAX).map(|key| entry::text(key)).collect();
-        operation.seq = self.write(&operation, shown, event);
-        let access = meaning::access(done.command, argv, reply);
-        if done.caller == Caller::Script {
-            for key in keys {
-                self.accessed.entry((done.database, key.to_vec())).or_default().join(access);
-            }
-            return;
-        }
-        if done.command.script.is_some() {
-            operation.mechanism = LockMechanism::Script(self.purpose(done.command, argv));
-            operation.claims = script_arguments(argv);
-            self.reconcile_script(engine, &operation, done.database, &keys);
-            return;
-        }
-        if let Some(text) = meaning::loaded_script(done.command, argv) {
-            self.remember_purpose(text);
-        }
-        let failover = meaning::is_failover(done.command);
-        if failover || meaning::takes_away(done.command) {
-            self.reconcile_all(engine, &operation, failover);
-        }
-        for key in keys {
-            let lock_key = (done.database, key.to_vec());
-            self.reconcile_command(engine, &operation, done, &lock_key, access, argv, reply);
+        let shown = shown_keys(&places, argv);
+        operation.seq = self.record.write(&operation, shown, event);
+        self.recognition().update(engine, &operation, done, &keys, argv, reply);
+        if !is_part {
+            self.record.request += 1;
         }
     }
 
-    fn remember_purpose(&mut self, text: &[u8]) -> Purpose {
-        let purpose = Purpose::of(text);
-        if self.purposes.len() >= JOURNAL_REMEMBERED_MAX {
-            self.purposes.pop_first();
-        }
-        self.purposes.insert(format!("{:x}", Sha1::digest(text)), purpose);
-        purpose
+    /// Writes an entry that belongs to no request of a client, or to one that was not run.
+    fn note_event(
+        &mut self,
+        time: Option<Time>,
+        client: u64,
+        session: Option<&Session>,
+        keys: Vec<String>,
+        event: JournalEvent,
+    ) {
+        let text_of = |text: fn(&Session) -> &[u8]| {
+            session.map(|session| String::from_utf8_lossy(text(session))).unwrap_or_default()
+        };
+        let (name, library) =
+            (text_of(|session| &session.name), text_of(|session| &session.library_name));
+        let time = time.unwrap_or(Time::at(Millis(self.record.last_ms)));
+        let operation = LockOperation {
+            client,
+            name: &name,
+            library: &library,
+            ..LockOperation::of_the_clock(time)
+        };
+        self.record.write(&operation, keys, event);
     }
 
-    fn purpose(&mut self, command: &Command, argv: &[&[u8]]) -> Purpose {
-        let Some(script) = argv.get(1) else { return Purpose::Other };
-        match command.script {
-            Some(ScriptArgument::Text) => self.remember_purpose(script),
-            Some(ScriptArgument::Digest) => {
-                let digest = String::from_utf8_lossy(script).to_ascii_lowercase();
-                self.purposes.get(&digest).copied().unwrap_or(Purpose::Other)
-            }
-            Some(ScriptArgument::Function) | None => Purpose::Other,
+    fn recognition(&mut self) -> Recognition<'_> {
+        Recognition { locks: &mut self.locks, observer: &mut self.record }
+    }
+}
+
+impl Record {
+    /// Appends an entry and returns its number.
+    fn write(
+        &mut self,
+        operation: &LockOperation<'_>,
+        keys: Vec<String>,
+        event: JournalEvent,
+    ) -> u64 {
+        self.last_seq += 1;
+        // An expired lease may be recorded after a later event.
+        self.last_ms = self.last_ms.max(operation.now_ms());
+        if self.entries.len() >= self.entries_max {
+            self.entries.pop_front();
+            self.dropped += 1;
         }
+        let is_of_request = operation.client > 0
+            && !matches!(
+                event,
+                JournalEvent::Connected {}
+                    | JournalEvent::Disconnected {}
+                    | JournalEvent::Freed { .. }
+            );
+        self.entries.push_back(Entry {
+            seq: self.last_seq,
+            time_ms: self.last_ms,
+            client: operation.client,
+            name: operation.name.to_owned(),
+            library: operation.library.to_owned(),
+            request: if is_of_request { self.request + 1 } else { 0 },
+            possible: false,
+            event,
+            keys,
+        });
+        self.last_seq
+    }
+}
+
+/// The keys of a request, shortened.
+fn shown_keys(places: &[usize], argv: &[&[u8]]) -> Vec<String> {
+    let keys = places.iter().filter_map(|&at| argv.get(at));
+    keys.take(JOURNAL_ARGUMENTS_MAX).map(|key| text(key)).collect()
+}
+
+impl LockObserver for Record {
+    fn observe(
+        &mut self,
+        operation: &LockOperation<'_>,
+        lock_key: &LockKey,
+        confidence: Confidence,
+        event: LockEvent<'_>,
+    ) -> u64 {
+        let seq = self.write(operation, vec![text(&lock_key.1)], JournalEvent::of(event));
+        if let Some(entry) = self.entries.back_mut() {
+            entry.possible = confidence == Confidence::Possible;
+        }
+        self.violations.judge(operation, lock_key, event, seq);
+        seq
     }
 }
 
@@ -214,6 +237,19 @@ impl Engine {
     /// Clears the journal; `None` if none is kept.
     pub fn clear_journal(&mut self) -> Option<()> {
         self.journal_mut().map(Journal::clear)
+    }
+
+    /// Declares that keys that match `pattern` are locks; `None` if no journal is kept.
+    pub fn declare_locks(&mut self, pattern: &[u8]) -> Option<()> {
+        self.journal_mut().map(|journal| journal.locks.declared.declare(pattern))
+    }
+
+    /// Declares that keys that match `pattern` are no locks; `None` if no journal is kept.
+    pub fn ignore_locks(&mut self, pattern: &[u8]) -> Option<()> {
+        self.journal_mut().map(|journal| {
+            journal.locks.declared.ignore(pattern);
+            journal.locks.forget_ignored();
+        })
     }
 
     /// Records a command that has run.
@@ -238,57 +274,105 @@ impl Engine {
         self.with_journal(|journal, engine| journal.note(engine, done, argv, reply));
     }
 
+    /// Announces the fault that happens to the present request of a client.
+    pub(super) fn announce_fault(&mut self, rule: u64, effect: String) {
+        if let Some(journal) = self.journal_mut() {
+            journal.fault = Some(AppliedFault { rule, effect });
+        }
+    }
+
+    /// Records a fault that was announced, if the request was not run.
+    pub(super) fn note_fault(&mut self, time: Time, client: ClientId, argv: &[&[u8]]) {
+        self.with_journal(|journal, engine| {
+            let Some(fault) = journal.fault.take() else { return };
+            let entry = engine.commands.find(argv[0]).map(|at| engine.commands.entry(at));
+            let (command, name) =
+                entry.map_or((&Command::BASE, ""), |entry| (entry.command, &entry.full_name));
+            let keys = shown_keys(&command.key_places(argv).unwrap_or_default(), argv);
+            let event = JournalEvent::Fault { argv: entry::request(command, name, argv), fault };
+            let session = engine.sessions.get(client);
+            journal.note_event(Some(time), client.serial, session, keys, event);
+            journal.record.request += 1;
+        });
+    }
+
+    /// Records a client that a rule no longer holds.
+    pub(super) fn note_freed(&mut self, client: ClientId, rule: u64) {
+        self.with_journal(|journal, engine| {
+            let session = engine.sessions.get(client);
+            journal.note_event(
+                None,
+                client.serial,
+                session,
+                Vec::new(),
+                JournalEvent::Freed { rule },
+            );
+        });
+    }
+
+    /// Records that a connection was opened.
+    pub(crate) fn note_connection(&mut self, client: ClientId, time: Time) {
+        self.with_journal(|journal, _| {
+            journal.note_event(
+                Some(time),
+                client.serial,
+                None,
+                Vec::new(),
+                JournalEvent::Connected {},
+            );
+        });
+    }
+
+    /// Records that a connection is closed.
+    pub(crate) fn note_disconnection(&mut self, client: ClientId) {
+        self.with_journal(|journal, engine| {
+            let session = engine.sessions.get(client);
+            if session.is_some_and(|session| !session.origin.in_process) {
+                journal.note_event(
+                    None,
+                    client.serial,
+                    session,
+                    Vec::new(),
+                    JournalEvent::Disconnected {},
+                );
+            }
+        });
+    }
+
+    /// Records an order to the clock.
+    pub(crate) fn note_clock_order(&mut self, order: ClockOrder, time: Time) {
+        self.with_journal(|journal, _| {
+            let event = JournalEvent::Clock { order: order.to_string() };
+            journal.note_event(Some(time), 0, None, Vec::new(), event);
+        });
+    }
+
     /// Records that a fault has undone writes after a command of this client.
     pub(crate) fn note_lost_writes(&mut self, time: Time, client: ClientId) {
-        let (claims, mechanism) = (Vec::new(), LockMechanism::Command);
         let operation =
-            LockOperation { client: client.serial, name: "", time, mechanism, claims, seq: 0 };
-        self.with_journal(|journal, engine| journal.reconcile_all(engine, &operation, true));
+            LockOperation { client: client.serial, ..LockOperation::of_the_clock(time) };
+        self.with_journal(|journal, engine| {
+            journal.recognition().update_all(engine, &operation, true);
+        });
     }
 
     /// Records a key that has been removed at its deadline.
     #[cold]
     pub(crate) fn note_end_of_lease(&mut self, place: Place<'_>, deadline: Millis) {
         if let Some(journal) = self.journal_mut() {
-            journal.end_lease(&(place.database, place.key.to_vec()), deadline);
+            journal.recognition().end_lease(&(place.database, place.key.to_vec()), deadline);
         }
     }
 
-    /// The locks that are held at present, by key.
+    /// The keys that are or were locks, also the possible ones, in order.
+    pub fn known_locks(&self, time: Time) -> Vec<KnownLock> {
+        self.journal().map(|journal| journal.locks.known_locks(self, time)).unwrap_or_default()
+    }
+
+    /// The locks that are held at present, by key; also the possible ones.
     pub fn held_locks(&self, time: Time) -> Vec<HeldLock> {
-        let Some(journal) = self.journal() else { return Vec::new() };
-        let mut shown = Vec::new();
-        for (lock_key, lock) in &journal.locks.held {
-            let Some(seen) = look(self, lock_key, time) else { continue };
-            let lease_ms = seen.deadline_ms.map(|it| time.remaining(Millis(it)).0);
-            let waiting = journal.locks.waiting.iter();
-            let waiting: Vec<u64> = waiting
-                .filter(|it| {
-                    it.lock_key == *lock_key && self.sessions.clients.by_serial(it.client).is_some()
-                })
-                .map(|it| it.client)
-                .collect();
-            shown.extend(lock.holders.iter().map(|holder| HeldLock {
-                key: entry::text(&lock_key.1),
-                database: lock_key.0,
-                owner: entry::text(&holder.owner),
-                count: holder.count,
-                client: holder.client,
-                name: holder.name.clone(),
-                since_ms: holder.since_ms,
-                lease_ms,
-                waiting: waiting.clone(),
-            }));
-        }
-        shown
+        self.journal().map(|journal| journal.locks.held_locks(self, time)).unwrap_or_default()
     }
-}
-
-/// The arguments of a script after its keys.
-fn script_arguments<'a>(argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
-    let keys = argv.get(2).and_then(|count| lockwheel_resp::number::parse_integer(count));
-    let keys = keys.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    argv.iter().skip(keys.saturating_add(3)).copied().collect()
 }
 
 #[cfg(test)]

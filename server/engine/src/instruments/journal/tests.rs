@@ -1,6 +1,6 @@
 //! Tests of the journal: conversations, and the entries, locks, checks and findings they lead to.
 
-use super::checks::{Check, LintRule};
+use super::checks::{Check, LintRule, Scope};
 use super::entry::JournalEvent;
 use super::*;
 use crate::settings::{Permission, Settings};
@@ -27,7 +27,12 @@ fn short(entry: &Entry) -> Option<String> {
     let lease =
         |lease_ms: &Option<i64>| lease_ms.map_or("for good".to_owned(), |ms| ms.to_string());
     let event = match &entry.event {
-        JournalEvent::Command { .. } => return None,
+        JournalEvent::Command { .. }
+        | JournalEvent::Fault { .. }
+        | JournalEvent::Freed { .. }
+        | JournalEvent::Clock { .. }
+        | JournalEvent::Connected {}
+        | JournalEvent::Disconnected {} => return None,
         JournalEvent::Acquired { owner, count: 1, lease_ms } => {
             format!("acquired {owner} {}", lease(lease_ms))
         }
@@ -48,6 +53,7 @@ fn short(entry: &Entry) -> Option<String> {
         JournalEvent::RenewedTooLate { owner, late_ms } => {
             format!("renewed late {owner} {late_ms}")
         }
+        JournalEvent::Recognised { reason } => format!("recognised: {reason}"),
     };
     Some(format!("{} {event}", entry.client))
 }
@@ -61,15 +67,16 @@ fn check_events(conversation: &str, expected: &[&str]) -> Stage {
 }
 
 fn rules(stage: &Stage) -> Vec<LintRule> {
-    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    let findings = stage.engine.lint_locks(Scope::default(), stage.time()).expect("a journal");
     findings.iter().map(|finding| finding.rule).collect()
 }
 
 /// The checks that fail.
 fn broken(stage: &Stage) -> Vec<Check> {
-    let fails =
-        |check: &Check| !stage.engine.check_locks(*check, stage.time()).expect("a journal").holds;
-    Check::ALL.into_iter().filter(fails).collect()
+    let fails = |check: &Check| {
+        !stage.engine.check_locks(*check, Scope::default(), stage.time()).expect("a journal").holds
+    };
+    Check::GENERAL.into_iter().filter(fails).collect()
 }
 
 #[test]
@@ -87,19 +94,21 @@ fn commands_are_recorded_in_order_and_shortened() {
     assert_eq!(
         lines,
         [
-            "#1 client 1: SET k v -> OK",
-            "#2 client 2 'worker': CLIENT SETNAME worker -> OK",
-            "#3 client 2 'worker': GET k -> \"v\"",
-            "#4 client 1: INCR k -> error: ERR value is not an integer or out of range",
+            "#1 client 1: connected",
+            "#2 client 1: SET k v -> OK",
+            "#3 client 2: connected",
+            "#4 client 2 'worker': CLIENT SETNAME worker -> OK",
+            "#5 client 2 'worker': GET k -> \"v\"",
+            "#6 client 1: INCR k -> error: ERR value is not an integer or out of range",
         ]
     );
-    assert_eq!(entries[1].time_ms - entries[0].time_ms, 5);
+    assert_eq!(entries[4].time_ms - entries[1].time_ms, 5);
     let long = "x".repeat(200);
     stage.check(&format!("LOCKWHEEL JOURNAL CLEAR; GET {long}; AUTH {long}"));
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
-    let cut = format!("#5 client 1: GET {}... -> nil", "x".repeat(128));
+    let cut = format!("#7 client 1: GET {}... -> nil", "x".repeat(128));
     assert_eq!(entries[0].to_string(), cut);
-    assert!(entries[1].to_string().starts_with("#6 client 1: AUTH (hidden) -> error: ERR"));
+    assert!(entries[1].to_string().starts_with("#8 client 1: AUTH (hidden) -> error: ERR"));
 }
 
 #[test]
@@ -110,9 +119,15 @@ fn entries_are_selected_by_number_key_and_count() {
         let entries = stage.engine.journal().expect("a journal").select(wanted);
         entries.iter().map(|entry| entry.seq).collect()
     };
-    assert_eq!(numbers(Selection { since: 2, ..Selection::default() }), [3, 4]);
-    assert_eq!(numbers(Selection { key: Some(b"a*"), ..Selection::default() }), [1, 3, 4]);
-    assert_eq!(numbers(Selection { count: Some(1), ..Selection::default() }), [4]);
+    assert_eq!(
+        numbers(Selection { scope: Scope { since: 3, ..Scope::default() }, count: None }),
+        [4, 5]
+    );
+    assert_eq!(
+        numbers(Selection { scope: Scope { key: Some(b"a*"), ..Scope::default() }, count: None }),
+        [2, 4, 5]
+    );
+    assert_eq!(numbers(Selection { count: Some(1), ..Selection::default() }), [5]);
     let mut stage = self::stage();
     stage.check("SET a 1; LOCKWHEEL JOURNAL KEY b COUNT 3 SINCE 0 => \"[]\"");
     for wrong in ["SINCE", "SINCE x", "SINCE -1", "FOO 1", "CLEAR 1"] {
@@ -122,12 +137,18 @@ fn entries_are_selected_by_number_key_and_count() {
 
 #[test]
 fn oldest_entries_are_dropped() {
-    let mut stage = stage();
-    for _ in 0..=JOURNAL_ENTRIES_MAX {
-        stage.step("PING");
-    }
+    let mut settings = Settings::default();
+    settings.enable_test_commands = Permission::Yes;
+    settings.journal_max_entries = 3;
+    let mut stage = Stage::new(settings);
+    stage.check("SETNX lock x; SETNX lock y; PING; DEL lock");
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
-    assert_eq!((entries.len(), entries[0].seq), (JOURNAL_ENTRIES_MAX, 2));
+    assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [6, 7, 8]);
+    let check = Check::EveryLockHasALease;
+    let result = stage.engine.check_locks(check, Scope::default(), stage.time());
+    let text = result.expect("a journal").to_string();
+    let dropped = "  (5 older entries were dropped; journal-max-entries sets how many are kept)";
+    assert_eq!(text.lines().nth(1), Some(dropped), "{text}");
 }
 
 #[test]
@@ -279,11 +300,11 @@ fn late_renewals_and_late_releases_are_reported() {
             "1 too late token-a 1",
         ],
     );
-    let findings = stage.engine.lint_locks(stage.time()).expect("a journal");
+    let findings = stage.engine.lint_locks(Scope::default(), stage.time()).expect("a journal");
     let counted: Vec<(LintRule, u64)> = findings.iter().map(|it| (it.rule, it.count)).collect();
     assert_eq!(counted, [(LintRule::RenewalAfterLoss, 2), (LintRule::LeaseShorterThanHold, 1)]);
     let shown: Vec<u64> = findings[0].entries.iter().map(|entry| entry.seq).collect();
-    assert_eq!(shown, [2, 5, 6]);
+    assert_eq!(shown, [3, 6, 7]);
 }
 
 #[test]

@@ -13,7 +13,13 @@ public enum Check {
     /** Every lock has a lease. */
     EVERY_LOCK_HAS_A_LEASE,
     /** No client released the lock of another. */
-    RELEASED_ONLY_BY_OWNER;
+    RELEASED_ONLY_BY_OWNER,
+    /** No client was refused a lock that holds its own token. */
+    REFUSED_BY_OWN_TOKEN,
+    /** Every client that was refused a lock has acquired it since. */
+    NO_WAITER_LOST,
+    /** No lease expired. */
+    RENEWED_BEFORE_EXPIRY;
 
     /** The name on the server. */
     String word() {

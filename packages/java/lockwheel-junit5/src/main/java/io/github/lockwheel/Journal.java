@@ -4,10 +4,12 @@ package io.github.lockwheel;
 
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * The journal of a server: the commands of clients and scripts, and the events of locks. Locks are
@@ -18,9 +20,56 @@ import java.util.stream.Collectors;
  */
 public final class Journal {
     private final LockwheelServer server;
+    /** The options of commands that limit what they are about. */
+    private final List<String> scope;
 
     Journal(LockwheelServer server) {
+        this(server, List.of());
+    }
+
+    private Journal(LockwheelServer server, List<String> scope) {
         this.server = server;
+        this.scope = scope;
+    }
+
+    /**
+     * Only keys that match a pattern. Checks and lint then also consider keys that are only possibly
+     * locks.
+     *
+     * @param pattern the pattern, such as {@code lock:*}
+     * @return a journal whose entries, findings and checks are only about these keys
+     */
+    public Journal key(String pattern) {
+        return limited("KEY", pattern);
+    }
+
+    /**
+     * Only what a client has done.
+     *
+     * @param client its {@code CLIENT ID}, or its name
+     * @return a journal whose entries, findings and checks are only about this client
+     */
+    public Journal client(Object client) {
+        return limited("CLIENT", client.toString());
+    }
+
+    /**
+     * Only what happened after an entry.
+     *
+     * @param sequence the number of the entry
+     * @return a journal whose entries, findings and checks are only about later entries
+     */
+    public Journal since(long sequence) {
+        return limited("SINCE", Long.toString(sequence));
+    }
+
+    private Journal limited(String option, String value) {
+        return new Journal(server, Stream.concat(scope.stream(), Stream.of(option, value))
+                .collect(Collectors.toUnmodifiableList()));
+    }
+
+    private String[] scoped(String... command) {
+        return Stream.concat(Arrays.stream(command), scope.stream()).toArray(String[]::new);
     }
 
     /** An entry of the journal. */
@@ -113,6 +162,81 @@ public final class Journal {
          */
         public boolean script() {
             return fields.containsKey("script");
+        }
+
+        /**
+         * Whether {@code EXEC} ran the command.
+         *
+         * @return whether it did
+         */
+        public boolean transaction() {
+            return fields.containsKey("transaction");
+        }
+
+        /**
+         * The fault that happened to the request.
+         *
+         * @return what happened, such as {@code executed; reply lost; connection closed}; null
+         *     without a fault
+         */
+        public String fault() {
+            Object fault = fields.get("fault");
+            return fault == null ? null : (String) Json.object(fault).get("effect");
+        }
+
+        /**
+         * The rule that held a client.
+         *
+         * @return its number; null unless the event is {@code freed}
+         */
+        public Long rule() {
+            return (Long) fields.get("rule");
+        }
+
+        /**
+         * What happened to the clock.
+         *
+         * @return a sentence; null unless the event is {@code clock}
+         */
+        public String order() {
+            return (String) fields.get("order");
+        }
+
+        /**
+         * Why a key is a lock.
+         *
+         * @return the reason; null unless the event is {@code recognised}
+         */
+        public String reason() {
+            return (String) fields.get("reason");
+        }
+
+        /**
+         * Whether the key is only possibly a lock.
+         *
+         * @return whether it is
+         */
+        public boolean possible() {
+            return fields.containsKey("possible");
+        }
+
+        /**
+         * The request that the entry belongs to.
+         *
+         * @return its number, the same for all entries of a script or a transaction; 0 if there is
+         *     none
+         */
+        public long request() {
+            return (Long) fields.get("request");
+        }
+
+        /**
+         * The library of the client.
+         *
+         * @return its name; null if the client has named none
+         */
+        public String library() {
+            return (String) fields.get("library");
         }
 
         /**
@@ -293,6 +417,102 @@ public final class Journal {
                     .collect(Collectors.toUnmodifiableList());
         }
 
+        /**
+         * How the lock is stored.
+         *
+         * @return {@code token}, {@code owners} or {@code semaphore}
+         */
+        public String shape() {
+            return (String) fields.get("shape");
+        }
+
+        /**
+         * How sure it is that the key is a lock.
+         *
+         * @return {@code certain}, {@code likely} or {@code possible}
+         */
+        public String confidence() {
+            return (String) fields.get("confidence");
+        }
+
+        /**
+         * Why it is a lock.
+         *
+         * @return the reason
+         */
+        public String reason() {
+            return (String) fields.get("reason");
+        }
+
+        /** The fields as text. */
+        @Override
+        public String toString() {
+            return fields.toString();
+        }
+    }
+
+    /** A key that is or was a lock, possibly. */
+    public static final class KnownLock {
+        private final Map<String, Object> fields;
+
+        private KnownLock(Map<String, Object> fields) {
+            this.fields = fields;
+        }
+
+        /**
+         * The key of the lock.
+         *
+         * @return the key
+         */
+        public String key() {
+            return (String) fields.get("key");
+        }
+
+        /**
+         * The database of the lock.
+         *
+         * @return its number
+         */
+        public long database() {
+            return (Long) fields.get("database");
+        }
+
+        /**
+         * How the lock is stored.
+         *
+         * @return {@code token}, {@code owners} or {@code semaphore}
+         */
+        public String shape() {
+            return (String) fields.get("shape");
+        }
+
+        /**
+         * How sure it is that the key is a lock.
+         *
+         * @return {@code certain}, {@code likely} or {@code possible}
+         */
+        public String confidence() {
+            return (String) fields.get("confidence");
+        }
+
+        /**
+         * Why it is a lock.
+         *
+         * @return the reason
+         */
+        public String reason() {
+            return (String) fields.get("reason");
+        }
+
+        /**
+         * Whether it is held now.
+         *
+         * @return whether it is
+         */
+        public boolean held() {
+            return (Boolean) fields.get("held");
+        }
+
         /** The fields as text. */
         @Override
         public String toString() {
@@ -368,7 +588,7 @@ public final class Journal {
      * @return the kept entries, in time order
      */
     public List<Entry> entries() {
-        return all(Entry::new, "JOURNAL");
+        return all(Entry::new, scoped("JOURNAL"));
     }
 
     /**
@@ -378,7 +598,7 @@ public final class Journal {
      * @return the kept entries, in time order
      */
     public List<Entry> entries(String pattern) {
-        return all(Entry::new, "JOURNAL", "KEY", pattern);
+        return key(pattern).entries();
     }
 
     /**
@@ -401,12 +621,39 @@ public final class Journal {
     }
 
     /**
+     * The keys that are or were locks, also those that are only possibly locks.
+     *
+     * @return the keys, in order
+     */
+    public List<KnownLock> knownLocks() {
+        return all(KnownLock::new, "LOCKS", "KNOWN");
+    }
+
+    /**
+     * Declares that keys that match a pattern are locks, however they are made.
+     *
+     * @param pattern the pattern
+     */
+    public void declareLocks(String pattern) {
+        server.control("LOCKS", "DECLARE", pattern);
+    }
+
+    /**
+     * Declares that keys that match a pattern are no locks.
+     *
+     * @param pattern the pattern
+     */
+    public void ignoreLocks(String pattern) {
+        server.control("LOCKS", "IGNORE", pattern);
+    }
+
+    /**
      * Common mistakes in the use of locks.
      *
      * @return one for each rule and lock
      */
     public List<Finding> lint() {
-        return all(Finding::new, "LINT");
+        return all(Finding::new, scoped("LINT"));
     }
 
     /** Removes all entries. Held locks stay recognised. */
@@ -434,13 +681,31 @@ public final class Journal {
         check(Check.RELEASED_ONLY_BY_OWNER);
     }
 
+    /** Asserts that no client was refused a lock that holds its own token. */
+    public void assertNotRefusedByOwnToken() {
+        check(Check.REFUSED_BY_OWN_TOKEN);
+    }
+
+    /** Asserts that every client that was refused a lock has acquired it since. */
+    public void assertNoWaiterLost() {
+        check(Check.NO_WAITER_LOST);
+    }
+
+    /** Asserts that no lease expired. */
+    public void assertRenewedBeforeExpiry() {
+        check(Check.RENEWED_BEFORE_EXPIRY);
+    }
+
     /**
      * Runs a check.
      *
      * @param check the check
      */
     public void check(Check check) {
-        String json = (String) server.control("CHECK", check.word(), "STORY");
+        String[] command = scoped("CHECK", check.word());
+        String[] words = Arrays.copyOf(command, command.length + 1);
+        words[command.length] = "STORY";
+        String json = (String) server.control(words);
         Map<String, Object> verdict = Json.object(Json.parse(json));
         if (!(Boolean) verdict.get("holds")) {
             throw new AssertionError(verdict.get("text"));

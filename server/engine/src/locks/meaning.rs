@@ -3,12 +3,12 @@
 
 use lockwheel_resp::Reply;
 
-use super::locks::KeyAccess;
+use super::table::KeyAccess;
 use crate::command::{Command, Flags, Group, LockMeaning};
 use crate::context::is;
 
 /// Commands that only query the state are not recorded.
-pub(super) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {
+pub(crate) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {
     let names = |word| argv.get(2).is_some_and(|operation| is(operation, word));
     let without_effect = match command.lock {
         LockMeaning::Inspect => true,
@@ -19,26 +19,37 @@ pub(super) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {
 }
 
 /// The text of a script that a command caches without running it.
-pub(super) fn loaded_script<'a>(command: &Command, argv: &[&'a [u8]]) -> Option<&'a [u8]> {
+pub(crate) fn loaded_script<'a>(command: &Command, argv: &[&'a [u8]]) -> Option<&'a [u8]> {
     let first = command.arguments.first()?;
     let loads = command.group == Group::Scripting && command.script.is_none();
     argv.get(2).copied().filter(|_| loads && first.name() == "script")
 }
 
 /// The owners that a command names: only commands that compare a value do.
-pub(super) fn claims<'a>(command: &Command, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
+pub(crate) fn claims<'a>(command: &Command, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let compares = || command.has_token("IFEQ") && has_option(argv, "ifeq");
     match command.lock {
         LockMeaning::Release if command.group == Group::String => {
             argv.iter().skip(2).copied().collect()
         }
+        LockMeaning::Acquire | LockMeaning::Release if command.group == Group::SortedSet => {
+            argv.iter().skip(2).copied().collect()
+        }
         LockMeaning::Acquire if compares() => argv.iter().skip(3).copied().collect(),
+        _ if command.script.is_some() => script_arguments(argv),
         _ => Vec::new(),
     }
 }
 
+/// The arguments of a script after its keys.
+fn script_arguments<'a>(argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let keys = argv.get(2).and_then(|count| lockwheel_resp::number::parse_integer(count));
+    let keys = keys.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    argv.iter().skip(keys.saturating_add(3)).copied().collect()
+}
+
 /// The operations of a command on the keys it names.
-pub(super) fn access(command: &Command, argv: &[&[u8]], reply: &Reply) -> KeyAccess {
+pub(crate) fn access(command: &Command, argv: &[&[u8]], reply: &Reply) -> KeyAccess {
     let mut access = KeyAccess::default();
     if reply.is_error() {
         return access;
@@ -46,6 +57,7 @@ pub(super) fn access(command: &Command, argv: &[&[u8]], reply: &Reply) -> KeyAcc
     let happened = *reply == Reply::Integer(1);
     match command.lock {
         LockMeaning::Acquire if command.group == Group::Hash => access.field = true,
+        LockMeaning::Acquire if command.group == Group::SortedSet => access.member = true,
         LockMeaning::Acquire if only_inserts(command) => access.made = happened,
         LockMeaning::Acquire if command.has_token("NX") => {
             let (get, nx) = (has_option(argv, "get"), has_option(argv, "nx"));
@@ -58,20 +70,34 @@ pub(super) fn access(command: &Command, argv: &[&[u8]], reply: &Reply) -> KeyAcc
         LockMeaning::Renew if command.group == Group::String => access.lease = argv.len() > 2,
         LockMeaning::Renew => access.lease = happened,
         LockMeaning::Release => access.removes = true,
-        LockMeaning::Inspect | LockMeaning::None => {}
+        LockMeaning::Purge => access.purges = true,
+        LockMeaning::Inspect => access.reads = true,
+        LockMeaning::None => access.modifies = modifies(command),
     }
     access
 }
 
+/// Whether a command modifies a value in a way that no lock is modified: it neither replaces nor
+/// removes it.
+fn modifies(command: &Command) -> bool {
+    command.flags.contains(Flags::WRITE)
+        && !matches!(command.group, Group::Generic | Group::Server)
+        && command.script.is_none()
+        && command
+            .keys
+            .first()
+            .is_some_and(|spec| spec.flags.contains(&"RW") && spec.flags.contains(&"update"))
+}
+
 /// Whether a command that is refused has met another owner's lock.
-pub(super) fn sets_conditionally(command: &Command) -> bool {
+pub(crate) fn sets_conditionally(command: &Command) -> bool {
     command.lock == LockMeaning::Acquire
         && command.group == Group::String
         && (only_inserts(command) || command.has_token("NX"))
 }
 
 /// Whether a command replaces a string and replies with the old one.
-pub(super) fn exchanges(command: &Command) -> bool {
+pub(crate) fn exchanges(command: &Command) -> bool {
     let reads = command.keys.first().is_some_and(|spec| spec.flags.contains(&"access"));
     command.lock == LockMeaning::Acquire
         && command.group == Group::String
@@ -79,24 +105,19 @@ pub(super) fn exchanges(command: &Command) -> bool {
         && !command.has_token("NX")
 }
 
-/// Whether a command replies with the string of a key, possibly for its client to compare it.
-pub(super) fn reads_owner(command: &Command) -> bool {
-    command.lock == LockMeaning::Inspect && command.group == Group::String
-}
-
 /// Whether a command is meant to extend a lease: it names the new one.
-pub(super) fn is_renewal(command: &Command, argv: &[&[u8]]) -> bool {
+pub(crate) fn is_renewal(command: &Command, argv: &[&[u8]]) -> bool {
     always_renews(command)
         || command.lock == LockMeaning::Acquire && command.has_token("XX") && has_option(argv, "xx")
 }
 
 /// Whether a command has no other use than to extend a lease.
-pub(super) fn always_renews(command: &Command) -> bool {
+pub(crate) fn always_renews(command: &Command) -> bool {
     command.lock == LockMeaning::Renew && !command.arity.admits(2)
 }
 
 /// Whether a command can remove locks that it does not name, or give a lock another name.
-pub(super) fn takes_away(command: &Command) -> bool {
+pub(crate) fn takes_away(command: &Command) -> bool {
     command.flags.contains(Flags::WRITE)
         && command.lock == LockMeaning::None
         && matches!(command.group, Group::Generic | Group::Server)
@@ -104,7 +125,7 @@ pub(super) fn takes_away(command: &Command) -> bool {
 }
 
 /// Whether a command simulates the loss of writes.
-pub(super) fn is_failover(command: &Command) -> bool {
+pub(crate) fn is_failover(command: &Command) -> bool {
     command.flags.contains(Flags::FOR_TESTS) && command.lock == LockMeaning::Release
 }
 
@@ -142,7 +163,6 @@ mod tests {
         assert_eq!(names(loads), "script|load");
         assert_eq!(names(sets_conditionally), "msetnx set setnx");
         assert_eq!(names(exchanges), "getset");
-        assert_eq!(names(reads_owner), "get mget");
         assert_eq!(names(always_renews), "expire expireat pexpire pexpireat");
         assert_eq!(names(takes_away), "flushall flushdb move rename renamenx swapdb");
         assert_eq!(names(is_failover), "lockwheel|failover");

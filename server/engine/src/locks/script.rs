@@ -2,12 +2,12 @@
 //! that has changed nothing: whether a lock was refused, or the owner came too late.
 
 use super::meaning;
-use crate::command::{Command, LockMeaning};
+use crate::command::{Command, Group, LockMeaning};
 use crate::commands::server_commands;
 
 /// The purpose of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// To acquire a lock.
     Acquire,
     /// To extend its lease.
@@ -20,10 +20,12 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// The purpose of a script with this text.
-    pub(super) fn of(text: &[u8]) -> Purpose {
+    pub(crate) fn of(text: &[u8]) -> Purpose {
         let text = text.to_ascii_lowercase();
+        // Fair locks have sorted sets beside the lock.
         let names = |holds: &dyn Fn(&Command) -> bool| {
-            let mut commands = server_commands().filter(|command| holds(command));
+            let mut commands = server_commands()
+                .filter(|command| command.group != Group::SortedSet && holds(command));
             commands.any(|command| quotes(&text, command.name))
         };
         if names(&|command| command.lock == LockMeaning::Release) {
