@@ -267,10 +267,25 @@ fn value_of_two_keys_names_no_owner() {
 
 #[test]
 fn declared_keys_are_locks_and_ignored_keys_are_none() {
-    let server = server();
+    let by_method = server();
+    by_method.journal().declare_locks("job:*").expect("a journal");
+    by_method.journal().ignore_locks("job:cache:*").expect("a journal");
+    declared_and_ignored_keys(&by_method);
+    let builder = Server::builder().frozen_clock().for_tests();
+    let mut by_option = builder
+        .lock_keys(&["job:1", "job:*"])
+        .ignored_lock_keys(&["job:cache:*"])
+        .start()
+        .expect("a server");
+    declared_and_ignored_keys(&by_option);
+    by_option.restart().expect("a server");
+    by_option.journal().declare_locks("job:cache:*").expect("a journal");
+    by_option.reset().expect("a server");
+    declared_and_ignored_keys(&by_option);
+}
+
+fn declared_and_ignored_keys(server: &Server) {
     let mut a = server.client().expect("a");
-    server.journal().declare_locks("job:*").expect("a journal");
-    server.journal().ignore_locks("job:cache:*").expect("a journal");
     call(&mut a, "SET job:1 7 EX 9");
     call(&mut a, "SET job:cache:1 token NX EX 9");
     call(&mut a, "SADD job:2 x");

@@ -16,6 +16,9 @@ type Names = BTreeSet<String>;
 /// The section about the journal.
 const JOURNAL: &str = "JOURNAL [KEY pattern] [CLIENT client] [SINCE seq] [COUNT n] [TEXT]";
 
+/// The section about mistakes.
+const LINT: &str = "LINT [KEY pattern] [CLIENT client] [SINCE seq]";
+
 /// The section about the story of a check.
 const STORY: &str = "CHECK name [KEY pattern] [CLIENT client] [SINCE seq] STORY";
 
@@ -52,8 +55,11 @@ fn documented(section: &str) -> Names {
 /// The fields of each event of the journal.
 fn documented_events() -> BTreeMap<String, Names> {
     let rows = rows(JOURNAL);
-    let events = rows.iter().filter(|row| row.len() == 3);
-    events.map(|row| (row[0].trim_matches('`').to_owned(), names(&row[2]))).collect()
+    let events = rows.iter().filter_map(|row| match &row[..] {
+        [event, _, fields] => Some((event.trim_matches('`').to_owned(), names(fields))),
+        _ => None,
+    });
+    events.collect()
 }
 
 fn json(server: &Server, words: &str) -> Value {
@@ -147,10 +153,11 @@ fn fields_are_those_that_are_documented() {
     }
     // Some are left out of a check that holds, others of one that fails.
     let story = fields(&json(&server, "CHECK no-lock-held STORY"));
-    assert_eq!(&story | &fields(&json(&server_with_few_entries(), "CHECK no-lock-held STORY")), documented(STORY));
+    let dropped = fields(&json(&server_with_few_entries(), "CHECK no-lock-held STORY"));
+    assert_eq!(&story | &dropped, documented(STORY));
     // The other table lists the rules.
     let rules = fields(&json(&server, "LINT"));
-    assert!(rules.is_subset(&documented("LINT")), "{rules:?}");
+    assert!(rules.is_subset(&documented(LINT)), "{rules:?}");
     let server = server_with_all_rules();
     let (faults, gates) = (json(&server, "FAULT LIST"), json(&server, "GATE LIST"));
     let listed = &fields(&faults) | &fields(&gates);

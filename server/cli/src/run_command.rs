@@ -48,7 +48,8 @@ Options:
       --frozen           Stop the server's clock; LOCKWHEEL CLOCK moves it
       --check <names>    Fail if one of these checks fails when the command has succeeded:
                          no-lock-held, never-two-holders, every-lock-has-a-lease,
-                         released-only-by-owner, lint (separated by commas)
+                         released-only-by-owner, refused-by-own-token, no-waiter-lost,
+                         renewed-before-expiry, lint (separated by commas)
       --env <name>       Set this variable to the URL, too (may be repeated)
       --<directive> ...  Any option of redis-server: --requirepass secret, --logfile redis.log
   -h, --help             Print this help
@@ -117,7 +118,7 @@ impl RunCheck {
     }
 
     /// The violations and the journal entries that show them.
-    fn violations(self, journal: Journal<'_>) -> Result<(Vec<String>, Vec<JournalEntry>), Error> {
+    fn violations(self, journal: &Journal<'_>) -> Result<(Vec<String>, Vec<JournalEntry>), Error> {
         match self {
             RunCheck::Locks(check) => {
                 let result = journal.check(check)?;
@@ -312,7 +313,7 @@ fn url(server: &Server, password: Option<&str>) -> String {
 fn report_violations(server: &Server, checks: &[RunCheck]) -> Result<bool, String> {
     let (mut sentences, mut entries) = (Vec::new(), Vec::new());
     for check in checks {
-        let violations = check.violations(server.journal());
+        let violations = check.violations(&server.journal());
         let (more, shown) = violations.map_err(|error| format!("cannot check: {error}"))?;
         sentences.extend(more);
         entries.extend(shown);

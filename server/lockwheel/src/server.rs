@@ -69,6 +69,17 @@ impl Builder {
         self.config("clock-start", &since_epoch(begin).0.to_string())
     }
 
+    /// For tests: keys that match one of these patterns are locks, however they are made. Patterns
+    /// are those of `KEYS` and contain no blanks; [`Journal::declare_locks`] accepts blanks.
+    pub fn lock_keys(self, patterns: &[&str]) -> Builder {
+        self.config("lock-keys", &patterns.join(" "))
+    }
+
+    /// For tests: keys that match one of these patterns are no locks: see [`Builder::lock_keys`].
+    pub fn ignored_lock_keys(self, patterns: &[&str]) -> Builder {
+        self.config("ignored-lock-keys", &patterns.join(" "))
+    }
+
     /// Makes random choices repeatable: the same commands at the same times get the same replies.
     /// Without a seed the server draws one, which also protects its hash tables from collisions.
     pub fn seed(mut self, seed: u64) -> Builder {
