@@ -143,12 +143,9 @@ fn server_with_all_rules() -> Server {
 #[test]
 fn fields_are_those_that_are_documented() {
     let server = server_with_all_events();
-    for (section, words) in [
-        ("CLOCK", "CLOCK"),
-        ("LOCKS", "LOCKS"),
-        ("LOCKS KNOWN", "LOCKS KNOWN"),
-        ("GUARD", "GUARD"),
-    ] {
+    for (section, words) in
+        [("CLOCK", "CLOCK"), ("LOCKS", "LOCKS"), ("LOCKS KNOWN", "LOCKS KNOWN"), ("GUARD", "GUARD")]
+    {
         assert_eq!(fields(&json(&server, words)), documented(section), "{section}");
     }
     // Some are left out of a check that holds, others of one that fails.

@@ -89,13 +89,13 @@ fn failed_check_fails_a_command_that_succeeded() {
     assert!(text.starts_with("lockwheel run: no-lock-held: client "), "{text}");
     assert_eq!(text.matches("acquired 'lock'").count(), 1, "{text}");
     // Both checks fail, and their entries are printed once.
-    let script = format!("{TAKE}ask persist lock > /dev/null; ask set a b nx > /dev/null");
+    let script = format!("{TAKE}ask persist lock > /dev/null; ask set lock:a b nx > /dev/null");
     let output = shell(&["--check", "every-lock-has-a-lease", "--check", "lint"], &script);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("lockwheel run: every-lock-has-a-lease: "), "{text}");
-    assert!(text.contains("lockwheel run: lint: the lock 'a' has no lease"), "{text}");
-    assert_eq!(text.matches("acquired 'a'").count(), 1, "{text}");
+    assert!(text.contains("lockwheel run: lint: the lock 'lock:a' has no lease"), "{text}");
+    assert_eq!(text.matches("acquired 'lock:a'").count(), 1, "{text}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn check_that_holds_changes_nothing() {
 #[test]
 fn unknown_names_are_refused_before_the_command_is_run() {
     let known = "no-lock-held, never-two-holders, every-lock-has-a-lease, released-only-by-owner, \
-                 lint";
+                 refused-by-own-token, no-waiter-lost, renewed-before-expiry, lint";
     let nearest = "did you mean no-lock-held?";
     for (options, reason) in [
         (&["--check", "no-locks-held"][..], {
@@ -137,11 +137,11 @@ fn unknown_names_are_refused_before_the_command_is_run() {
 fn locks_still_held_are_listed() {
     check(
         &["--frozen"],
-        "ask set job:1 token-1 NX PX 30000; ask -n 2 setnx job:2 token-2",
+        "ask set job:1 token-1 NX PX 30000; ask -n 2 setnx lock:2 token-2",
         "OK\n1\n",
         "lockwheel run: 2 locks are still held:\n  \
          'job:1' by 'token-1', client 1, for 30000 ms more\n  \
-         'job:2' in database 2 by 'token-2', client 2, without a lease\n",
+         'lock:2' in database 2 by 'token-2', client 2, without a lease\n",
     );
     check(
         &[],
