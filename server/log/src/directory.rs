@@ -1,7 +1,7 @@
 //! A directory of the system.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -71,18 +71,16 @@ impl Disk for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create_new(true)
-            .open(self.path.join(name))?;
-        Ok(Box::new(SystemFile(file)))
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(self.path.join(name))?;
+        Ok(Box::new(SystemFile { file, length: 0 }))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).append(!self.is_read_only).open(self.path.join(name))?;
-        Ok(Box::new(SystemFile(file)))
+        let file = options.read(true).write(!self.is_read_only).open(self.path.join(name))?;
+        let length = file.metadata()?.len();
+        Ok(Box::new(SystemFile { file, length }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -108,18 +106,22 @@ impl Disk for Directory {
 /// The system ends the lock when the file is closed.
 impl DiskLock for File {}
 
-/// A file of the system, opened to append.
+/// A file of the system. It is not opened to append: Linux would then write all bytes at the end.
 #[derive(Debug)]
-struct SystemFile(File);
+struct SystemFile {
+    file: File,
+    /// Where bytes are appended.
+    length: u64,
+}
 
 impl DiskFile for SystemFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.0.read_at(buffer, offset) {
+            match self.file.read_at(buffer, offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -127,14 +129,22 @@ impl DiskFile for SystemFile {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        self.file.write_all_at(bytes, self.length)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
+        self.file.set_len(length)?;
+        self.length = length;
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 }

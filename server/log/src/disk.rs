@@ -17,7 +17,7 @@ pub trait Disk: Debug + Send + Sync {
     /// Creates an empty file. It is an error if there is one with this name.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file, to read it and to append to it.
+    /// Opens a file, to read it and to write to it.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Renames a file, and replaces one that has the new name.
@@ -46,6 +46,9 @@ pub trait DiskFile: Debug + Send {
 
     /// Writes all bytes at the end. After an error, any part of them may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Replaces bytes that the file contains, from `offset` on.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Cuts the file off.
     fn truncate(&mut self, length: u64) -> io::Result<()>;

@@ -4,6 +4,7 @@
 //! first one is lost. The caller must end the process.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Position;
@@ -12,6 +13,7 @@ use crate::frame::{self, Beginning, HEADER_BYTES, Header, Kind, VERSION};
 use crate::limits;
 use crate::mutants;
 use crate::names::Name;
+use crate::reader::{Next, Reader};
 use crate::recovery::{self, Effects, Recovered, RecoveryError, recover};
 
 /// The clocks at a moment.
@@ -322,21 +324,55 @@ struct NoLock;
 
 impl DiskLock for NoLock {}
 
-/// Cuts off what was not complete, flushes what was read, and removes files without use.
+/// Cuts off what was not complete, makes durable what was read, and removes files without use.
 fn tidy(disk: &dyn Disk, recovered: &Recovered) -> Result<(), RecoveryError> {
     if let Some(last) = recovered.segments.last() {
         let mut file = recovery::open(disk, *last)?;
-        let torn = recovered.torn.filter(|_| !mutants::is_on("tail-not-truncated"));
-        let cut = torn.map_or(Ok(()), |torn| file.truncate(torn.offset));
+        if let Some(torn) = recovered.torn.filter(|_| !mutants::is_on("tail-not-truncated")) {
+            file.truncate(torn.offset).map_err(RecoveryError::io(last))?;
+        }
         // What was read may not be durable yet, and clients are about to see it.
-        let is_flushed = mutants::is_on("recovered-units-not-flushed");
-        let sync = |()| if is_flushed { Ok(()) } else { file.sync() };
-        cut.and_then(sync).map_err(RecoveryError::io(last))?;
+        if let Some(offset) = recovered.unflushed_offset {
+            let end = recovered.torn.map(|torn| torn.offset);
+            write_again(disk, *last, &mut *file, offset..end.unwrap_or(u64::MAX))?;
+        }
+        if !mutants::is_on("recovered-units-not-flushed") {
+            file.sync().map_err(RecoveryError::io(last))?;
+        }
     }
     for name in &recovered.obsolete {
         disk.remove(&name.to_string()).map_err(RecoveryError::io(name))?;
     }
     Ok(())
+}
+
+/// Writes the frames in this range again, in their places. The server may have ended because a
+/// flush failed: Linux keeps what it could not write in memory, where it can be read, and does not
+/// write it by later flushes.
+fn write_again(
+    disk: &dyn Disk,
+    name: Name,
+    file: &mut dyn DiskFile,
+    range: Range<u64>,
+) -> Result<(), RecoveryError> {
+    if mutants::is_on("recovered-units-not-written-again") {
+        return Ok(());
+    }
+    let reader = Reader::new(recovery::open(disk, name)?).map_err(RecoveryError::io(&name))?;
+    let mut reader = reader.from(range.start).until(range.end);
+    loop {
+        let offset = reader.offset();
+        match reader.read().map_err(RecoveryError::io(&name))? {
+            Next::Frame(frame) => {
+                file.write_at(offset, frame.bytes).map_err(RecoveryError::io(&name))?;
+            }
+            Next::End => return Ok(()),
+            Next::Damaged => {
+                let reason = "it was read differently before".to_owned();
+                return Err(RecoveryError::Damaged { file: name, offset, reason });
+            }
+        }
+    }
 }
 
 /// Creates a segment for the units after `last`, and flushes it and its name. Returns the file, its

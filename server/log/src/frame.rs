@@ -54,6 +54,8 @@ pub struct Frame<'a> {
     pub previous: u32,
     /// Its own checksum.
     pub checksum: u32,
+    /// All of it.
+    pub bytes: &'a [u8],
 }
 
 /// The result of looking for a frame.
@@ -132,7 +134,7 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     };
     let previous = u32_of(next(4));
     let contents = &frame[HEADER_BYTES..];
-    Parsed::Frame(Frame { header, contents, previous, checksum }, frame.len())
+    Parsed::Frame(Frame { header, contents, previous, checksum, bytes: frame }, frame.len())
 }
 
 /// The length of the frame whose header begins `bytes`, unchecked; `None` if none begins here.

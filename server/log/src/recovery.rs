@@ -1,5 +1,6 @@
 //! Reads a log at the start of a server: the newest snapshot, and the segments after it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
@@ -68,6 +69,8 @@ pub struct Recovered {
     pub time: Option<LastTime>,
     /// What must be cut off the last segment.
     pub torn: Option<TornTail>,
+    /// Where the frames of the last segment begin that no later frame calls flushed.
+    pub unflushed_offset: Option<u64>,
     /// The checksum of the last frame.
     pub(crate) checksum: u32,
 }
@@ -259,6 +262,8 @@ impl Recovery<'_> {
         let mut reader = self.open(name)?;
         let checksum_before = self.result.checksum;
         let mut has_units = false;
+        // The frames that no later one calls flushed: the last unit and the offset of each.
+        let mut unflushed = VecDeque::new();
         loop {
             let offset = reader.offset();
             let damaged =
@@ -284,6 +289,10 @@ impl Recovery<'_> {
             self.check_chain(name, offset, &frame)?;
             let header = frame.header;
             has_units |= header.kind == Kind::Units;
+            unflushed.push_back((header.last, offset));
+            while unflushed.front().is_some_and(|(last, _)| *last <= header.flushed) {
+                unflushed.pop_front();
+            }
             match header.kind {
                 Kind::Beginning if offset == 0 => self.begin(name, &frame)?,
                 Kind::Units if offset > 0 && header.last <= self.result.last => {}
@@ -297,6 +306,7 @@ impl Recovery<'_> {
         }
         if has_units {
             self.result.segments.push(name);
+            self.result.unflushed_offset = unflushed.front().map(|(_, offset)| *offset);
         } else {
             // It is removed, and the next segment continues the one before.
             (self.result.checksum, self.result.torn) = (checksum_before, None);

@@ -354,6 +354,13 @@ impl DiskFile for SimulatedFile {
         if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.begin_or_fail(Some(self.run))?;
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        state.files[self.at].change(Change::Write { offset, bytes: bytes.to_vec() });
+        Ok(())
+    }
+
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.disk.begin_or_fail(Some(self.run))?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -364,12 +371,15 @@ impl DiskFile for SimulatedFile {
     fn sync(&mut self) -> io::Result<()> {
         let (mut state, fault) = self.disk.begin(Some(self.run))?;
         let file = &mut state.files[self.at];
-        file.unflushed.clear();
+        let changes = std::mem::take(&mut file.unflushed);
         if matches!(fault, Some(DiskFault::Fails | DiskFault::IsFull)) {
-            // As Linux does: the pages are clean now, whether they were written or not.
+            // As Linux does: the pages are clean now, whether they were written or not, and later
+            // flushes leave them out.
             return Err(io::Error::other("input/output error"));
         }
-        file.durable.clone_from(&file.bytes);
+        for change in &changes {
+            FileState::apply(&mut file.durable, change);
+        }
         Ok(())
     }
 }

@@ -129,3 +129,27 @@ fn flushed_units_survive_every_crash() {
         }
     }
 }
+
+#[test]
+fn units_left_in_memory_by_a_failed_flush_are_durable_after_a_start() {
+    let disk = SimulatedDisk::new();
+    let (mut files, ..) = open(&disk).expect("an empty log");
+    let mut batch = Batch::default();
+    for position in 1..=3 {
+        push(&mut batch, position);
+        files.write(&mut batch).expect("it is written");
+        if position < 3 {
+            files.sync().expect("it is flushed");
+        }
+    }
+    disk.add_fault(disk.operations() + 1, DiskFault::Fails);
+    files.sync().expect_err("the flush fails");
+    drop(files);
+    disk.end_process();
+    let (files, recovered, _) = open(&disk).expect("the process starts again");
+    assert_eq!(recovered.last, 3, "the system still has the unit in memory");
+    drop(files);
+    disk.crash(&mut |_| 0);
+    let (_, recovered, state) = open(&disk).expect("the machine starts again");
+    assert_eq!((recovered.last, state), (3, Model::until(3)));
+}

@@ -56,6 +56,10 @@ pub const MUTANTS: &[Mutant] = &[
         "recovered-units-not-flushed",
         "what was read at the start is served before it is flushed",
     ),
+    mutant(
+        "recovered-units-not-written-again",
+        "what a failed flush has left in memory is served as if it could be flushed",
+    ),
     mutant("lease-clock-from-wall-clock", "the lease clock goes on from the wall clock"),
     mutant("boot-id-ignored", "the time since the start of another machine counts"),
     mutant("stopped-time-ignored", "leases begin anew where the log ended"),

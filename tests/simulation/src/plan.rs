@@ -248,13 +248,16 @@ fn draw_faults(
         let server = random.below(servers as u64) as usize;
         let at_us = random.between(10_000, end_us);
         faults.push(Fault { at_us, server, kind });
-        // Before a later flush hides what a failed one has lost.
+        // What a failed flush has lost is seen after a crash: of the next start, or later.
         if let FaultKind::OperationFails(after) = kind
             && durability.has_machine_crashes()
             && !only_kills
         {
             let longest = *random.pick(&[3, 14]);
-            let kind = FaultKind::CrashDuringOperation(after + 1 + random.below(longest));
+            let during_start = FaultKind::CrashDuringOperation(after + 1 + random.below(longest));
+            let later_us = at_us + random.between(SECOND_US, 4 * SECOND_US);
+            let later = (later_us, FaultKind::Crash { wall_us: 0 });
+            let (at_us, kind) = if random.once_in(2) { (at_us, during_start) } else { later };
             faults.push(Fault { at_us, server, kind });
         }
     }
