@@ -20,6 +20,9 @@ export type Reply = string | number | null | ReplyError | Reply[];
 /** An error reply. The message is its line. */
 export class ReplyError extends Error {}
 
+/** A check failed. The message names what broke the rule, and contains the entries of the lock. */
+export class CheckError extends Error {}
+
 /** A check of the journal. */
 export type Check =
   | "no-lock-held"
@@ -35,6 +38,10 @@ export interface Options {
   frozen?: boolean;
   /** The time of the clock at the start, instead of the current time. Numbers as for `Clock.set`. */
   clockStart?: Date | number;
+  /** Patterns of keys that are locks, however they are made. Patterns are those of KEYS. */
+  lockKeys?: readonly string[];
+  /** Patterns of keys that are no locks, also if they match another pattern. */
+  ignoredLockKeys?: readonly string[];
   /**
    * Options of redis-server, as on its command line: `["--requirepass", "secret"]`. The path of a
    * configuration file comes first.
@@ -233,7 +240,7 @@ export interface Journal {
   lint(scope?: Scope): Promise<Finding[]>;
   /** Removes all entries. Held locks stay recognised. */
   clear(): Promise<void>;
-  /** Rejects with an `AssertionError` with the lock's entries if the check fails. */
+  /** Rejects with a `CheckError` if the check fails. */
   assert(check: Check, scope?: Scope): Promise<void>;
   /** No client holds a lock. */
   assertNoLockHeld(scope?: Scope): Promise<void>;

@@ -2,4 +2,4 @@
 
 import lockwheel from "./index.js";
 
-export const { ReplyError, Server, serverBetween, start } = lockwheel;
+export const { CheckError, ReplyError, Server, serverBetween, start } = lockwheel;

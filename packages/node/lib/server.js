@@ -8,6 +8,8 @@ const { Journal } = require("./journal.js");
 const { ServerProcess } = require("./process.js");
 const { findProgram } = require("./program.js");
 
+const OPTIONS = ["frozen", "clockStart", "lockKeys", "ignoredLockKeys", "options", "check"];
+
 class Server {
   #options;
   #running;
@@ -17,13 +19,13 @@ class Server {
   faults;
   journal;
 
-  constructor({ frozen = false, clockStart, options = [], check = [], ...unknown } = {}) {
-    for (const name of Object.keys(unknown)) {
-      throw new TypeError(`unknown option '${name}'. Known: frozen, clockStart, options, check`);
+  constructor(given = {}) {
+    const unknown = Object.keys(given).find((name) => !OPTIONS.includes(name));
+    if (unknown !== undefined) {
+      throw new TypeError(`unknown option '${unknown}'. Known: ${OPTIONS.join(", ")}`);
     }
-    const clock = frozen ? ["--clock-frozen", "yes"] : [];
-    if (clockStart !== undefined) clock.push("--clock-start", String(Number(clockStart)));
-    this.#options = { clock, options: options.map(String), check };
+    const { options = [], check = [] } = given;
+    this.#options = { directives: directives(given), options: options.map(String), check };
     const call = (...args) => this.call(...args);
     this.clock = new Clock(call);
     this.faults = new Faults(call);
@@ -61,8 +63,8 @@ class Server {
 
   async #start(more) {
     if (this.#running) throw new Error("the server is running");
-    const { clock, options } = this.#options;
-    const process = new ServerProcess(findProgram(), [...options, ...clock, ...more]);
+    const { directives, options } = this.#options;
+    const process = new ServerProcess(findProgram(), [...options, ...directives, ...more]);
     const port = await process.ready();
     this.#port = port;
     const password = this.#password();
@@ -111,6 +113,15 @@ class Server {
     const at = options.lastIndexOf("--requirepass");
     return at < 0 ? undefined : options[at + 1];
   }
+}
+
+/** The directives that stand for options of this package. */
+function directives({ frozen, clockStart, lockKeys, ignoredLockKeys }) {
+  const words = frozen ? ["--clock-frozen", "yes"] : [];
+  if (clockStart !== undefined) words.push("--clock-start", String(Number(clockStart)));
+  if (lockKeys !== undefined) words.push("--lock-keys", lockKeys.join(" "));
+  if (ignoredLockKeys !== undefined) words.push("--ignored-lock-keys", ignoredLockKeys.join(" "));
+  return words;
 }
 
 // Runtimes with Symbol.asyncDispose have `await using`, which stops the server.

@@ -4,13 +4,19 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import Redis from "ioredis";
-import { start } from "lockwheel";
+import { CheckError, start } from "lockwheel";
 
 /** A server that ends with the test. */
 async function started(t, options = {}) {
   const server = await start({ frozen: true, ...options });
   t.after(() => server.stop());
   return server;
+}
+
+/** Parts of a server, which may be used without it. */
+function bound(server) {
+  const { faults, journal } = server;
+  return { call: (...words) => server.call(...words), faults, journal };
 }
 
 const events = (entries) => entries.map(({ event }) => event);
@@ -76,6 +82,21 @@ const BREACHES = {
     await take(b, "b");
     await a.eval(RELEASE, 1, "lock", "a");
   },
+  assertNotRefusedByOwnToken: async (server, a) => {
+    // Tokens that others may use too are not compared.
+    const token = "a2f1c7a9-58f4-4a6e-9d54-0f0e9f3c8a11";
+    await take(a, token);
+    await take(a, token);
+  },
+  assertNoWaiterLost: async (server, a, b) => {
+    await take(a, "a");
+    await take(b, "b");
+    await a.del("lock");
+  },
+  assertRenewedBeforeExpiry: async (server, a) => {
+    await take(a, "a");
+    await server.clock.advance("30s");
+  },
 };
 
 for (const [assertion, breach] of Object.entries(BREACHES)) {
@@ -86,13 +107,81 @@ for (const [assertion, breach] of Object.entries(BREACHES)) {
     await server.journal[assertion]();
     await breach(server, ...clients);
     await assert.rejects(server.journal[assertion](), (error) => {
-      assert.ok(error instanceof assert.AssertionError);
+      assert.ok(error instanceof CheckError);
       assert.match(error.message, /^[a-z-]+: .*'lock'/);
-      assert.match(error.message, /\n {2}\+0 ms #\d+ client \d+: set.* lock a/);
+      assert.match(error.message, /\n {2}\+0 ms #\d+ client \d+ \(ioredis\): set.* lock a/);
+      assert.equal(error.message.match(/^=> *\+\d+ ms #\d+ .*'lock'/gm)?.length, 1);
       return true;
     });
   });
 }
+
+test("a check of a key, of a client, and of what came after an entry", async (t) => {
+  const server = await started(t);
+  const { journal } = server;
+  const worker = new Redis(server.url, { connectionName: "worker" });
+  t.after(() => worker.disconnect());
+  await take(worker, "a");
+  const client = await worker.client("ID");
+  const [{ seq }] = await journal.entries({ key: "lock", count: 1 });
+  for (const scope of [{ key: "l*" }, { client }, { client: "worker" }, { since: seq - 1 }]) {
+    await assert.rejects(journal.assertNoLockHeld(scope), CheckError, JSON.stringify(scope));
+  }
+  const others = [{ key: "job:*" }, { client: client + 100 }, { client: "other" }, { since: seq }];
+  for (const scope of others) await journal.assertNoLockHeld(scope);
+});
+
+test("a key that is only possibly a lock fails a check that names it", async (t) => {
+  const { call, journal } = bound(await started(t));
+  await call("SET", "idem:1", "done", "NX", "EX", 3600);
+  await journal.assertNoLockHeld();
+  const check = journal.assertNoLockHeld({ key: "idem:*" });
+  await assert.rejects(check, /client \d+ holds the lock 'idem:1' as 'done'/);
+  const [{ key, shape, confidence, held }] = await journal.knownLocks();
+  const expected = { key: "idem:1", shape: "token", confidence: "possible", held: true };
+  assert.deepEqual({ key, shape, confidence, held }, expected);
+});
+
+test("keys that are declared as locks, and keys that are none", async (t) => {
+  const token = "2f1c7a90-58f4-4a6e-9d54-0f0e9f3c8a11";
+  const heldKeys = async ({ call, journal }) => {
+    await call("FLUSHALL");
+    await call("SET", "job:1", "1", "NX", "PX", 30_000);
+    await call("SET", "tmp:1", token, "NX", "PX", 30_000);
+    const held = (await journal.locks()).filter(({ confidence }) => confidence !== "possible");
+    return held.map(({ key }) => key);
+  };
+  const plain = bound(await started(t));
+  assert.deepEqual(await heldKeys(plain), ["tmp:1"]);
+  await plain.journal.declareLocks("job:*");
+  await plain.journal.ignoreLocks("tmp:*");
+  assert.deepEqual(await heldKeys(plain), ["job:1"]);
+
+  const server = await started(t, { lockKeys: ["cron:*", "job:*"], ignoredLockKeys: ["tmp:*"] });
+  assert.deepEqual(await heldKeys(bound(server)), ["job:1"]);
+  await server.reset();
+  assert.deepEqual(await heldKeys(bound(server)), ["job:1"]);
+  await server.restart();
+  assert.deepEqual(await heldKeys(bound(server)), ["job:1"]);
+});
+
+test("a story shows that a reply was lost", async (t) => {
+  const { call, faults, journal } = bound(await started(t));
+  await faults.add("lose-and-close", { command: "set" });
+  await assert.rejects(call("SET", "lock", "token", "NX", "PX", 30_000));
+  const story = await journal.story({ key: "lock" });
+  const line = "SET lock token NX PX 30000 -> OK [fault 1: executed; reply lost; connection closed]\n";
+  assert.ok(story.includes(line), story);
+  assert.match(story, /client \d+: acquired 'lock' as 'token' for 30000 ms\n/);
+});
+
+test("unknown parts of a scope are refused", async (t) => {
+  const { journal } = await started(t);
+  await assert.rejects(async () => journal.assertNoLockHeld({ keys: "lock" }), {
+    name: "TypeError",
+    message: "unknown option 'keys'. Known: key, client, since, count",
+  });
+});
 
 test("checks by name, and those of the options", async (t) => {
   const server = await started(t, { check: ["no-lock-held", "every-lock-has-a-lease"] });
@@ -100,5 +189,10 @@ test("checks by name, and those of the options", async (t) => {
   await server.call("SETNX", "lock", "token");
   await assert.rejects(server.check(), /no-lock-held: /);
   await assert.rejects(server.journal.assert("every-lock-has-a-lease"), /has no lease/);
-  await assert.rejects(server.journal.assert("no-such-check"), /unknown check/);
+  await assert.rejects(server.journal.assert("no-lock-helt"), (error) => {
+    const known = ["never-two-holders", "no-waiter-lost", "renewed-before-expiry"];
+    assert.match(error.message, /unknown check 'no-lock-helt'; did you mean no-lock-held\?/);
+    assert.ok(known.every((name) => error.message.includes(name)));
+    return true;
+  });
 });

@@ -87,7 +87,7 @@ async function mistakes(server) {
   return (await server.journal.lint()).map(({ rule }) => rule);
 }
 
-const BROKEN = { name: "AssertionError" };
+const BROKEN = { name: "CheckError" };
 const CLOSED = /Connection is closed/;
 
 test("setnx without a lease", async (t) => {

@@ -38,7 +38,8 @@ test("options are those of redis-server, and the URL has the password", async (t
 });
 
 test("an unknown option is refused, and those that are known are named", async () => {
-  const message = "unknown option 'port'. Known: frozen, clockStart, options, check";
+  const known = "frozen, clockStart, lockKeys, ignoredLockKeys, options, check";
+  const message = `unknown option 'port'. Known: ${known}`;
   const error = { name: "TypeError", message };
   await assert.rejects(start({ port: 6379 }), error);
   assert.throws(() => new Server({ port: 6379 }), error);

@@ -34,7 +34,7 @@ test("what is right", async () => {
   const gate: Gate = await server.faults.gate({ clientId: 7 });
   const counts: number = (await rule.counts()).fired + (await gate.wait()) + now_ms;
   const [entry]: Entry[] = await server.journal.entries({ key: "lock" });
-  await server.journal.assertNoLockHeld();
+  await server.journal.assertNoLockHeld({ key: "lock:*", client: "worker", since: 17 });
   const [listed]: ListedRule[] = await server.faults.list();
   const numbers: (number | undefined)[] = [listed?.delay_ms, listed?.nth, entry?.count];
   const lease: number | null | undefined = entry?.lease_ms;
@@ -55,6 +55,10 @@ export async function wrong(): Promise<void> {
   await server.faults.gate({ comand: "del" });
   // @ts-expect-error: there is no such check.
   await server.journal.assert("no-locks-held");
+  // @ts-expect-error: there is no such part of a scope.
+  await server.journal.assertNoLockHeld({ keys: "lock:*" });
+  // @ts-expect-error: these are patterns.
+  await start({ lockKeys: "job:*" });
   // @ts-expect-error: there is no such option.
   await start({ freeze: true });
 }
