@@ -1,6 +1,9 @@
 """The journal of a server and its assertions."""
 
+import re
+
 import pytest
+import redis
 
 import lockwheel as package
 
@@ -14,10 +17,8 @@ def test_correct_recipe_passes_all_checks(lockwheel, connect):
     client = connect()
     assert client.set("lock", "token", nx=True, px=30_000)
     assert client.eval(COMPARE_AND_DELETE, 1, "lock", "token") == 1
-    lockwheel.journal.assert_no_lock_held()
-    lockwheel.journal.assert_never_two_holders()
-    lockwheel.journal.assert_every_lock_has_a_lease()
-    lockwheel.journal.assert_released_only_by_owner()
+    for assertion in BREACHES:
+        getattr(lockwheel.journal, assertion)()
     assert lockwheel.journal.lint() == []
 
 
@@ -40,15 +41,16 @@ def test_failed_check_shows_the_entries(lockwheel, connect):
     other.delete("lock")
     sentence, *story = failure(lockwheel.journal.assert_released_only_by_owner).splitlines()
     assert sentence.startswith("released-only-by-owner: the lock 'lock' of client")
-    lines = [line.split(": ", 1)[1] for line in story]
-    assert lines == [
-        "SETNX lock token -> 1",
-        "acquired 'lock' as 'token' without a lease",
-        "DEL lock -> 1",
-        f"released 'lock', which is that of 'token', taken by client {first}",
+    late = other.client_id()
+    assert [re.sub(r" #\d+", "", line) for line in story] == [
+        f"  +0 ms client {first} (redis-py): SETNX lock token -> 1",
+        f"  +0 ms client {first} (redis-py): acquired 'lock' as 'token' without a lease",
+        "  +0 ms the clock: was advanced by 1000 ms",
+        f"  +1000 ms client {late}: connected",
+        f"  +1000 ms client {late} 'late' (redis-py): DEL lock -> 1",
+        f"=>+1000 ms client {late} 'late' (redis-py): released 'lock', which is that of 'token', "
+        f"taken by client {first}",
     ]
-    assert story[0].startswith("  +0 ms #") and f"client {first}: " in story[0]
-    assert story[2].startswith("  +1000 ms #") and " 'late': " in story[2]
 
 
 @pytest.mark.lockwheel(frozen=True)
@@ -87,9 +89,135 @@ def test_locks_list_holder_and_waiting_clients(lockwheel, connect):
     assert len(lock["waiting"]) == 1
 
 
+def take(client, token):
+    client.set("lock", token, nx=True, px=30_000)
+
+
+def lose_waiter(server, a, b):
+    take(a, "a")
+    take(b, "b")
+    a.delete("lock")
+
+
+def let_expire(server, a, b):
+    take(a, "a")
+    server.clock.advance("30s")
+
+
+def let_another_release(server, a, b):
+    take(a, "a")
+    b.delete("lock")
+
+
+def use_lost_lock(server, a, b):
+    let_expire(server, a, b)
+    take(b, "b")
+    a.eval(COMPARE_AND_DELETE, 1, "lock", "a")
+
+
+def take_twice(server, a, b):
+    take(a, "a" + UNIQUE)  # Tokens that others may use too are not compared.
+    take(a, "a" + UNIQUE)
+
+
+UNIQUE = "2f1c7a9-58f4-4a6e-9d54-0f0e9f3c8a11"
+
+#: How each check is broken by one or two clients.
+BREACHES = {
+    "assert_no_lock_held": lambda server, a, b: take(a, "a"),
+    "assert_every_lock_has_a_lease": lambda server, a, b: a.setnx("lock", "a"),
+    "assert_released_only_by_owner": let_another_release,
+    "assert_never_two_holders": use_lost_lock,
+    "assert_not_refused_by_own_token": take_twice,
+    "assert_no_waiter_lost": lose_waiter,
+    "assert_renewed_before_expiry": let_expire,
+}
+
+
+@pytest.mark.lockwheel(frozen=True)
+@pytest.mark.parametrize("assertion", BREACHES)
+def test_broken_check_marks_the_entry_that_broke_it(lockwheel, connect, assertion):
+    check = getattr(lockwheel.journal, assertion)
+    check()
+    BREACHES[assertion](lockwheel, connect(protocol=2), connect(protocol=2))
+    message = failure(check)
+    assert re.match(r"[a-z-]+: .*'lock'.*\n  \+0 ms #\d+ client \d+ \(redis-py\): SET.* lock a", message)
+    assert len(re.findall(r"^=> *\+\d+ ms #\d+ .*'lock'", message, re.MULTILINE)) == 1
+
+
+def test_check_of_a_key_of_a_client_and_of_what_came_after_an_entry(lockwheel, connect):
+    worker = connect(client_name="worker")
+    take(worker, "a")
+    client = worker.client_id()
+    (last,) = lockwheel.journal.entries(key="lock", count=1)
+    check = lockwheel.journal.assert_no_lock_held
+    for scope in {"key": "l*"}, {"client": client}, {"client": "worker"}, {"since": last["seq"] - 1}:
+        with pytest.raises(package.CheckError):
+            check(**scope)
+    others = {"client": client + 100}, {"client": "other"}, {"since": last["seq"]}
+    for scope in {"key": "job:*"}, *others:
+        check(**scope)
+
+
+def test_key_that_is_only_possibly_a_lock_fails_a_check_that_names_it(lockwheel):
+    lockwheel.call("SET", "idem:1", "done", "NX", "EX", 3600)
+    lockwheel.journal.assert_no_lock_held()
+    with pytest.raises(package.CheckError, match="holds the lock 'idem:1' as 'done'"):
+        lockwheel.journal.assert_no_lock_held(key="idem:*")
+    (known,) = lockwheel.journal.known_locks()
+    assert (known["key"], known["shape"]) == ("idem:1", "token")
+    assert (known["confidence"], known["held"]) == ("possible", True)
+
+
+def held_keys(server):
+    server.call("FLUSHALL")
+    server.call("SET", "job:1", "1", "NX", "PX", 30_000)
+    server.call("SET", "tmp:1", UNIQUE, "NX", "PX", 30_000)
+    locks = server.journal.locks()
+    return [lock["key"] for lock in locks if lock["confidence"] != "possible"]
+
+
+def test_keys_are_declared_as_locks_and_as_none(lockwheel, lockwheel_factory):
+    assert held_keys(lockwheel) == ["tmp:1"]
+    lockwheel.journal.declare_locks("job:*")
+    lockwheel.journal.ignore_locks("tmp:*")
+    assert held_keys(lockwheel) == ["job:1"]
+
+    server = lockwheel_factory(lock_keys=["cron:*", "job:*"], ignored_lock_keys=["tmp:*"])
+    assert held_keys(server) == ["job:1"]
+    server.reset()
+    assert held_keys(server) == ["job:1"]
+    server.restart()
+    assert held_keys(server) == ["job:1"]
+
+
+@pytest.mark.lockwheel(lock_keys=["job:*"], ignored_lock_keys=["tmp:*"])
+def test_marker_declares_keys(lockwheel):
+    assert held_keys(lockwheel) == ["job:1"]
+
+
+@pytest.mark.lockwheel(frozen=True)
+def test_story_shows_that_a_reply_was_lost(lockwheel, connect):
+    client = connect(protocol=2)
+    lockwheel.faults.add("lose-and-close", command="set")
+    with pytest.raises(redis.ConnectionError):
+        take(client, "token")
+    request, acquired = lockwheel.journal.story(key="lock").splitlines()
+    outcome = "OK [fault 1: executed; reply lost; connection closed]"
+    assert request.endswith(f"(redis-py): SET lock token NX PX 30000 -> {outcome}")
+    assert acquired.endswith("(redis-py): acquired 'lock' as 'token' for 30000 ms")
+
+
 def test_unknown_check_is_refused(lockwheel):
-    with pytest.raises(package.ReplyError, match="no-lock-held, never-two-holders"):
-        lockwheel.journal.check("no-such-rule")
+    known = "did you mean no-lock-held\\? Known: no-lock-held, never-two-holders, .*, no-waiter-lost"
+    with pytest.raises(package.ReplyError, match=f"unknown check 'no-lock-helt'; {known}"):
+        lockwheel.journal.check("no-lock-helt")
+
+
+def test_unknown_part_of_a_scope_is_refused(lockwheel):
+    known = "key, client, since, count"
+    with pytest.raises(TypeError, match=f"unknown option 'keys'. Known: {known}"):
+        lockwheel.journal.assert_no_lock_held(keys="lock")
 
 
 def test_replies_have_the_fields_of_their_types(lockwheel, connect):
@@ -101,6 +229,7 @@ def test_replies_have_the_fields_of_their_types(lockwheel, connect):
     for kind, objects in [
         (package.Entry, lockwheel.journal.entries()),
         (package.HeldLock, lockwheel.journal.locks()),
+        (package.KnownLock, lockwheel.journal.known_locks()),
         (package.Finding, lockwheel.journal.lint()),
         (package.ListedRule, lockwheel.faults.list()),
     ]:

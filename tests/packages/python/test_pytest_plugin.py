@@ -80,7 +80,7 @@ def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, clock_start=None, options=*"])
+    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, clock_start=None, lock_keys=*"])
 
 
 CHECKED = """
@@ -98,8 +98,41 @@ def test_held_lock_fails_the_check(run):
         [
             "no-lock-held: client * holds the lock 'lock' as 'token'",
             "  +0 ms #* SET lock token NX PX 30000 -> OK",
+            "=>+0 ms #* acquired 'lock' as 'token' for 30000 ms",
         ]
     )
+    assert_story_is_printed_once(done)
+
+
+def assert_story_is_printed_once(done):
+    text = done.stdout.str()
+    assert text.count("acquired 'lock' as 'token' for 30000 ms") == 1, text
+    assert "During handling" not in text and "lockwheel at port" not in text, text
+
+
+def test_failed_assertion_prints_the_story_once(run):
+    assertion = 'lockwheel.journal.assert_no_lock_held()'
+    done = run(CHECKED.format(end=assertion))
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            f">   *{assertion}",
+            "E   *CheckError: no-lock-held: client * holds the lock 'lock' as 'token'",
+        ]
+    )
+    assert_story_is_printed_once(done)
+
+
+def test_journals_of_other_servers_are_reported_with_a_failed_check(run):
+    done = run("""
+def test_takes_a_lock(lockwheel, lockwheel_factory):
+    lockwheel_factory().call("SET", "another", "value")
+    lockwheel.call("SET", "lock", "token", "NX", "PX", 30_000)
+    lockwheel.journal.assert_no_lock_held()
+""")
+    done.assert_outcomes(failed=1)
+    assert done.stdout.str().count("lockwheel at port") == 1
+    done.stdout.fnmatch_lines(["*- lockwheel at port * -*", "*SET another value*"])
 
 
 def test_released_lock_passes_the_check(run):
@@ -142,9 +175,12 @@ def test_report_of_a_failure_has_the_journal(run):
     done.stdout.fnmatch_lines(
         [
             "*- lockwheel at port * -*",
-            "  +0 ms #1 client 1: SET lock token NX -> OK",
-            "  +0 ms #2 client 1: acquired 'lock' as 'token' without a lease",
-            "  +* ms #3 client 2: LOCKWHEEL CLOCK FREEZE -> OK",
+            "  +0 ms #1 client 1: connected",
+            "  +0 ms #2 client 1: SET lock token NX -> OK",
+            "  +0 ms #3 client 1: acquired 'lock' as 'token' without a lease",
+            "  +* ms #4 client 2: connected",
+            "  +* ms #5 client 2: LOCKWHEEL CLOCK FREEZE -> OK",
+            "  +* ms #6 the clock: was stopped",
         ]
     )
     done.stdout.no_fnmatch_line("*LOCKWHEEL LOCKS*")
@@ -189,7 +225,7 @@ def test_missing_program_is_an_error_of_the_test(run, monkeypatch):
 
 
 def test_marker_and_fixtures_are_documented(run):
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, clock_start=None, options=*"])
+    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, clock_start=None, lock_keys=*"])
     done = run("def test_it(): pass", "--fixtures")
     done.stdout.fnmatch_lines(["lockwheel_factory*", "*Starts servers for this test*"])
     done.stdout.fnmatch_lines(["lockwheel -- *", "*A server for this test.*"])

@@ -12,7 +12,7 @@ The pytest fixture ``lockwheel`` starts such a server for each test.
 """
 
 from lockwheel._clock import Clock, ClockReading, Span
-from lockwheel._errors import LockwheelError, ProgramNotFound, ReplyError, StartError
+from lockwheel._errors import CheckError, LockwheelError, ProgramNotFound, ReplyError, StartError
 from lockwheel._faults import Conditions, Faults, Gate, ListedRule, Rule
 from lockwheel._journal import AppliedFault, Entry, Finding, HeldLock, Journal, KnownLock, Scope
 from lockwheel._program import program
@@ -20,6 +20,7 @@ from lockwheel._server import Server, start
 
 __all__ = [
     "AppliedFault",
+    "CheckError",
     "Clock",
     "ClockReading",
     "Conditions",

@@ -13,5 +13,18 @@ class StartError(LockwheelError):
     """The program ended, or did not report its port in time, before it accepted connections."""
 
 
+class CheckError(AssertionError):
+    """A check failed. The message names what broke the rule, and contains the entries of the lock.
+
+    `journal` is the journal of the server.
+    """
+
+    __module__ = "lockwheel"
+
+    def __init__(self, message: str, journal: object) -> None:
+        super().__init__(message)
+        self.journal = journal
+
+
 class ReplyError(LockwheelError):
     """The server replied with an error. The message is its line: ``ERR syntax error``."""

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Optional, TypedDict, Union
 
 from lockwheel._connection import Connections
+from lockwheel._errors import CheckError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -235,12 +236,12 @@ class Journal:
         self.check("renewed-before-expiry", **scope)
 
     def check(self, name: str, **scope: Unpack[Scope]) -> None:
-        """Raises `AssertionError` if the named check fails, with the entries of that lock. The
-        names are those of `LOCKWHEEL CHECK`, such as ``no-lock-held``."""
+        """Raises `CheckError` if the named check fails. The names are those of `LOCKWHEEL CHECK`,
+        such as ``no-lock-held``."""
         __tracebackhide__ = True
         verdict = json.loads(self._connections.order("CHECK", name, *_words(**scope), "STORY"))
         if not verdict["holds"]:
-            raise AssertionError(verdict["text"])
+            raise CheckError(verdict["text"], self)
 
     def _ask(self, *words: Any) -> Any:
         return json.loads(self._connections.order(*words))

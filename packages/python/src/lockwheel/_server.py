@@ -37,16 +37,29 @@ _OPTIONS += ["--enable-test-commands", "local", "--end-with-stdin", "yes"]
 
 
 def start(
-    *, frozen: bool = False, clock_start: datetime | None = None, options: Sequence[str] = ()
+    *,
+    frozen: bool = False,
+    clock_start: datetime | None = None,
+    lock_keys: Sequence[str] = (),
+    ignored_lock_keys: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> Server:
     """Starts a server on a free port of this machine.
 
     With `frozen` the clock is stopped from the start. It begins at `clock_start`, or at the current
-    time. `options` are those of redis-server, such as ``["--requirepass", "secret"]``; a
-    configuration file comes first, as in redis-server. Raises `ProgramNotFound` if there is no
-    program, and `StartError` if the program ends before it accepts connections.
+    time. Keys that match a pattern of `lock_keys` are locks, however they are made; those that match
+    one of `ignored_lock_keys` are none. `options` are those of redis-server, such as
+    ``["--requirepass", "secret"]``; a configuration file comes first, as in redis-server. Raises
+    `ProgramNotFound` if there is no program, and `StartError` if the program ends before it accepts
+    connections.
     """
-    return Server(frozen=frozen, clock_start=clock_start, options=options)
+    return Server(
+        frozen=frozen,
+        clock_start=clock_start,
+        lock_keys=lock_keys,
+        ignored_lock_keys=ignored_lock_keys,
+        options=options,
+    )
 
 
 class Server:
@@ -65,9 +78,18 @@ class Server:
         *,
         frozen: bool = False,
         clock_start: datetime | None = None,
+        lock_keys: Sequence[str] = (),
+        ignored_lock_keys: Sequence[str] = (),
         options: Sequence[str] = (),
     ) -> None:
-        self._command = _command(frozen, clock_start, options)
+        directives = ["--clock-frozen", "yes"] if frozen else []
+        if clock_start is not None:
+            directives += ["--clock-start", str(milliseconds_since_1970(clock_start))]
+        if lock_keys:
+            directives += ["--lock-keys", " ".join(lock_keys)]
+        if ignored_lock_keys:
+            directives += ["--ignored-lock-keys", " ".join(ignored_lock_keys)]
+        self._command = _command(directives, options)
         self._password = _value(options, "--requirepass")
         self._connections = Connections(self.host, self._password)
         #: The clock of the server.
@@ -161,13 +183,10 @@ class _Log:
         self._thread.join()
 
 
-def _command(frozen: bool, clock_start: datetime | None, options: Sequence[str]) -> list[str]:
-    clock = ["--clock-frozen", "yes"] if frozen else []
-    if clock_start is not None:
-        clock += ["--clock-start", str(milliseconds_since_1970(clock_start))]
+def _command(directives: list[str], options: Sequence[str]) -> list[str]:
     # redis-server requires a configuration file before all options.
     files = 1 if options and not options[0].startswith("-") else 0
-    return [program(), *options[:files], *_OPTIONS, *clock, *options[files:]]
+    return [program(), *options[:files], *_OPTIONS, *directives, *options[files:]]
 
 
 def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:

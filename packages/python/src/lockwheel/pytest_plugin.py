@@ -11,17 +11,19 @@ from typing import Any, Protocol
 
 import pytest
 
-from lockwheel._errors import LockwheelError
+from lockwheel._errors import CheckError, LockwheelError
 from lockwheel._server import Server, start
 
 _ENTRIES_SHOWN = 30
 
 _MARKER = (
-    "lockwheel(frozen=False, clock_start=None, options=[], check=[]): how the servers of a test are "
-    "started, and the checks that run when the test has passed, such as no-lock-held"
+    "lockwheel(frozen=False, clock_start=None, lock_keys=[], ignored_lock_keys=[], options=[], "
+    "check=[]): how the servers of a test are started, and the checks that run when the test has "
+    "passed, such as no-lock-held"
 )
 
 _SERVERS = "_lockwheel_servers"
+_FAILED_CHECK = "_lockwheel_failed_check"
 
 
 class Factory(Protocol):
@@ -32,6 +34,8 @@ class Factory(Protocol):
         *,
         frozen: bool | None = None,
         clock_start: datetime | None = None,
+        lock_keys: Sequence[str] | None = None,
+        ignored_lock_keys: Sequence[str] | None = None,
         options: Sequence[str] | None = None,
     ) -> Server: ...
 
@@ -42,23 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def lockwheel_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
-    """Starts servers for this test: ``lockwheel_factory(frozen=True, clock_start=datetime(...),
-    options=[...])``. The marker gives the defaults."""
+    """Starts servers for this test: ``lockwheel_factory(frozen=True, options=[...])``. It accepts
+    what the marker does, except checks, and the marker gives the defaults."""
     servers: list[Server] = []
     setattr(request.node, _SERVERS, servers)
     marked = _marked(request.node)
+    del marked["check"]
 
-    def factory(
-        *,
-        frozen: bool | None = None,
-        clock_start: datetime | None = None,
-        options: Sequence[str] | None = None,
-    ) -> Server:
-        server = start(
-            frozen=marked["frozen"] if frozen is None else frozen,
-            clock_start=marked["clock_start"] if clock_start is None else clock_start,
-            options=marked["options"] if options is None else options,
-        )
+    def factory(**given: Any) -> Server:
+        server = start(**marked | {name: it for name, it in given.items() if it is not None})
         servers.append(server)
         return server
 
@@ -76,21 +72,36 @@ def lockwheel(lockwheel_factory: Factory) -> Server:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Runs the checks of the marker after a test that has passed."""
+    for server in getattr(item, _SERVERS, []):
+        for check in _marked(item)["check"]:
+            failed = _failed_check(server, check)
+            if failed is not None:
+                setattr(item, _FAILED_CHECK, failed)
+                pytest.fail(str(failed), pytrace=False)
+
+
+def _failed_check(server: Server, check: str) -> CheckError | None:
+    # What is raised while an exception is handled is reported with that exception.
     try:
-        for server in getattr(item, _SERVERS, []):
-            for check in _marked(item)["check"]:
-                server.journal.check(check)
-    except AssertionError as broken:
-        pytest.fail(str(broken), pytrace=False)
+        server.journal.check(check)
+    except CheckError as failed:
+        return failed
+    return None
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Adds the journals of the servers to the report of a failed test."""
+    """Adds the journals of the servers to the report of a failed test. The failure of a check has
+    the entries of its server already."""
     outcome = yield
     report = outcome.get_result()
     if report.when == "call" and report.failed:
+        raised = None if call.excinfo is None else call.excinfo.value
+        failed = getattr(item, _FAILED_CHECK, raised)
+        shown = failed.journal if isinstance(failed, CheckError) else None
         for server in getattr(item, _SERVERS, []):
+            if server.journal is shown:
+                continue
             report.sections.append((f"lockwheel at port {server.port}", _story(server)))
 
 
@@ -106,6 +117,8 @@ def _marked(item: Any) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "frozen": False,
         "clock_start": None,
+        "lock_keys": [],
+        "ignored_lock_keys": [],
         "options": [],
         "check": [],
     }
