@@ -88,8 +88,9 @@ func (j Journal) Entries(scope ...Scope) (entries []Entry, err error) {
 }
 
 // Story returns the last entries as text: at most count of them in time order, one line each.
-func (j Journal) Story(count int) (string, error) {
-	story, err := j.server.Call("LOCKWHEEL", "JOURNAL", "COUNT", count, "TEXT")
+func (j Journal) Story(count int, scope ...Scope) (string, error) {
+	command := words([]any{"LOCKWHEEL", "JOURNAL", "COUNT", count}, scope)
+	story, err := j.server.Call(append(command, "TEXT")...)
 	text, _ := story.(string)
 	return text, err
 }

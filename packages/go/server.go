@@ -68,6 +68,14 @@ func ClockStart(begin time.Time) Option {
 	return Config("clock-start", strconv.FormatInt(begin.UnixMilli(), 10))
 }
 
+// LockKeys declares that keys that match one of the patterns are locks, however they are made.
+func LockKeys(patterns ...string) Option { return Config("lock-keys", strings.Join(patterns, " ")) }
+
+// IgnoredLockKeys declares that keys that match one of the patterns are no locks.
+func IgnoredLockKeys(patterns ...string) Option {
+	return Config("ignored-lock-keys", strings.Join(patterns, " "))
+}
+
 // Config sets a directive of redis.conf: Config("requirepass", "secret").
 func Config(name string, values ...string) Option {
 	return func(settings *settings) {

@@ -29,7 +29,7 @@ type Server struct {
 }
 
 // Start starts a server for this test and stops it with the test. A failed test logs the end of the
-// journal.
+// journal, unless it failed by a check, whose message has the entries of the lock already.
 func Start(t testing.TB, options ...lockwheel.Option) *Server {
 	t.Helper()
 	started, err := lockwheel.Start(options...)
@@ -46,14 +46,13 @@ func Use(t testing.TB, shared *lockwheel.Server) *Server {
 }
 
 func use(t testing.TB, server *lockwheel.Server) *Server {
+	journal := Journal{t, server.Journal, nil, new(bool)}
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() && !*journal.failedTest {
 			logStory(t, server)
 		}
 	})
-	return &Server{
-		server, Clock{t, server.Clock}, Faults{t, server.Faults}, Journal{t, server.Journal, nil}, t,
-	}
+	return &Server{server, Clock{t, server.Clock}, Faults{t, server.Faults}, journal, t}
 }
 
 // logStory logs the end of the journal, or the log if the server does not reply.
@@ -242,13 +241,16 @@ type Journal struct {
 	t       testing.TB
 	journal lockwheel.Journal
 	scopes  []lockwheel.Scope
+	// Whether a check of this journal was the first error of the test.
+	failedTest *bool
 }
 
 // Only returns a journal whose entries, findings and checks are only about this scope:
 //
 //	t.Cleanup(server.Journal.Only(lockwheel.Scope{Key: "lock:*"}).AssertNoLockHeld)
 func (j Journal) Only(scope lockwheel.Scope) Journal {
-	return Journal{j.t, j.journal, append(slices.Clone(j.scopes), scope)}
+	j.scopes = append(slices.Clone(j.scopes), scope)
+	return j
 }
 
 // KnownLocks is [lockwheel.Journal.KnownLocks].
@@ -278,7 +280,7 @@ func (j Journal) Entries() []lockwheel.Entry {
 // Story is [lockwheel.Journal.Story].
 func (j Journal) Story(count int) string {
 	j.t.Helper()
-	return must(j.journal.Story(count))(j.t)
+	return must(j.journal.Story(count, j.scopes...))(j.t)
 }
 
 // Locks is [lockwheel.Journal.Locks].
@@ -357,7 +359,12 @@ func (j Journal) AssertRenewedBeforeExpiry() {
 
 func (j Journal) assert(check lockwheel.Check) {
 	j.t.Helper()
-	if err := j.journal.Check(check, j.scopes...); err != nil {
+	err := j.journal.Check(check, j.scopes...)
+	var broken *lockwheel.Broken
+	if errors.As(err, &broken) && !j.t.Failed() {
+		*j.failedTest = true
+	}
+	if err != nil {
 		j.t.Error(err)
 	}
 }

@@ -40,9 +40,9 @@ func TestThatFails(t *testing.T) {
 	})
 	t.Run("itself", func(t *testing.T) {
 		server := lockwheeltest.Start(t, lockwheel.Frozen())
-		server.Call("SETNX", "invoice", "token")
+		server.Call("SETNX", "lock:invoice", "token")
 		server.Clock.Advance(time.Second)
-		server.Call("DEL", "invoice")
+		server.Call("DEL", "lock:invoice")
 		t.Error("its own error")
 	})
 	t.Run("called", func(t *testing.T) {
@@ -56,9 +56,15 @@ func TestThatFails(t *testing.T) {
 	})
 	t.Run("asserted", func(t *testing.T) {
 		server := lockwheeltest.Start(t)
-		server.Call("SETNX", "invoice", "token")
+		server.Call("SETNX", "lock:invoice", "token")
 		server.Journal.AssertEveryLockHasALease()
 		server.Journal.AssertNoLockHeld()
+	})
+	t.Run("both", func(t *testing.T) {
+		server := lockwheeltest.Start(t)
+		t.Cleanup(server.Journal.AssertNoLockHeld)
+		server.Call("SETNX", "lock:invoice", "2f1c7a90-58f4-4a6e-9d54-0f0e9f3c8a11")
+		t.Fatal("its own error")
 	})
 }
 
@@ -73,10 +79,18 @@ func TestALockLeftByATestIsReported(t *testing.T) {
 	for _, line := range []string{
 		`(?m)failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice' as 'token'$`,
 		`(?m)^ +\+0 ms client 1: SET invoice token NX PX 30000 -> OK$`,
-		`(?m)^ +\+0 ms client 1: acquired 'invoice' as 'token' for 30000 ms$`,
+		`(?m)^ +=>\+0 ms client 1: acquired 'invoice' as 'token' for 30000 ms$`,
 	} {
 		matches(t, output, line)
 	}
+	is(t, strings.Count(output, "acquired 'invoice'"), 1)
+}
+
+func TestTheJournalFollowsAnErrorOfTheTestItself(t *testing.T) {
+	t.Parallel()
+	output := failing(t, "both")
+	matches(t, output, `no-lock-held: client 1 holds the lock 'lock:invoice'`)
+	matches(t, output, `the journal of the server at 127.0.0.1:\d+`)
 }
 
 func TestAFailingTestPrintsTheJournal(t *testing.T) {
@@ -85,9 +99,9 @@ func TestAFailingTestPrintsTheJournal(t *testing.T) {
 	for _, line := range []string{
 		`(?m)failing_test.go:\d+: its own error$`,
 		`(?m)the journal of the server at 127.0.0.1:\d+, at most the last \d+ entries:$`,
-		`(?m)^ +\+\d+ ms client 1: SETNX invoice token -> 1$`,
-		`(?m)^ +\+\d+ ms client 1: acquired 'invoice' as 'token' without a lease$`,
-		`(?m)^ +\+1\d\d\d ms client 1: DEL invoice -> 1$`,
+		`(?m)^ +\+\d+ ms client 1: SETNX lock:invoice token -> 1$`,
+		`(?m)^ +\+\d+ ms client 1: acquired 'lock:invoice' as 'token' without a lease$`,
+		`(?m)^ +\+1\d\d\d ms client 1: DEL lock:invoice -> 1$`,
 	} {
 		matches(t, output, line)
 	}
@@ -115,8 +129,9 @@ func TestTheEndOfAKilledServerIsReportedWithItsOutput(t *testing.T) {
 func TestATestContinuesAfterAnAssertion(t *testing.T) {
 	t.Parallel()
 	output := failing(t, "asserted")
-	matches(t, output, `failing_test.go:\d+: every-lock-has-a-lease: the lock 'invoice' that `)
-	matches(t, output, `failing_test.go:\d+: no-lock-held: client 1 holds the lock 'invoice'`)
+	matches(t, output, `failing_test.go:\d+: every-lock-has-a-lease: the lock 'lock:invoice' that `)
+	matches(t, output, `failing_test.go:\d+: no-lock-held: client 1 holds the lock 'lock:invoice'`)
+	holds(t, !strings.Contains(output, "the journal of"), "it has the journal too: %s", output)
 }
 
 func matches(t *testing.T, output, pattern string) {

@@ -4,10 +4,12 @@ package packages
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	lockwheel "lockwheel-go"
 	"lockwheel-go/lockwheeltest"
 )
@@ -27,18 +29,21 @@ func TestAFailedCheckListsTheEntriesOfTheJournal(t *testing.T) {
 	server.Journal.AssertEveryLockHasALease()
 	broken := server.Journal.Broken(lockwheel.ReleasedOnlyByOwner)
 	is(t, broken.Check, lockwheel.ReleasedOnlyByOwner)
-	id := func(index int) int64 { return broken.Story[index].Client }
-	names := strings.NewReplacer("A", "client "+itoa(id(0))+" 'worker'", "B", "client "+itoa(id(3)))
+	a1, b1 := "client "+itoa(broken.Story[0].Client), "client "+itoa(broken.Story[4].Client)
+	library := " (" + broken.Story[0].Library + ")"
+	names := strings.NewReplacer("A1", a1, "B1", b1, "A", a1+" 'worker'"+library, "B", b1+library)
 	is(t, withoutNumbers(broken.Error()), names.Replace(
-		"released-only-by-owner: the lock 'lock' of B was released by A\n"+
+		"released-only-by-owner: the lock 'lock' of B1 was released by A1 'worker'\n"+
 			"  +0 ms A: set lock token-a px 50 nx -> OK\n"+
 			"  +0 ms A: acquired 'lock' as 'token-a' for 50 ms\n"+
-			"  +50 ms the clock: ended the lease of 'lock', held as 'token-a' by "+
-			"client "+itoa(id(0))+"\n"+
+			"  +0 ms the clock: was advanced by 50 ms\n"+
+			"  +50 ms the clock: ended the lease of 'lock', held as 'token-a' by A1\n"+
+			"  +50 ms B1: connected\n"+
 			"  +50 ms B: set lock token-b px 50 nx -> OK\n"+
 			"  +50 ms B: acquired 'lock' as 'token-b' for 50 ms\n"+
+			"  +50 ms the clock: was advanced by 20 ms\n"+
 			"  +70 ms A: del lock -> 1\n"+
-			"  +70 ms A: released 'lock', which is that of 'token-b', taken by B"))
+			"=>+70 ms A: released 'lock', which is that of 'token-b', taken by B1"))
 }
 
 func TestTheJournalListsLocksAndFindings(t *testing.T) {
@@ -64,11 +69,12 @@ func TestTheJournalListsLocksAndFindings(t *testing.T) {
 	advice := "compare and delete in one script"
 	holds(t, strings.HasSuffix(found[1].Sentence, advice), "it says: %s", found[1].Sentence)
 	story := withoutNumbers(server.Journal.Story(2))
-	name := "client " + itoa(server.Journal.Entries()[1].Client)
+	last := server.Journal.Entries()[12]
+	name := "client " + itoa(last.Client) + " (" + last.Library + ")"
 	is(t, story, "  +0 ms "+name+": del lock -> 1\n  +0 ms "+name+": released 'lock' as 'token'\n")
 	events := ""
 	for _, entry := range server.Journal.Entries() {
-		if entry.Event != "command" {
+		if entry.Event != "command" && entry.Event != "connected" {
 			events += entry.Event + " "
 		}
 	}
@@ -77,6 +83,141 @@ func TestTheJournalListsLocksAndFindings(t *testing.T) {
 	server.Journal.Clear()
 	is(t, len(server.Journal.Lint()), 0)
 	is(t, len(server.Journal.Entries()), 0)
+}
+
+// unique is a token that no other client uses.
+const unique = "a2f1c7a9-58f4-4a6e-9d54-0f0e9f3c8a11"
+
+// breaches are how one or two clients break each check.
+var breaches = map[lockwheel.Check]func(t *testing.T, server *lockwheeltest.Server, a, b *redis.Client){
+	lockwheel.NoLockHeld: func(t *testing.T, _ *lockwheeltest.Server, a, _ *redis.Client) { take(t, a, "a") },
+	lockwheel.EveryLockHasALease: func(t *testing.T, _ *lockwheeltest.Server, a, _ *redis.Client) {
+		a.SetNX(background, "lock", "a", 0)
+	},
+	lockwheel.ReleasedOnlyByOwner: func(t *testing.T, _ *lockwheeltest.Server, a, b *redis.Client) {
+		take(t, a, "a")
+		b.Del(background, "lock")
+	},
+	lockwheel.NeverTwoHolders: func(t *testing.T, server *lockwheeltest.Server, a, b *redis.Client) {
+		take(t, a, "a")
+		server.Clock.Advance(lease)
+		take(t, b, "b")
+		release(t, a, "a")
+	},
+	lockwheel.RefusedByOwnToken: func(t *testing.T, _ *lockwheeltest.Server, a, _ *redis.Client) {
+		take(t, a, unique) // Tokens that others may use too are not compared.
+		take(t, a, unique)
+	},
+	lockwheel.NoWaiterLost: func(t *testing.T, _ *lockwheeltest.Server, a, b *redis.Client) {
+		take(t, a, "a")
+		take(t, b, "b")
+		a.Del(background, "lock")
+	},
+	lockwheel.RenewedBeforeExpiry: func(t *testing.T, server *lockwheeltest.Server, a, _ *redis.Client) {
+		take(t, a, "a")
+		server.Clock.Advance(lease)
+	},
+}
+
+func TestABrokenCheckMarksTheEntryThatBrokeIt(t *testing.T) {
+	t.Parallel()
+	for check, breach := range breaches {
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
+		is(t, server.Journal.Broken(check), nil)
+		breach(t, server, dial(t, server), dial(t, server))
+		broken := server.Journal.Broken(check)
+		holds(t, broken != nil, "%s holds", check)
+		matches(t, broken.Error(), `\n  \+0 ms #\d+ client \d+ \(go-redis.*\): set.* lock a`)
+		is(t, len(regexp.MustCompile(`\n=> *\+\d+ ms #\d+ .*'lock'`).FindAllString(broken.Error(), -1)), 1)
+	}
+}
+
+func TestACheckIsAboutAKeyAClientAndWhatCameAfterAnEntry(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
+	worker := dial(t, server).Conn()
+	no(t, worker.ClientSetName(background, "worker").Err())
+	no(t, worker.SetNX(background, "lock", "a", 30*time.Second).Err())
+	about := server.Journal.Only(lockwheel.Scope{Key: "lock"})
+	acquired := about.Entries()[1]
+	is(t, acquired.Event, "acquired")
+	is(t, strings.Count(about.Story(10), "\n"), 2)
+	client := acquired.Client
+	for scope, isBroken := range map[lockwheel.Scope]bool{
+		{Key: "l*"}:                    true,
+		{Client: itoa(client)}:         true,
+		{Client: "worker"}:             true,
+		{Since: acquired.Seq - 1}:      true,
+		{Key: "job:*"}:                 false,
+		{Client: itoa(client + 100)}:   false,
+		{Client: "other"}:              false,
+		{Since: acquired.Seq}:          false,
+		{Key: "l*", Client: "another"}: false,
+	} {
+		broken := server.Journal.Only(scope).Broken(lockwheel.NoLockHeld)
+		holds(t, (broken != nil) == isBroken, "%+v: %v", scope, broken)
+	}
+}
+
+func TestAPossibleLockBreaksACheckThatNamesItsKey(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t)
+	server.Call("SET", "idem:1", "done", "NX", "EX", 3600)
+	server.Journal.AssertNoLockHeld()
+	broken := server.Journal.Only(lockwheel.Scope{Key: "idem:*"}).Broken(lockwheel.NoLockHeld)
+	matches(t, broken.Sentence, `holds the lock 'idem:1' as 'done'`)
+	known := server.Journal.KnownLocks()[0]
+	is(t, known.Key+" "+known.Shape+" "+known.Confidence, "idem:1 token possible")
+	is(t, known.Held, true)
+}
+
+// heldKeys takes two keys, and returns those that are surely locks.
+func heldKeys(server *lockwheeltest.Server) (keys string) {
+	server.Call("FLUSHALL")
+	server.Call("SET", "job:1", "1", "NX", "PX", 30_000)
+	server.Call("SET", "tmp:1", unique, "NX", "PX", 30_000)
+	for _, lock := range server.Journal.Locks() {
+		if lock.Confidence != "possible" {
+			keys += lock.Key
+		}
+	}
+	return keys
+}
+
+func TestKeysAreDeclaredAsLocksAndAsNone(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t)
+	is(t, heldKeys(server), "tmp:1")
+	server.Journal.DeclareLocks("job:*")
+	server.Journal.IgnoreLocks("tmp:*")
+	is(t, heldKeys(server), "job:1")
+
+	server = lockwheeltest.Start(t, lockwheel.LockKeys("cron:*", "job:*"),
+		lockwheel.IgnoredLockKeys("tmp:*"))
+	is(t, heldKeys(server), "job:1")
+	server.Reset()
+	is(t, heldKeys(server), "job:1")
+	server.Restart()
+	is(t, heldKeys(server), "job:1")
+}
+
+func TestAStoryShowsThatAReplyWasLost(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t, lockwheel.Frozen())
+	server.Faults.Add(lockwheel.LoseAndClose, lockwheel.Requests{Command: "set"})
+	client := dial(t, server)
+	holds(t, client.SetNX(background, "lock", "token", time.Minute).Err() != nil, "it has a reply")
+	story := server.Journal.Only(lockwheel.Scope{Key: "lock"}).Story(10)
+	matches(t, story, `: set lock token ex 60 nx -> OK \[fault 1: executed; reply lost; connection closed\]\n`)
+	matches(t, story, `: acquired 'lock' as 'token' for 60000 ms\n`)
+}
+
+func TestAnUnknownCheckIsRefusedWithTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	server := lockwheeltest.Start(t)
+	err := server.Server.Journal.Check("no-lock-helt")
+	holds(t, err != nil, "it is accepted")
+	matches(t, err.Error(), `unknown check 'no-lock-helt'; did you mean no-lock-held\? Known: .*no-waiter-lost`)
 }
 
 func TestTheTypesHaveAllFieldsOfTheReplies(t *testing.T) {
@@ -98,6 +239,7 @@ func TestTheTypesHaveAllFieldsOfTheReplies(t *testing.T) {
 	}{
 		{[]any{"LOCKWHEEL", "JOURNAL"}, &[]lockwheel.Entry{}},
 		{[]any{"LOCKWHEEL", "LOCKS"}, &[]lockwheel.Lock{}},
+		{[]any{"LOCKWHEEL", "LOCKS", "KNOWN"}, &[]lockwheel.KnownLock{}},
 		{[]any{"LOCKWHEEL", "LINT"}, &[]lockwheel.Finding{}},
 		{[]any{"LOCKWHEEL", "FAULT", "LIST"}, &[]lockwheel.State{}},
 		{[]any{"LOCKWHEEL", "GATE", "LIST"}, &[]lockwheel.State{}},
