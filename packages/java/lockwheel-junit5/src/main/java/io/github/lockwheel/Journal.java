@@ -4,7 +4,6 @@ package io.github.lockwheel;
 
 import java.time.Duration;
 import java.time.Instant;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
@@ -16,7 +15,7 @@ import java.util.stream.Stream;
  * recognised from the effects of commands, whatever library sends them.
  *
  * <p>All methods throw {@link LockwheelException} if the server has ended. A failed assertion throws
- * an {@link AssertionError} with the entries of that lock.
+ * a {@link CheckError}.
  */
 public final class Journal {
     private final LockwheelServer server;
@@ -68,8 +67,8 @@ public final class Journal {
                 .collect(Collectors.toUnmodifiableList()));
     }
 
-    private String[] scoped(String... command) {
-        return Stream.concat(Arrays.stream(command), scope.stream()).toArray(String[]::new);
+    private String[] scoped(List<String> command, String... end) {
+        return Stream.of(command, scope, List.of(end)).flatMap(List::stream).toArray(String[]::new);
     }
 
     /** An entry of the journal. */
@@ -588,7 +587,7 @@ public final class Journal {
      * @return the kept entries, in time order
      */
     public List<Entry> entries() {
-        return all(Entry::new, scoped("JOURNAL"));
+        return all(Entry::new, scoped(List.of("JOURNAL")));
     }
 
     /**
@@ -608,7 +607,8 @@ public final class Journal {
      * @return one line for each, in time order
      */
     public String story(int count) {
-        return (String) server.control("JOURNAL", "COUNT", Integer.toString(count), "TEXT");
+        var command = List.of("JOURNAL", "COUNT", Integer.toString(count));
+        return (String) server.control(scoped(command, "TEXT"));
     }
 
     /**
@@ -653,7 +653,7 @@ public final class Journal {
      * @return one for each rule and lock
      */
     public List<Finding> lint() {
-        return all(Finding::new, scoped("LINT"));
+        return all(Finding::new, scoped(List.of("LINT")));
     }
 
     /** Removes all entries. Held locks stay recognised. */
@@ -702,13 +702,11 @@ public final class Journal {
      * @param check the check
      */
     public void check(Check check) {
-        String[] command = scoped("CHECK", check.word());
-        String[] words = Arrays.copyOf(command, command.length + 1);
-        words[command.length] = "STORY";
-        String json = (String) server.control(words);
+        String[] command = scoped(List.of("CHECK", check.word()), "STORY");
+        String json = (String) server.control(command);
         Map<String, Object> verdict = Json.object(Json.parse(json));
         if (!(Boolean) verdict.get("holds")) {
-            throw new AssertionError(verdict.get("text"));
+            throw new CheckError((String) verdict.get("text"), server);
         }
     }
 

@@ -50,6 +50,8 @@ public final class LockwheelServer implements AutoCloseable {
     public static final class Builder {
         private boolean frozen;
         private Instant clockStart;
+        private List<String> lockKeys = List.of();
+        private List<String> ignoredLockKeys = List.of();
         private List<String> options = List.of();
 
         private Builder() {}
@@ -73,6 +75,28 @@ public final class LockwheelServer implements AutoCloseable {
          */
         public Builder clockStart(Instant clockStart) {
             this.clockStart = clockStart;
+            return this;
+        }
+
+        /**
+         * Declares that keys that match one of the patterns are locks, however they are made.
+         *
+         * @param patterns the patterns, such as {@code "job:*"}
+         * @return this
+         */
+        public Builder lockKeys(String... patterns) {
+            lockKeys = List.of(patterns);
+            return this;
+        }
+
+        /**
+         * Declares that keys that match one of the patterns are no locks.
+         *
+         * @param patterns the patterns, such as {@code "idem:*"}
+         * @return this
+         */
+        public Builder ignoredLockKeys(String... patterns) {
+            ignoredLockKeys = List.of(patterns);
             return this;
         }
 
@@ -104,6 +128,12 @@ public final class LockwheelServer implements AutoCloseable {
             }
             if (clockStart != null) {
                 all.addAll(List.of("--clock-start", Long.toString(clockStart.toEpochMilli())));
+            }
+            if (!lockKeys.isEmpty()) {
+                all.addAll(List.of("--lock-keys", String.join(" ", lockKeys)));
+            }
+            if (!ignoredLockKeys.isEmpty()) {
+                all.addAll(List.of("--ignored-lock-keys", String.join(" ", ignoredLockKeys)));
             }
             all.addAll(options);
             return all;

@@ -11,9 +11,12 @@ import static org.junit.jupiter.api.Assertions.fail;
 import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass;
 
 import io.github.lockwheel.Check;
+import io.github.lockwheel.CheckError;
 import io.github.lockwheel.LockwheelServer;
 import io.github.lockwheel.junit5.Lockwheel;
 import io.github.lockwheel.junit5.LockwheelExtension;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -164,10 +167,42 @@ class ExtensionTest {
     @Test
     void aCheckThatDoesNotHoldFailsTheTest() {
         Throwable failure = failureOf(LeavesALock.class);
-        assertEquals(AssertionError.class, failure.getClass());
+        assertEquals(CheckError.class, failure.getClass());
         assertTrue(failure.getMessage().startsWith("no-lock-held: client "), failure.getMessage());
-        assertTrue(failure.getMessage().contains("acquired 'lock' as 'token'"),
-                failure.getMessage());
+        assertStoryIsShownOnce(failure);
+    }
+
+    private static void assertStoryIsShownOnce(Throwable failure) {
+        var printed = new StringWriter();
+        failure.printStackTrace(new PrintWriter(printed));
+        String text = printed.toString();
+        assertEquals(2, text.split("acquired 'lock' as 'token'", -1).length, text);
+        assertFalse(text.contains("Caused by"), text);
+    }
+
+    @Test
+    void aFailedAssertionShowsItsStoryOnceAndTheJournalsOfOtherServers() {
+        Throwable failure = failureOf(AssertsItself.class);
+        assertStoryIsShownOnce(failure);
+        assertEquals(1, failure.getSuppressed().length);
+        String other = failure.getSuppressed()[0].toString();
+        assertTrue(other.contains("SET another value"), other);
+    }
+
+    @Lockwheel
+    static class AssertsItself {
+        @Test
+        void takesIt(LockwheelServer other, LockwheelServer server) {
+            other.call("SET", "another", "value");
+            server.call("SET", "lock", "token", "NX", "PX", "30000");
+            server.journal().key("lock*").assertNoLockHeld();
+        }
+    }
+
+    @Test
+    @Lockwheel(lockKeys = {"cron:*", "job:*"}, ignoredLockKeys = "tmp:*")
+    void theAnnotationDeclaresKeys(LockwheelServer server) {
+        assertEquals(List.of("job:1"), JournalTest.heldKeys(server));
     }
 
     @Lockwheel(check = {Check.RELEASED_ONLY_BY_OWNER, Check.NO_LOCK_HELD})

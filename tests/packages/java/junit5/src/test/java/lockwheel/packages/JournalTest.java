@@ -8,21 +8,30 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.lockwheel.Check;
+import io.github.lockwheel.CheckError;
+import io.github.lockwheel.Fault;
 import io.github.lockwheel.Journal;
 import io.github.lockwheel.LockwheelServer;
+import io.github.lockwheel.Requests;
 import io.github.lockwheel.junit5.Lockwheel;
 import java.time.Duration;
 import java.util.List;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.params.SetParams;
 
 @Lockwheel(frozen = true)
 class JournalTest {
     private static final SetParams LEASE = SetParams.setParams().nx().px(10_000);
+
+    private static final String UNIQUE = "2f1c7a9-58f4-4a6e-9d54-0f0e9f3c8a11";
 
     private LockwheelServer server;
     private Journal journal;
@@ -65,7 +74,7 @@ class JournalTest {
         assertEquals(List.of("command", "acquired"),
                 journal.entries("l*").stream().map(Journal.Entry::event).toList());
         String story = journal.story(4);
-        assertTrue(story.contains(" 'worker': acquired 'lock' as 'one \"two\"\\n\\u{1}' for"), story);
+        assertTrue(story.contains(" 'worker' (jedis): acquired 'lock' as 'one \"two\"\\n\\u{1}' for"), story);
         journal.clear();
         assertEquals(List.of(), journal.entries("lock"));
     }
@@ -113,6 +122,9 @@ class JournalTest {
         journal.assertNeverTwoHolders();
         journal.assertEveryLockHasALease();
         journal.assertReleasedOnlyByOwner();
+        journal.assertNotRefusedByOwnToken();
+        journal.assertNoWaiterLost();
+        journal.assertRenewedBeforeExpiry();
         for (Check check : Check.values()) {
             journal.check(check);
         }
@@ -127,6 +139,145 @@ class JournalTest {
         server.call("DEL", "lock");
         fails(journal::assertReleasedOnlyByOwner, "released-only-by-owner: ",
                 "released 'lock', which is that of 'token', taken by client ");
+    }
+
+    /** How a check is broken, by one or two clients. */
+    private enum Breach {
+        NO_LOCK_HELD {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                a.set("lock", "a", LEASE);
+            }
+        },
+        EVERY_LOCK_HAS_A_LEASE {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                a.setnx("lock", "a");
+            }
+        },
+        RELEASED_ONLY_BY_OWNER {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                a.set("lock", "a", LEASE);
+                b.del("lock");
+            }
+        },
+        NEVER_TWO_HOLDERS {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                a.set("lock", "a", LEASE);
+                server.clock().advance(Duration.ofSeconds(10));
+                b.set("lock", "b", LEASE);
+                a.del("lock");
+            }
+        },
+        REFUSED_BY_OWN_TOKEN {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                // Tokens that others may use too are not compared.
+                a.set("lock", "a" + UNIQUE, LEASE);
+                a.set("lock", "a" + UNIQUE, LEASE);
+            }
+        },
+        NO_WAITER_LOST {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                a.set("lock", "a", LEASE);
+                b.set("lock", "b", LEASE);
+                a.del("lock");
+            }
+        },
+        RENEWED_BEFORE_EXPIRY {
+            @Override
+            void by(LockwheelServer server, Jedis a, Jedis b) {
+                a.set("lock", "a", LEASE);
+                server.clock().advance(Duration.ofSeconds(10));
+            }
+        };
+
+        abstract void by(LockwheelServer server, Jedis a, Jedis b);
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aBrokenCheckMarksTheEntryThatBrokeIt(Breach breach) {
+        Check check = Check.valueOf(breach.name());
+        journal.check(check);
+        String story;
+        try (var other = new Jedis(server.url())) {
+            breach.by(server, worker, other);
+            story = assertThrows(CheckError.class, () -> journal.check(check)).getMessage();
+        }
+        String set = "\n  \\+0 ms #\\d+ client \\d+ 'worker' \\(jedis.*\\): SET.* lock a";
+        assertTrue(Pattern.compile(set).matcher(story).find(), story);
+        String marked = "\n=> *\\+\\d+ ms #\\d+ .*'lock'";
+        assertEquals(1, Pattern.compile(marked).matcher(story).results().count(), story);
+    }
+
+    @Test
+    void aCheckIsAboutAKeyAClientAndWhatCameAfterAnEntry() {
+        worker.set("lock", "a", LEASE);
+        var acquired = journal.key("lock").entries().get(1);
+        assertEquals("acquired", acquired.event());
+        assertEquals(2, journal.key("lock").story(10).lines().count());
+        long client = acquired.client();
+        long before = acquired.sequence() - 1;
+        for (var broken : List.of(journal.key("l*"), journal.client(client),
+                journal.client("worker"), journal.since(before))) {
+            assertThrows(CheckError.class, broken::assertNoLockHeld);
+        }
+        for (var kept : List.of(journal.key("job:*"), journal.client(client + 100),
+                journal.client("other"), journal.since(before + 1), journal.key("l*").client("b"))) {
+            kept.assertNoLockHeld();
+        }
+    }
+
+    @Test
+    void aKeyThatIsOnlyPossiblyALockFailsACheckThatNamesIt() {
+        server.call("SET", "idem:1", "done", "NX", "EX", "3600");
+        journal.assertNoLockHeld();
+        fails(journal.key("idem:*")::assertNoLockHeld, "holds the lock 'idem:1' as 'done'");
+        var known = journal.knownLocks().get(0);
+        assertEquals(List.of("idem:1", "token", "possible", true),
+                List.of(known.key(), known.shape(), known.confidence(), known.held()));
+    }
+
+    /** Takes two keys, and returns those that are surely locks. */
+    static List<String> heldKeys(LockwheelServer server) {
+        server.call("FLUSHALL");
+        server.call("SET", "job:1", "1", "NX", "PX", "30000");
+        server.call("SET", "tmp:1", UNIQUE, "NX", "PX", "30000");
+        return server.journal().locks().stream()
+                .filter(lock -> !lock.confidence().equals("possible"))
+                .map(Journal.Lock::key).toList();
+    }
+
+    @Test
+    void keysAreDeclaredAsLocksAndAsNone() {
+        assertEquals(List.of("tmp:1"), heldKeys(server));
+        journal.declareLocks("job:*");
+        journal.ignoreLocks("tmp:*");
+        assertEquals(List.of("job:1"), heldKeys(server));
+
+        var builder = LockwheelServer.builder().lockKeys("cron:*", "job:*").ignoredLockKeys("tmp:*");
+        try (var other = builder.start()) {
+            assertEquals(List.of("job:1"), heldKeys(other));
+            other.reset();
+            assertEquals(List.of("job:1"), heldKeys(other));
+            other.restart();
+            assertEquals(List.of("job:1"), heldKeys(other));
+        }
+    }
+
+    @Test
+    void aStoryShowsThatAReplyWasLost() {
+        server.faults().add(Fault.loseAndClose(), Requests.any().command("set"));
+        assertThrows(JedisConnectionException.class, () -> worker.set("lock", "token", LEASE));
+        String story = journal.key("lock").story(10);
+        String request = "SET lock token NX PX 10000 -> OK";
+        String fault = "[fault 1: executed; reply lost; connection closed]\n";
+        assertTrue(story.contains(": " + request + " " + fault), story);
+        assertTrue(story.contains(": acquired 'lock' as 'token' for 10000 ms\n"), story);
     }
 
     @Test

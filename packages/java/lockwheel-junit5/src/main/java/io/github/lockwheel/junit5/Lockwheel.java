@@ -17,7 +17,8 @@ import org.junit.jupiter.api.extension.ExtendWith;
  * of these methods, the second is another server, and so on. A server starts when its parameter is
  * first resolved, and stops with the test.
  *
- * <p>A failed test shows the last entries of its servers' journals.
+ * <p>A failed test shows the last entries of its servers' journals, and a failed check the entries of
+ * its lock instead.
  */
 @Documented
 @Inherited
@@ -31,6 +32,20 @@ public @interface Lockwheel {
      * @return whether it is stopped
      */
     boolean frozen() default false;
+
+    /**
+     * Patterns of keys that are locks, however they are made.
+     *
+     * @return the patterns, such as {@code "job:*"}
+     */
+    String[] lockKeys() default {};
+
+    /**
+     * Patterns of keys that are no locks.
+     *
+     * @return the patterns, such as {@code "idem:*"}
+     */
+    String[] ignoredLockKeys() default {};
 
     /**
      * Options of redis-server.

@@ -3,6 +3,7 @@
 package io.github.lockwheel.junit5;
 
 import io.github.lockwheel.Check;
+import io.github.lockwheel.CheckError;
 import io.github.lockwheel.LockwheelException;
 import io.github.lockwheel.LockwheelServer;
 import java.util.ArrayList;
@@ -23,7 +24,11 @@ final class Servers {
     synchronized LockwheelServer get(int number) {
         while (servers.size() <= number) {
             servers.add(LockwheelServer.builder()
-                    .frozen(settings.frozen()).options(settings.options()).start());
+                    .frozen(settings.frozen())
+                    .lockKeys(settings.lockKeys())
+                    .ignoredLockKeys(settings.ignoredLockKeys())
+                    .options(settings.options())
+                    .start());
         }
         return servers.get(number);
     }
@@ -40,10 +45,14 @@ final class Servers {
         }
     }
 
-    /** Adds the journals of the servers to a failure. */
+    /** Adds the journals of the servers to a failure. That of a check has its story already. */
     synchronized void addStories(Throwable failure) {
+        LockwheelServer shown =
+                failure instanceof CheckError ? ((CheckError) failure).server() : null;
         for (LockwheelServer server : servers) {
-            failure.addSuppressed(new Story(server));
+            if (server != shown) {
+                failure.addSuppressed(new Story(server));
+            }
         }
     }
 

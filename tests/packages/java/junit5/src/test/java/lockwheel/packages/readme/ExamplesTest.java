@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.lockwheel.Check;
 import io.github.lockwheel.Fault;
+import io.github.lockwheel.CheckError;
 import io.github.lockwheel.LockwheelServer;
 import io.github.lockwheel.Requests;
 import io.github.lockwheel.junit5.Lockwheel;
@@ -82,12 +83,14 @@ class ExamplesTest {
     }
 
     @Test
-    @Lockwheel
+    @Lockwheel(frozen = true)
     void aLockWithoutALease(LockwheelServer server) {
         server.call("SETNX", "lock", "token");
-        var error = assertThrows(
-                AssertionError.class, server.journal()::assertEveryLockHasALease);
-        assertTrue(error.getMessage().contains("SETNX lock token -> 1"));
+        var error = assertThrows(CheckError.class, server.journal()::assertEveryLockHasALease);
+        assertEquals("every-lock-has-a-lease: the lock 'lock' that client 2 holds has no lease\n"
+                + "  +0 ms #3 client 2: SETNX lock token -> 1\n"
+                + "=>+0 ms #4 client 2: acquired 'lock' as 'token' without a lease",
+                error.getMessage());
     }
 
     @Test
