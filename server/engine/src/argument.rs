@@ -287,9 +287,39 @@ pub fn values_before_secret(arguments: &[Argument]) -> Option<usize> {
     count(arguments, &mut before).then_some(before)
 }
 
+/// What is shown instead of a word that may be a password, as in Redis.
+pub const REDACTED: &[u8] = b"(redacted)";
+
+/// The words of a request that may be shown to others: those that may be passwords are replaced.
+/// The first `name_words` are the command's name.
+pub fn without_secrets<'a>(
+    arguments: &[Argument],
+    name_words: usize,
+    argv: &[&'a [u8]],
+) -> Vec<&'a [u8]> {
+    let mut shown = argv.to_vec();
+    let is_secret = |argument: &&Argument| argument.is_secret;
+    let option = arguments.iter().find(is_secret).and_then(|argument| {
+        Some((argument.token?, argument.arguments.len().max(1)))
+    });
+    let secrets = match option {
+        Some((token, values)) => {
+            let at = argv.iter().position(|word| word.eq_ignore_ascii_case(token.as_bytes()));
+            at.map(|at| at + 1..at + 1 + values)
+        }
+        None => values_before_secret(arguments).map(|before| name_words + before..argv.len()),
+    };
+    for at in secrets.into_iter().flatten() {
+        if let Some(word) = shown.get_mut(at) {
+            *word = REDACTED;
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::argument::{self as arg, Argument, syntax, values_before_secret};
+    use crate::argument::{self as arg, Argument, syntax, values_before_secret, without_secrets};
     use crate::settings::CompatVersion;
 
     const CONDITION: Argument = arg::one_of("condition", &[arg::word("NX"), arg::word("XX")]);
@@ -324,5 +354,23 @@ mod tests {
         assert_eq!(values_before_secret(&[secret]), Some(0));
         assert_eq!(values_before_secret(&[arg::integer("n"), secret]), Some(1));
         assert_eq!(values_before_secret(&[arg::integer("n")]), None);
+    }
+
+    #[test]
+    fn words_that_may_be_passwords_are_replaced() {
+        const USER: &[Argument] = &[arg::string("username"), arg::string("password")];
+        let option = arg::block("auth", USER).token("AUTH").optional().secret();
+        let secret = arg::string("password").secret();
+        for (arguments, request, shown) in [
+            (&[secret][..], "AUTH a b", "AUTH (redacted) (redacted)"),
+            (&[arg::integer("protover"), option], "HELLO 3 auth u p X y", "HELLO 3 auth (redacted) (redacted) X y"),
+            (&[arg::integer("protover"), option], "HELLO 3 auth u", "HELLO 3 auth (redacted)"),
+            (&[arg::integer("protover"), option], "HELLO 3", "HELLO 3"),
+            (&[arg::key("key")], "GET AUTH", "GET AUTH"),
+        ] {
+            let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+            let found = without_secrets(arguments, 1, &argv);
+            assert_eq!(String::from_utf8_lossy(&found.join(&b' ')), shown);
+        }
     }
 }

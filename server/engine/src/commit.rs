@@ -28,8 +28,10 @@ impl Engine {
             || self.lease_ceiling.is_some()
             || self.instruments.as_ref().is_some_and(|instruments| instruments.use_effects());
         self.writer.set_recording(records);
-        self.has_consumers =
-            records || !self.writer.events().is_empty() || self.journal().is_some();
+        self.has_consumers = records
+            || !self.writer.events().is_empty()
+            || !self.sessions.monitors.is_empty()
+            || self.journal().is_some();
     }
 
     /// Sets the classes of keyspace events that are published.

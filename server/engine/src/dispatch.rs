@@ -186,6 +186,9 @@ impl Context<'_> {
         let (command, name) = (entry.command, entry.full_name.as_str());
         let done = CompletedCommand { client, caller, command, name, database, time };
         engine.observe_command(done, argv, result);
+        if !self.engine.sessions.monitors.is_empty() {
+            self.show_after_run(entry, caller, argv);
+        }
     }
 }
 

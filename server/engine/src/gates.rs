@@ -54,12 +54,16 @@ bitflags! {
         const READ_ONLY_SCRIPT = 1 << 8;
         /// The log is being loaded, or the restart guard is on.
         const NOT_READY = 1 << 9;
+        /// The client receives all requests (`MONITOR`).
+        const MONITOR = 1 << 10;
     }
 }
 
 /// The conditions that depend on the session.
-const OF_SESSION: Conditions =
-    Conditions::UNAUTHENTICATED.union(Conditions::TRANSACTION).union(Conditions::SUBSCRIBED);
+const OF_SESSION: Conditions = Conditions::UNAUTHENTICATED
+    .union(Conditions::TRANSACTION)
+    .union(Conditions::SUBSCRIBED)
+    .union(Conditions::MONITOR);
 
 /// The commands that a gate concerns.
 #[derive(Clone, Copy, Debug)]
@@ -231,6 +235,13 @@ pub const GATES: &[Gate] = &[
         check: |engine, _| Err(engine.busy_error().into()),
     },
     Gate {
+        name: "monitor",
+        paths: Paths::REQUEST,
+        when: Conditions::MONITOR,
+        commands: Commands::With(WRITES.union(Flags::READONLY)),
+        check: |_, _| Err(Error::line("ERR Replica can't interact with the keyspace").into()),
+    },
+    Gate {
         name: "pause",
         paths: Paths::REQUEST.union(Paths::WAITER),
         when: Conditions::PAUSE,
@@ -354,6 +365,7 @@ impl Session {
         let mut conditions = Conditions::empty();
         conditions.set(Conditions::UNAUTHENTICATED, !self.authenticated);
         conditions.set(Conditions::TRANSACTION, self.transaction.is_some());
+        conditions.set(Conditions::MONITOR, self.is_monitor);
         if self.protocol == Protocol::Resp2 && self.is_subscriber() {
             conditions |= Conditions::SUBSCRIBED;
         }

@@ -137,6 +137,7 @@ fn line(client: &Session, request: &Request) -> String {
 fn flag_letters(client: &Session) -> String {
     let tracking = client.tracking.as_ref();
     let letters: String = [
+        ('O', client.is_monitor),
         ('P', client.is_subscriber()),
         ('t', tracking.is_some()),
         ('R', tracking.is_some_and(|tracking| tracking.broken_redirect)),

@@ -172,6 +172,8 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.unwatch(id);
     context.engine.sessions.unsubscribe_all(id);
     context.engine.stop_tracking(id);
+    context.engine.sessions.stop_monitoring(id);
+    context.engine.update_consumers();
     context.engine.sessions.take_transaction(id);
     context.engine.sessions.clients.set_text(id, |client| &mut client.name, Default::default());
     let needs_password = context.engine.settings.requirepass.is_some();

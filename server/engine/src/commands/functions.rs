@@ -209,6 +209,7 @@ pub fn functions(seed: u64, version: CompatVersion) -> Functions {
 
 /// `FCALL` and `FCALL_RO`: reply with the result of the function.
 fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.show_before_calls(argv);
     const NOT_FOUND: Error = Error::line("ERR Function not found");
     let Some(functions) = context.engine.writer.libraries() else {
         return Err(context.engine.busy_error());

@@ -20,6 +20,7 @@ pub mod lockwheel;
 pub mod memory;
 #[cfg(test)]
 mod model;
+pub mod monitor;
 pub mod multi_pop;
 pub mod persistence;
 pub mod picks;
@@ -70,6 +71,7 @@ pub const FAMILIES: &[&[Command]] = &[
     lockwheel::COMMANDS,
     lists::COMMANDS,
     memory::COMMANDS,
+    monitor::COMMANDS,
     pubsub::COMMANDS,
     replication::COMMANDS,
     scripts::COMMANDS,

@@ -184,6 +184,7 @@ pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
 }
 
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.show_before_calls(argv);
     let count = key_count(argv)?;
     let Some(interpreter) = context.engine.interpreter.as_mut() else {
         return Err(Error::Busy);
@@ -199,6 +200,7 @@ fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `EVALSHA` and `EVALSHA_RO`: reply with the result of the cached script.
 fn evalsha(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    context.show_before_calls(argv);
     // Redis checks the length of the digest, then the number of keys, then whether the script
     // exists.
     if argv[1].len() != Sha::DIGITS {

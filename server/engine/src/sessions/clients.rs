@@ -49,6 +49,7 @@ impl Clients {
             reply_mode: ReplyMode::default(),
             read_only: false,
             slot: None,
+            is_monitor: false,
             no_evict: false,
             no_touch: false,
             transaction: None,

@@ -8,6 +8,7 @@
 pub mod buffers;
 pub mod clients;
 pub mod deliveries;
+pub mod monitors;
 pub mod pauses;
 pub mod pubsub;
 pub mod tracking;
@@ -117,6 +118,8 @@ pub struct Session {
     pub read_only: bool,
     /// In a cluster, the slot of the keys of the current request.
     pub slot: Option<u16>,
+    /// `MONITOR`
+    pub is_monitor: bool,
     /// `CLIENT NO-EVICT`
     pub no_evict: bool,
     /// `CLIENT NO-TOUCH`
@@ -251,6 +254,8 @@ pub struct Sessions {
     pub(crate) pubsub: PubSub,
     /// The keys and prefixes of client side caching.
     pub(crate) tracked: Tracked,
+    /// The clients that receive all requests (`MONITOR`).
+    pub(crate) monitors: Vec<ClientId>,
     /// The clients that wait for keys.
     pub(crate) waiters: Waiters,
     /// The clients that watch keys.
@@ -274,6 +279,7 @@ impl Sessions {
             clients: Clients::default(),
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
+            monitors: Vec::new(),
             waiters: Waiters::default(),
             watchers: Watchers::default(),
             timers: Timers::new(now),
@@ -303,6 +309,7 @@ impl Sessions {
         self.unwatch(client);
         self.unsubscribe_all(client);
         self.stop_tracking(client);
+        self.stop_monitoring(client);
         self.clients.remove(client);
     }
 

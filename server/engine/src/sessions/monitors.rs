@@ -1,0 +1,69 @@
+//! The clients that receive all requests: `MONITOR`.
+
+use bytes::{BufMut, BytesMut};
+
+use crate::sessions::{ClientId, Sessions};
+
+impl Sessions {
+    /// Sends a client all requests from now on; false if it receives them already.
+    pub(crate) fn start_monitoring(&mut self, client: ClientId) -> bool {
+        let Some(state) = self.get_mut(client) else { return false };
+        if state.is_monitor {
+            return false;
+        }
+        state.is_monitor = true;
+        self.monitors.push(client);
+        true
+    }
+
+    /// Ends what [`Sessions::start_monitoring`] has begun.
+    pub(crate) fn stop_monitoring(&mut self, client: ClientId) {
+        if let Some(state) = self.get_mut(client)
+            && std::mem::take(&mut state.is_monitor)
+        {
+            self.monitors.retain(|&monitor| monitor != client);
+        }
+    }
+
+    /// Sends a request to all monitors. `source` is its client, or the script that has called it.
+    pub(crate) fn show_to_monitors(
+        &mut self,
+        wall_us: i64,
+        database: usize,
+        source: &str,
+        words: &[&[u8]],
+    ) {
+        let mut line = BytesMut::new();
+        let (seconds, micros) = (wall_us.div_euclid(1_000_000), wall_us.rem_euclid(1_000_000));
+        line.put_slice(format!("+{seconds}.{micros:06} [{database} {source}]").as_bytes());
+        for word in words {
+            line.put_slice(b" \"");
+            quote(word, &mut line);
+            line.put_u8(b'"');
+        }
+        line.put_slice(b"\r\n");
+        for at in 0..self.monitors.len() {
+            let client = self.monitors[at];
+            if let Some(state) = self.clients.get_mut(client) {
+                state.pending.extend_from_slice(&line);
+                self.queue_delivery(client);
+            }
+        }
+    }
+}
+
+/// Appends a word without characters that do not print, as Redis does.
+fn quote(word: &[u8], line: &mut BytesMut) {
+    for &byte in word {
+        match byte {
+            b'"' | b'\\' => line.put_slice(&[b'\\', byte]),
+            b'\n' => line.put_slice(b"\\n"),
+            b'\r' => line.put_slice(b"\\r"),
+            b'\t' => line.put_slice(b"\\t"),
+            0x07 => line.put_slice(b"\\a"),
+            0x08 => line.put_slice(b"\\b"),
+            b' '..=b'~' => line.put_u8(byte),
+            _ => line.put_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+}
