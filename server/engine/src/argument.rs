@@ -298,11 +298,13 @@ pub fn without_secrets<'a>(
     argv: &[&'a [u8]],
 ) -> Vec<&'a [u8]> {
     let mut shown = argv.to_vec();
-    let is_secret = |argument: &&Argument| argument.is_secret;
-    let option = arguments.iter().find(is_secret).and_then(|argument| {
-        Some((argument.token?, argument.arguments.len().max(1)))
-    });
-    let secrets = match option {
+    fn secret_option(arguments: &[Argument]) -> Option<(&'static str, usize)> {
+        arguments.iter().find_map(|argument| match argument.token {
+            Some(token) if argument.is_secret => Some((token, argument.arguments.len().max(1))),
+            _ => secret_option(argument.arguments),
+        })
+    }
+    let secrets = match secret_option(arguments) {
         Some((token, values)) => {
             let at = argv.iter().position(|word| word.eq_ignore_ascii_case(token.as_bytes()));
             at.map(|at| at + 1..at + 1 + values)

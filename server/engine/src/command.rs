@@ -11,6 +11,7 @@ use lockwheel_resp::Reply;
 use crate::argument::Argument;
 use crate::context::{Context, is};
 use crate::error::Error;
+use crate::latency::Times;
 use crate::names::Names;
 use crate::settings::{CompatVersion, Mode, Vendor};
 use crate::store::value::ValueRef;
@@ -510,7 +511,7 @@ impl Command {
 }
 
 /// Statistics of a command.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CommandStats {
     /// Number of calls.
     pub calls: u64,
@@ -518,6 +519,8 @@ pub struct CommandStats {
     pub rejected: u64,
     /// Number of calls that failed.
     pub failed: u64,
+    /// How long the calls took.
+    pub times: Times,
 }
 
 /// A row of the table with its full name.

@@ -124,8 +124,12 @@ impl Context<'_> {
         {
             script.wrote = true;
         }
+        let begin_ns = self.engine.command_begin_ns();
         // A command in a script never blocks and never runs a script.
         let result = (entry.command.run)(self, argv);
+        if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
+            self.note_slow_command(entry, argv, took_ns);
+        }
         if self.engine.has_consumers {
             self.observe(entry, self.caller, self.database, argv, &result);
         }
@@ -149,7 +153,11 @@ impl Context<'_> {
     pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
         // A script changes the caller of this context, and `SELECT` the database.
         let (caller, database) = (self.caller, self.database);
+        let begin_ns = self.engine.command_begin_ns();
         let result = (entry.command.run)(self, argv);
+        if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
+            self.note_slow_command(entry, argv, took_ns);
+        }
         if self.engine.has_consumers {
             self.observe(entry, caller, database, argv, &result);
         }

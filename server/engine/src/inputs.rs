@@ -9,6 +9,7 @@
 //! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
 //!   [`Engine::disconnect`], [`Engine::kill`].
+//! - **Requests begin**, for their times: [`Engine::begin_requests`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
 //!   [`Engine::call`] from this process. The caller may announce requests with
 //!   [`Engine::look_ahead`], which changes nothing that a client can observe.
@@ -77,12 +78,14 @@ pub struct Process {
     pub id: u32,
     /// Returns its resident memory in bytes, where the system shows it.
     pub resident_bytes: fn() -> Option<u64>,
+    /// Returns the time since any moment in nanoseconds, by which commands are timed.
+    pub clock_ns: fn() -> u64,
 }
 
 impl Default for Process {
     /// A process that nothing is known of.
     fn default() -> Process {
-        Process { id: 0, resident_bytes: || None }
+        Process { id: 0, resident_bytes: || None, clock_ns: || 0 }
     }
 }
 

@@ -31,6 +31,7 @@ pub mod instruments;
 pub mod lease_ceiling;
 pub mod limits;
 pub mod locks;
+pub mod latency;
 mod look_ahead;
 pub mod memory;
 pub mod mutants;
@@ -45,6 +46,7 @@ mod safety_tests;
 pub mod script;
 pub mod sessions;
 pub mod settings;
+mod slow_log;
 pub mod slots;
 pub mod store;
 pub mod syntax_error;
@@ -72,6 +74,7 @@ use gates::{Conditions, GATES, Gates};
 use growth::Growth;
 use inputs::Process;
 use instruments::Instruments;
+use latency::Latency;
 use lease_ceiling::LeaseCeiling;
 use persistence::Persistence;
 use random::Random;
@@ -209,6 +212,8 @@ pub struct Engine {
     pub(crate) command_stats: Vec<CommandStats>,
     /// The counters.
     pub(crate) stats: Stats,
+    /// How long commands take.
+    pub(crate) latency: Latency,
     /// The source of randomness of commands such as `RANDOMKEY`.
     pub(crate) random: Random,
     /// When the engine was created, on the lease clock.
@@ -286,6 +291,7 @@ impl Engine {
         }
         let functions = commands::functions::functions(seed[3], settings.compat_version);
         let instruments = Instruments::of(&settings, time, seed);
+        let latency = Latency::new(&settings);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let state = State::new(keyspace, Libraries::new(functions));
         let mut engine = Engine {
@@ -300,6 +306,7 @@ impl Engine {
             instruments,
             has_consumers: false,
             stats: Stats::default(),
+            latency,
             random,
             started_at: time.now,
             process,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the clocks")]
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 #[cfg(not(feature = "simulation"))]
 use std::time::Instant as Moment;
@@ -59,6 +60,14 @@ struct ControlledClock {
     rate: Rate,
     /// How far the wall clock is ahead of the lease clock.
     wall_ahead_us: i64,
+}
+
+/// The monotonic time since the first call, in nanoseconds, by which commands are timed. Real time,
+/// also if the clock of leases is controlled.
+pub(crate) fn monotonic_ns() -> u64 {
+    static BEGIN: OnceLock<Moment> = OnceLock::new();
+    let since = BEGIN.get_or_init(Moment::now).elapsed();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Clock {

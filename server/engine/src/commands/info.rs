@@ -8,7 +8,7 @@ use lockwheel_resp::Reply;
 
 use crate::Engine;
 use crate::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
 use crate::readiness::{Loading, Readiness};
@@ -322,14 +322,17 @@ fn cpu(_: &mut Engine, _: Time, fields: &mut Fields) {
 /// Microseconds are not counted, because the engine has no clock to measure them.
 fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     for (entry, stats) in engine.commands.entries().iter().zip(&engine.command_stats) {
-        if stats.calls + stats.rejected + stats.failed == 0 {
+        let CommandStats { calls, rejected, failed, times } = stats;
+        if calls + rejected + failed == 0 {
             continue;
         }
+        let per_call_us = times.total_ns as f64 / 1_000.0 / (*calls).max(1) as f64;
         fields.add(
             &format!("cmdstat_{}", entry.full_name),
             format_args!(
-                "calls={},usec=0,usec_per_call=0.00,rejected_calls={},failed_calls={}",
-                stats.calls, stats.rejected, stats.failed
+                "calls={calls},usec={},usec_per_call={per_call_us:.2},rejected_calls={rejected},\
+                 failed_calls={failed}",
+                times.total_ns / 1_000
             ),
         );
     }

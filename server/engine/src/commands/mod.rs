@@ -15,6 +15,7 @@ pub mod hashes;
 pub mod info;
 pub mod introspection;
 pub mod keys;
+pub mod latency;
 pub mod lists;
 pub mod lockwheel;
 pub mod memory;
@@ -31,6 +32,7 @@ pub mod scripts;
 pub mod sentinel;
 pub mod server;
 pub mod sets;
+pub mod slowlog;
 pub mod settings;
 pub mod sort;
 pub mod sorted_set_algebra;
@@ -70,6 +72,7 @@ pub const FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     lockwheel::COMMANDS,
     lists::COMMANDS,
+    latency::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,
     pubsub::COMMANDS,
@@ -78,6 +81,7 @@ pub const FAMILIES: &[&[Command]] = &[
     persistence::COMMANDS,
     server::COMMANDS,
     sets::COMMANDS,
+    slowlog::COMMANDS,
     settings::COMMANDS,
     sort::COMMANDS,
     sorted_set_algebra::COMMANDS,

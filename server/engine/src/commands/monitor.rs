@@ -82,7 +82,7 @@ mod tests {
     fn monitor_is_refused_where_output_has_no_place() {
         check(
             "MULTI; MONITOR; EXEC => [!ERR MONITOR isn't allowed for DENY BLOCKING client]; \
-             EVAL 'return redis.call(\"MONITOR\")' 0 => !ERR ...not allowed from script...",
+             EVAL \"return redis.call('MONITOR')\" 0 => !ERR ...not allowed from script...",
         );
     }
 }

@@ -111,6 +111,7 @@ impl Engine {
         self.set_events(self.settings.notify_keyspace_events);
         self.update_conditions();
         self.update_access_counter();
+        self.latency.set_limits(&self.settings);
         if self.settings.requirepass.is_none() {
             for id in self.sessions.clients.in_order() {
                 if let Some(client) = self.sessions.get_mut(id) {

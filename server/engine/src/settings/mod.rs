@@ -54,6 +54,14 @@ pub struct Settings {
     pub notify_keyspace_events: Events,
     /// Milliseconds of a running script after which other clients get `BUSY` errors; 0 is no limit.
     pub busy_reply_threshold_ms: u64,
+    /// Microseconds of a command from which on the slow log keeps it; negative for none.
+    pub slowlog_log_slower_than_us: i64,
+    /// Entries that the slow log keeps.
+    pub slowlog_max_len: u64,
+    /// Milliseconds of an event that the latency monitor keeps; 0 for none.
+    pub latency_monitor_threshold_ms: u64,
+    /// Whether the distribution of the times of commands is recorded.
+    pub latency_tracking: bool,
     /// Whether scripts of the supported subset of Lua are run as plans.
     pub script_plans: bool,
     /// Output limits of each class of client.
@@ -160,6 +168,10 @@ impl Default for Settings {
             tcp_keepalive_seconds: 300,
             notify_keyspace_events: Events::empty(),
             busy_reply_threshold_ms: 5_000,
+            slowlog_log_slower_than_us: 10_000,
+            slowlog_max_len: 128,
+            latency_monitor_threshold_ms: 0,
+            latency_tracking: true,
             script_plans: true,
             client_output_buffer_limits: ClientOutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 1 << 30,

@@ -392,12 +392,15 @@ pub static DIRECTIVES: &[Directive] = &[
         "Run scripts of a supported subset of Lua as plans, without the Lua interpreter.").own(),
     used("notify-keyspace-events", Events, "", Live, field!(notify_keyspace_events),
         "Classes of keyspace events that are published; empty publishes none."),
-    accepted("slowlog-log-slower-than", Int(-1, i64::MAX), "10000", Live,
+    used("slowlog-log-slower-than", Int(-1, i64::MAX), "10000", Live,
+        field!(slowlog_log_slower_than_us),
         "Minimum microseconds of a command in the slow log; -1 disables the log."),
-    accepted("slowlog-max-len", LONG, "128", Live, "Maximum number of entries in the slow log."),
-    accepted("latency-monitor-threshold", LONG, "0", Live,
+    used("slowlog-max-len", LONG, "128", Live, field!(slowlog_max_len),
+        "Maximum number of entries in the slow log."),
+    used("latency-monitor-threshold", LONG, "0", Live, field!(latency_monitor_threshold_ms),
         "Minimum milliseconds of a latency event; 0 disables the latency monitor."),
-    accepted("latency-tracking", Bool, "yes", Live, "Record the latencies of every command."),
+    used("latency-tracking", Bool, "yes", Live, field!(latency_tracking),
+        "Record the latencies of every command."),
     accepted("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live,
         "Percentiles of latency in INFO."),
 
@@ -729,6 +732,7 @@ number_fields! {
     u16 => Int,
     u32 => Int,
     i32 => Int,
+    i64 => Int,
     u64 => Memory,
 }
 

@@ -250,6 +250,7 @@ impl Connection {
             return Status::Done;
         }
         let before = transfer.output.len();
+        engine.begin_requests();
         let mut request_time = RequestTime::read(host);
         for count in 0..limits::BATCH_REQUESTS_MAX {
             let enough = transfer.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;

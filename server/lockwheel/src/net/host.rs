@@ -404,6 +404,7 @@ impl Host {
         messages: &mut BytesMut,
     ) -> (Next, Option<Reply>, Position) {
         let time = self.now();
+        engine.begin_requests();
         let (flow, reply) = engine.call(time, client, argv, messages);
         let next = self.carry_out(engine, time, client, flow, messages);
         // To a connection, SHUTDOWN sends no reply.

@@ -1,0 +1,174 @@
+//! `LATENCY`: how long commands take, and the events that took longer than
+//! `latency-monitor-threshold`.
+
+use lockwheel_resp::Reply;
+
+use crate::argument as arg;
+use crate::command::{Arity, Command, Entry, Flags, Group};
+use crate::commands::{help, help_row};
+use crate::context::{Context, is};
+use crate::error::Error;
+use crate::latency::Times;
+
+const LATENCY: Command = Command {
+    group: Group::Server,
+    flags: Flags::ADMIN.union(Flags::NOSCRIPT).union(Flags::LOADING).union(Flags::STALE),
+    since: "2.8.13",
+    ..Command::BASE
+};
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[Command {
+    name: "latency",
+    arity: Arity::AtLeast(2),
+    flags: Flags::empty(),
+    complexity: "that of the subcommand",
+    doc: "Shows how long commands take.",
+    subcommands: SUBCOMMANDS,
+    ..LATENCY
+}];
+
+const OF_ALL_NODES: &[&str] =
+    &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
+
+const SUBCOMMANDS: &[Command] = &[
+    help_row(LATENCY, "2.8.13", "LATENCY HELP => [LATENCY <subcommand> ...]", |_, _| {
+        Ok(help("LATENCY", HELP))
+    }),
+    Command {
+        name: "histogram",
+        arity: Arity::AtLeast(2),
+        since: "7.0.0",
+        complexity: "O(N) in the number of commands",
+        doc: "Returns the distribution of the times of commands.",
+        tips: OF_ALL_NODES,
+        arguments: &[arg::string("command").optional().multiple()],
+        example: "LATENCY HISTOGRAM nothing => []",
+        run: histogram,
+        ..LATENCY
+    },
+    Command {
+        name: "history",
+        arity: Arity::Exactly(3),
+        doc: "Returns the last events of a kind: time in seconds and duration in milliseconds.",
+        tips: OF_ALL_NODES,
+        arguments: &[arg::string("event")],
+        example: "LATENCY HISTORY command => []",
+        run: history,
+        ..LATENCY
+    },
+    Command {
+        name: "latest",
+        arity: Arity::Exactly(2),
+        doc: "Returns the last event of each kind: time in seconds, its duration and the longest.",
+        tips: OF_ALL_NODES,
+        example: "LATENCY LATEST => []",
+        run: latest,
+        ..LATENCY
+    },
+    Command {
+        name: "reset",
+        arity: Arity::AtLeast(2),
+        doc: "Removes the events of these kinds, or all; returns the number of kinds.",
+        tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
+        arguments: &[arg::string("event").optional().multiple()],
+        example: "LATENCY RESET => 0",
+        run: reset,
+        ..LATENCY
+    },
+];
+
+const HELP: &[&str] = &[
+    "HISTOGRAM [<command> ...]",
+    "    Returns how many calls of each command took at most how many microseconds.",
+    "HISTORY <event>",
+    "    Returns the last events of that kind: command, fast-command.",
+    "LATEST",
+    "    Returns the last event of each kind.",
+    "RESET [<event> ...]",
+    "    Removes the events of these kinds, or all.",
+];
+
+/// `LATENCY HISTOGRAM`: replies with a map from commands to their times.
+fn histogram(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let engine = &*context.engine;
+    let parent = |name: &str| name.split('|').next().unwrap_or_default().to_owned();
+    let is_asked = |entry: &Entry| {
+        let names = &argv[2..];
+        let name = entry.full_name.as_str();
+        names.is_empty()
+            || names.iter().any(|asked| is(asked, name) || is(asked, &parent(name)))
+    };
+    let commands = engine.commands.entries().iter().zip(&engine.command_stats);
+    let shown = commands.filter(|(entry, _)| is_asked(entry)).filter_map(|(entry, stats)| {
+        let distribution = distribution(&stats.times)?;
+        let calls = Reply::Integer(stats.calls.cast_signed());
+        let fields = vec![
+            (Reply::bulk("calls"), calls),
+            (Reply::bulk("histogram_usec"), Reply::Map(distribution)),
+        ];
+        Some((Reply::bulk(&entry.full_name), Reply::Map(fields)))
+    });
+    Ok(Reply::Map(shown.collect()))
+}
+
+/// The first limit of the distribution, in nanoseconds. Each further one is twice the last, as in
+/// Redis.
+const FIRST_LIMIT_NS: u64 = 1024;
+
+/// How many calls took at most how many microseconds.
+fn distribution(times: &Times) -> Option<Vec<(Reply, Reply)>> {
+    let histogram = times.histogram()?;
+    let mut lines = Vec::new();
+    let mut limit_ns = FIRST_LIMIT_NS;
+    let mut last = 0;
+    loop {
+        let count = histogram.count_between(0, limit_ns);
+        if count > last {
+            let limit_us = Reply::Integer((limit_ns / 1_000).cast_signed());
+            lines.push((limit_us, Reply::Integer(count.cast_signed())));
+            last = count;
+        }
+        if count >= histogram.len() {
+            return Some(lines);
+        }
+        limit_ns *= 2;
+    }
+}
+
+/// `LATENCY HISTORY`: replies with the last events of a kind.
+fn history(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let events = &context.engine.latency.events;
+    let found = events.iter().find(|(kind, _)| argv[2] == kind.as_bytes());
+    let events = found.into_iter().flat_map(|(_, events)| &events.last);
+    let pair = |at: i64, ms: u64| {
+        Reply::Array(vec![Reply::Integer(at), Reply::Integer(ms.cast_signed())])
+    };
+    Ok(Reply::Array(events.map(|event| pair(event.at_seconds, event.took_ms)).collect()))
+}
+
+/// `LATENCY LATEST`: replies with the last event of each kind.
+fn latest(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let events = context.engine.latency.events.iter();
+    let lines = events.filter_map(|(kind, events)| {
+        let last = events.last.back()?;
+        Some(Reply::Array(vec![
+            Reply::bulk(*kind),
+            Reply::Integer(last.at_seconds),
+            Reply::Integer(last.took_ms.cast_signed()),
+            Reply::Integer(events.longest_ms.cast_signed()),
+        ]))
+    });
+    Ok(Reply::Array(lines.collect()))
+}
+
+/// `LATENCY RESET`: replies with the number of kinds whose events were removed.
+fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let events = &mut context.engine.latency.events;
+    let before = events.len();
+    if argv.len() == 2 {
+        events.clear();
+    }
+    events.retain(|kind, _| !argv[2..].iter().any(|asked| *asked == kind.as_bytes()));
+    Ok(Reply::from(before - events.len()))
+}
