@@ -12,6 +12,11 @@ import { FRAMEWORKS, inside, run } from "./frameworks.js";
 const README = readFileSync(inside("node_modules/lockwheel/README.md"), "utf8");
 const BLOCKS = blocks("js");
 
+/** Its story as a pattern: the numbers of the entries depend on when clients connect. */
+const STORY = RegExp(
+  blocks("text")[0].trimEnd().replace(/[^\w\s]/g, "\\$&").replace(/#\d+/g, "#\\d+"),
+);
+
 function blocks(language) {
   const pattern = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm");
   return [...README.matchAll(pattern)].map(([, code]) => code);
@@ -44,6 +49,18 @@ for (const [name, command] of Object.entries(FRAMEWORKS)) {
     for (const [, title] of titles) assert.ok(text.includes(title), `${title}\n${text}`);
   });
 }
+
+test("its story is that of the test before it", async () => {
+  const folder = "projects/jest/story";
+  mkdirSync(inside(folder));
+  const [, code] = README.split("## Gates")[1].match(/^```js\n([^]*?)^```$/m);
+  const part = `toThrow("'lock'")`;
+  assert.ok(code.includes(part));
+  const test = code.replace(part, () => `toThrow(${STORY})`);
+  writeFileSync(inside(`${folder}/story.test.cjs`), test);
+  const { passed, text } = await run(folder, FRAMEWORKS.jest);
+  assert.ok(passed, text);
+});
 
 test("its code without a framework", async () => {
   const { folder, blocks } = write("node", "js");
