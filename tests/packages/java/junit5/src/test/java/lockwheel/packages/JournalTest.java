@@ -16,6 +16,7 @@ import io.github.lockwheel.Requests;
 import io.github.lockwheel.junit5.Lockwheel;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -152,71 +153,46 @@ class JournalTest {
                 "released 'lock', which is that of 'token', taken by client ");
     }
 
-    /** How a check is broken, by one or two clients. */
-    private enum Breach {
-        NO_LOCK_HELD {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
-                a.set("lock", "a", LEASE);
-            }
-        },
-        EVERY_LOCK_HAS_A_LEASE {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
-                a.setnx("lock", "a");
-            }
-        },
-        RELEASED_ONLY_BY_OWNER {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+    /** Breaks a check, by one or two clients. */
+    private interface Breach {
+        void by(LockwheelServer server, Jedis a, Jedis b);
+    }
+
+    private static final Map<Check, Breach> BREACHES = Map.of(
+            Check.NO_LOCK_HELD, (server, a, b) -> a.set("lock", "a", LEASE),
+            Check.EVERY_LOCK_HAS_A_LEASE, (server, a, b) -> a.setnx("lock", "a"),
+            Check.RELEASED_ONLY_BY_OWNER, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 b.del("lock");
-            }
-        },
-        NEVER_TWO_HOLDERS {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.NEVER_TWO_HOLDERS, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 server.clock().advance(Duration.ofSeconds(10));
                 b.set("lock", "b", LEASE);
                 a.del("lock");
-            }
-        },
-        REFUSED_BY_OWN_TOKEN {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.REFUSED_BY_OWN_TOKEN, (server, a, b) -> {
                 // Tokens that others may use too are not compared.
                 a.set("lock", "a" + UNIQUE, LEASE);
                 a.set("lock", "a" + UNIQUE, LEASE);
-            }
-        },
-        NO_WAITER_LOST {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.NO_WAITER_LOST, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 b.set("lock", "b", LEASE);
                 a.del("lock");
-            }
-        },
-        RENEWED_BEFORE_EXPIRY {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.RENEWED_BEFORE_EXPIRY, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 server.clock().advance(Duration.ofSeconds(10));
-            }
-        };
-
-        abstract void by(LockwheelServer server, Jedis a, Jedis b);
-    }
+            });
 
     @ParameterizedTest
     @EnumSource
-    void aBrokenCheckMarksTheEntryThatBrokeIt(Breach breach) {
-        Check check = Check.valueOf(breach.name());
+    void aBrokenCheckMarksTheEntryThatBrokeIt(Check check) {
         journal.check(check);
         String story;
         try (var other = new Jedis(server.url())) {
-            breach.by(server, worker, other);
+            BREACHES.get(check).by(server, worker, other);
             story = assertThrows(CheckError.class, () -> journal.check(check)).getMessage();
         }
         String set = "\n  \\+0 ms #\\d+ client \\d+ 'worker' \\(jedis.*\\): SET.* lock a";
