@@ -86,6 +86,15 @@ def test_misspelt(lockwheel):
     done.stdout.fnmatch_lines([f"*unknown arguments of the marker: {MARKER}"])
 
 
+@pytest.fixture(params=["true", None], ids=["CI", "no CI"])
+def ci(request, monkeypatch):
+    """pytest's summary shows whole messages where one of these variables is set."""
+    for name in ["CI", "BUILD_NUMBER"]:
+        monkeypatch.delenv(name, raising=False)
+    if request.param is not None:
+        monkeypatch.setenv("CI", request.param)
+
+
 CHECKED = """
 @pytest.mark.lockwheel(frozen=True, check=["no-lock-held", "every-lock-has-a-lease"])
 def test_takes_a_lock(lockwheel):
@@ -94,7 +103,7 @@ def test_takes_a_lock(lockwheel):
 """
 
 
-def test_held_lock_fails_the_check(run):
+def test_held_lock_fails_the_check(run, ci):
     done = run(CHECKED.format(end="pass"))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
@@ -113,7 +122,7 @@ def assert_story_is_printed_once(done):
     assert "During handling" not in text and "lockwheel at port" not in text, text
 
 
-def test_failed_assertion_prints_the_story_once(run):
+def test_failed_assertion_prints_the_story_once(run, ci):
     assertion = "lockwheel.journal.assert_no_lock_held()"
     done = run(CHECKED.format(end=assertion))
     done.assert_outcomes(failed=1)
