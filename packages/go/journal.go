@@ -193,9 +193,10 @@ type Entry struct {
 	Request int64 `json:"request"`
 	// Possible is whether the key is only possibly a lock.
 	Possible bool `json:"possible"`
-	// Event is "command", or the event of a lock: "acquired", "renewed", "refused", "released",
-	// "released-by-non-owner", "expired-while-held", "flushed", "waited", "released-too-late",
-	// "renewed-too-late".
+	// Event is "command", "fault", "freed", "clock", "connected", "disconnected", or the event of a
+	// lock: "acquired", "renewed", "refused", "released", "released-by-non-owner",
+	// "expired-while-held", "flushed", "waited", "released-too-late", "renewed-too-late",
+	// "recognised".
 	Event string   `json:"event"`
 	Keys  []string `json:"keys"`
 

@@ -10,6 +10,7 @@ package lockwheeltest
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ type Server struct {
 }
 
 // Start starts a server for this test and stops it with the test. A failed test logs the end of the
-// journal, unless it failed by a check, whose message has the entries of the lock already.
+// journal, unless it failed by a check of this server, whose message has the entries of the lock.
 func Start(t testing.TB, options ...lockwheel.Option) *Server {
 	t.Helper()
 	started, err := lockwheel.Start(options...)
@@ -48,7 +49,7 @@ func Use(t testing.TB, shared *lockwheel.Server) *Server {
 func use(t testing.TB, server *lockwheel.Server) *Server {
 	journal := Journal{t, server.Journal, nil, new(bool)}
 	t.Cleanup(func() {
-		if t.Failed() && !*journal.failedTest {
+		if t.Failed() && !*journal.shown {
 			logStory(t, server)
 		}
 	})
@@ -241,9 +242,12 @@ type Journal struct {
 	t       testing.TB
 	journal lockwheel.Journal
 	scopes  []lockwheel.Scope
-	// Whether a check of this journal was the first error of the test.
-	failedTest *bool
+	// Whether a check of this journal failed, in a test that failed by a check first.
+	shown *bool
 }
+
+// failedByCheck contains the tests whose first error was a failed check.
+var failedByCheck sync.Map
 
 // Only returns a journal whose entries, findings and checks are only about this scope:
 //
@@ -344,8 +348,8 @@ func (j Journal) AssertNotRefusedByOwnToken() {
 	j.assert(lockwheel.RefusedByOwnToken)
 }
 
-// AssertNoWaiterLost reports an error if a client that was refused a lock has not acquired it since,
-// although it is free.
+// AssertNoWaiterLost reports an error if a client that was refused a lock has not acquired it
+// since, although it is free.
 func (j Journal) AssertNoWaiterLost() {
 	j.t.Helper()
 	j.assert(lockwheel.NoWaiterLost)
@@ -361,8 +365,11 @@ func (j Journal) assert(check lockwheel.Check) {
 	j.t.Helper()
 	err := j.journal.Check(check, j.scopes...)
 	var broken *lockwheel.Broken
-	if errors.As(err, &broken) && !j.t.Failed() {
-		*j.failedTest = true
+	if errors.As(err, &broken) {
+		if !j.t.Failed() {
+			failedByCheck.Store(j.t, true)
+		}
+		_, *j.shown = failedByCheck.Load(j.t)
 	}
 	if err != nil {
 		j.t.Error(err)

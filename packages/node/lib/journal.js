@@ -1,7 +1,7 @@
 "use strict";
 // The journal of a server, and assertions on its locks.
 
-/** A check that failed. Test frameworks print no more of it than its message and where it comes from. */
+/** A check that failed. Test frameworks print only its message and where it comes from. */
 class CheckError extends Error {
   static {
     this.prototype.name = "CheckError";

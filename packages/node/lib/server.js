@@ -119,9 +119,15 @@ class Server {
 function directives({ frozen, clockStart, lockKeys, ignoredLockKeys }) {
   const words = frozen ? ["--clock-frozen", "yes"] : [];
   if (clockStart !== undefined) words.push("--clock-start", String(Number(clockStart)));
-  if (lockKeys !== undefined) words.push("--lock-keys", lockKeys.join(" "));
-  if (ignoredLockKeys !== undefined) words.push("--ignored-lock-keys", ignoredLockKeys.join(" "));
+  words.push(...patterns("lockKeys", "--lock-keys", lockKeys));
+  words.push(...patterns("ignoredLockKeys", "--ignored-lock-keys", ignoredLockKeys));
   return words;
+}
+
+function patterns(option, directive, given) {
+  if (given === undefined) return [];
+  if (!Array.isArray(given)) throw new TypeError(`${option}: expected an array of patterns`);
+  return [directive, given.join(" ")];
 }
 
 // Runtimes with Symbol.asyncDispose have `await using`, which stops the server.
@@ -136,6 +142,8 @@ async function start(options) {
 function serverBetween(before, after, options) {
   const server = new Server(options);
   before(async () => {
+    // node:test does not run the hooks after one that failed.
+    await server.stop();
     await server.start();
   });
   after(async () => {

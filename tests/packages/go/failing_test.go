@@ -60,6 +60,19 @@ func TestThatFails(t *testing.T) {
 		server.Journal.AssertEveryLockHasALease()
 		server.Journal.AssertNoLockHeld()
 	})
+	t.Run("several", func(t *testing.T) {
+		lockwheeltest.Start(t).Call("SET", "another", "value")
+		for range 2 {
+			server := lockwheeltest.Start(t)
+			t.Cleanup(server.Journal.AssertNoLockHeld)
+			server.Call("SET", "invoice", "token", "NX", "PX", 30_000)
+		}
+	})
+	t.Run("readme", func(t *testing.T) {
+		server := lockwheeltest.Start(t, lockwheel.Frozen())
+		no(t, dial(t, server).SetNX(background, "invoice", "token", 30*time.Second).Err())
+		server.Journal.AssertNoLockHeld()
+	})
 	t.Run("both", func(t *testing.T) {
 		server := lockwheeltest.Start(t)
 		t.Cleanup(server.Journal.AssertNoLockHeld)
@@ -84,6 +97,24 @@ func TestALockLeftByATestIsReported(t *testing.T) {
 		matches(t, output, line)
 	}
 	is(t, strings.Count(output, "acquired 'invoice'"), 1)
+}
+
+func TestOnlyServersWithoutAFailedCheckLogTheirJournals(t *testing.T) {
+	t.Parallel()
+	output := failing(t, "several")
+	is(t, strings.Count(output, "acquired 'invoice'"), 2)
+	is(t, strings.Count(output, "the journal of"), 1)
+	matches(t, output, `SET another value -> OK`)
+}
+
+func TestTheReadmeShowsTheMessageOfAFailedCheck(t *testing.T) {
+	t.Parallel()
+	differing := regexp.MustCompile(`\w+_test.go:\d+: |#\d+ |,go[0-9.]+`)
+	output := differing.ReplaceAllString(failing(t, "readme"), "")
+	for _, line := range strings.Split(strings.TrimSpace(blocks(t, "text")[0]), "\n") {
+		line = differing.ReplaceAllString(line, "")
+		holds(t, strings.Contains(output, line+"\n"), "no %s in:\n%s", line, output)
+	}
 }
 
 func TestTheJournalFollowsAnErrorOfTheTestItself(t *testing.T) {

@@ -68,6 +68,9 @@ const RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del',
 
 const take = (redis, token) => redis.set("lock", token, "PX", 30_000, "NX");
 
+// Tokens that others may use too are not compared.
+const UNIQUE = "2f1c7a9-58f4-4a6e-9d54-0f0e9f3c8a11";
+
 /** How each check is broken by one or two clients. */
 const BREACHES = {
   assertNoLockHeld: (server, a) => take(a, "a"),
@@ -83,10 +86,8 @@ const BREACHES = {
     await a.eval(RELEASE, 1, "lock", "a");
   },
   assertNotRefusedByOwnToken: async (server, a) => {
-    // Tokens that others may use too are not compared.
-    const token = "a2f1c7a9-58f4-4a6e-9d54-0f0e9f3c8a11";
-    await take(a, token);
-    await take(a, token);
+    await take(a, `a${UNIQUE}`);
+    await take(a, `a${UNIQUE}`);
   },
   assertNoWaiterLost: async (server, a, b) => {
     await take(a, "a");
@@ -99,11 +100,44 @@ const BREACHES = {
   },
 };
 
+/** How correct use keeps a check. */
+const KEPT = {
+  assertNotRefusedByOwnToken: async (server, a, b) => {
+    await take(a, `a${UNIQUE}`);
+    await take(b, `b${UNIQUE}`);
+  },
+  assertNoWaiterLost: async (server, a, b) => {
+    await BREACHES.assertNoWaiterLost(server, a, b);
+    await take(b, "b");
+  },
+  assertRenewedBeforeExpiry: async (server, a) => {
+    await take(a, "a");
+    for (let renewed = 0; renewed < 2; renewed += 1) {
+      await server.clock.advance("20s");
+      await a.pexpire("lock", 30_000);
+    }
+  },
+};
+
+/** A server and two clients of it, which end with the test. */
+async function startedWithClients(t) {
+  const server = await started(t);
+  const clients = [1, 2].map(() => new Redis(server.url));
+  for (const client of clients) t.after(() => client.disconnect());
+  return [server, ...clients];
+}
+
+for (const [assertion, use] of Object.entries(KEPT)) {
+  test(`${assertion}: resolves after correct use`, async (t) => {
+    const [server, ...clients] = await startedWithClients(t);
+    await use(server, ...clients);
+    await server.journal[assertion]();
+  });
+}
+
 for (const [assertion, breach] of Object.entries(BREACHES)) {
   test(`${assertion}: rejects with the entries of the lock`, async (t) => {
-    const server = await started(t);
-    const clients = [1, 2].map(() => new Redis(server.url));
-    for (const client of clients) t.after(() => client.disconnect());
+    const [server, ...clients] = await startedWithClients(t);
     await server.journal[assertion]();
     await breach(server, ...clients);
     await assert.rejects(server.journal[assertion](), (error) => {
@@ -170,8 +204,8 @@ test("a story shows that a reply was lost", async (t) => {
   await faults.add("lose-and-close", { command: "set" });
   await assert.rejects(call("SET", "lock", "token", "NX", "PX", 30_000));
   const story = await journal.story({ key: "lock" });
-  const line = "SET lock token NX PX 30000 -> OK [fault 1: executed; reply lost; connection closed]\n";
-  assert.ok(story.includes(line), story);
+  const outcome = "OK [fault 1: executed; reply lost; connection closed]";
+  assert.ok(story.includes(`SET lock token NX PX 30000 -> ${outcome}\n`), story);
   assert.match(story, /client \d+: acquired 'lock' as 'token' for 30000 ms\n/);
 });
 

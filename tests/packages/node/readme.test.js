@@ -12,6 +12,11 @@ import { FRAMEWORKS, inside, run } from "./frameworks.js";
 const README = readFileSync(inside("node_modules/lockwheel/README.md"), "utf8");
 const BLOCKS = blocks("js");
 
+/** Its story as a pattern: the numbers of the entries depend on when clients connect. */
+const STORY = RegExp(
+  blocks("text")[0].trimEnd().replace(/[^\w\s]/g, "\\$&").replace(/#\d+/g, "#\\d+"),
+);
+
 function blocks(language) {
   const pattern = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm");
   return [...README.matchAll(pattern)].map(([, code]) => code);
@@ -44,6 +49,28 @@ for (const [name, command] of Object.entries(FRAMEWORKS)) {
     for (const [, title] of titles) assert.ok(text.includes(title), `${title}\n${text}`);
   });
 }
+
+test("its story is that of the test before it", async () => {
+  const folder = "projects/jest/story";
+  mkdirSync(inside(folder));
+  const [, code] = README.split("## Gates")[1].match(/^```js\n([^]*?)^```$/m);
+  const replace = (text, part, by) => {
+    assert.ok(text.includes(part), part);
+    return text.replace(part, () => by);
+  };
+  // A story shows connections that are opened while it goes on: here they are opened before it.
+  const clients = "[new Redis(server.url), new Redis(server.url)];";
+  const inOrder = replace(code, clients, "[await connect(), await connect()];");
+  const connect = `async function connect() {
+    const redis = new Redis(server.url);
+    await redis.ping();
+    return redis;
+  }`;
+  const test = replace(inOrder, `toThrow("'lock'")`, `toThrow(${STORY})`);
+  writeFileSync(inside(`${folder}/story.test.cjs`), `${test}\n${connect}\n`);
+  const { passed, text } = await run(folder, FRAMEWORKS.jest);
+  assert.ok(passed, text);
+});
 
 test("its code without a framework", async () => {
   const { folder, blocks } = write("node", "js");

@@ -45,6 +45,13 @@ test("an unknown option is refused, and those that are known are named", async (
   assert.throws(() => new Server({ port: 6379 }), error);
 });
 
+test("text is no array of patterns", async () => {
+  for (const option of ["lockKeys", "ignoredLockKeys"]) {
+    const message = `${option}: expected an array of patterns`;
+    assert.throws(() => new Server({ [option]: "job:*" }), { name: "TypeError", message });
+  }
+});
+
 test("clients reconnect after a restart on the same port", async (t) => {
   const server = await started(t, { frozen: true });
   const redis = connect(t, server.url);

@@ -1,5 +1,6 @@
 """The journal of a server and its assertions."""
 
+import pickle
 import re
 
 import pytest
@@ -141,17 +142,50 @@ def test_broken_check_marks_the_entry_that_broke_it(lockwheel, connect, assertio
     check()
     BREACHES[assertion](lockwheel, connect(protocol=2), connect(protocol=2))
     message = failure(check)
-    assert re.match(r"[a-z-]+: .*'lock'.*\n  \+0 ms #\d+ client \d+ \(redis-py\): SET.* lock a", message)
+    begin = r"[a-z-]+: .*'lock'.*\n  \+0 ms #\d+ client \d+ \(redis-py\): SET.* lock a"
+    assert re.match(begin, message)
     assert len(re.findall(r"^=> *\+\d+ ms #\d+ .*'lock'", message, re.MULTILINE)) == 1
 
 
-def test_check_of_a_key_of_a_client_and_of_what_came_after_an_entry(lockwheel, connect):
+def acquire_after_waiting(server, a, b):
+    lose_waiter(server, a, b)
+    take(b, "b")
+
+
+def renew(server, a, b):
+    take(a, "a")
+    for _ in range(2):
+        server.clock.advance("20s")
+        a.pexpire("lock", 30_000)
+
+
+def refuse_another_token(server, a, b):
+    take(a, "a" + UNIQUE)
+    take(b, "b" + UNIQUE)
+
+
+@pytest.mark.lockwheel(frozen=True)
+@pytest.mark.parametrize(
+    "assertion, use",
+    [
+        ("assert_no_waiter_lost", acquire_after_waiting),
+        ("assert_renewed_before_expiry", renew),
+        ("assert_not_refused_by_own_token", refuse_another_token),
+    ],
+)
+def test_correct_use_keeps_the_check(lockwheel, connect, assertion, use):
+    use(lockwheel, connect(), connect())
+    getattr(lockwheel.journal, assertion)()
+
+
+def test_check_of_a_key_of_a_client_and_after_an_entry(lockwheel, connect):
     worker = connect(client_name="worker")
     take(worker, "a")
     client = worker.client_id()
     (last,) = lockwheel.journal.entries(key="lock", count=1)
     check = lockwheel.journal.assert_no_lock_held
-    for scope in {"key": "l*"}, {"client": client}, {"client": "worker"}, {"since": last["seq"] - 1}:
+    client_scopes = {"client": client}, {"client": "worker"}
+    for scope in {"key": "l*"}, *client_scopes, {"since": last["seq"] - 1}:
         with pytest.raises(package.CheckError):
             check(**scope)
     others = {"client": client + 100}, {"client": "other"}, {"since": last["seq"]}
@@ -196,6 +230,13 @@ def test_marker_declares_keys(lockwheel):
     assert held_keys(lockwheel) == ["job:1"]
 
 
+def test_text_is_no_list_of_patterns():
+    problem = r"lock-keys: expected a list of patterns, not 'job:\*'"
+    for option in "lock_keys", "ignored_lock_keys":
+        with pytest.raises(TypeError, match=problem):
+            package.start(**{option: "job:*"})
+
+
 @pytest.mark.lockwheel(frozen=True)
 def test_story_shows_that_a_reply_was_lost(lockwheel, connect):
     client = connect(protocol=2)
@@ -208,9 +249,18 @@ def test_story_shows_that_a_reply_was_lost(lockwheel, connect):
     assert acquired.endswith("(redis-py): acquired 'lock' as 'token' for 30000 ms")
 
 
+def test_failed_check_reaches_another_process(lockwheel):
+    lockwheel.call("SET", "lock", "token", "NX", "PX", 30_000)
+    with pytest.raises(package.CheckError) as failed:
+        lockwheel.journal.assert_no_lock_held()
+    passed_on = pickle.loads(pickle.dumps(failed.value))
+    assert (type(passed_on), str(passed_on)) == (package.CheckError, str(failed.value))
+
+
 def test_unknown_check_is_refused(lockwheel):
-    known = "did you mean no-lock-held\\? Known: no-lock-held, never-two-holders, .*, no-waiter-lost"
-    with pytest.raises(package.ReplyError, match=f"unknown check 'no-lock-helt'; {known}"):
+    known = "Known: no-lock-held, never-two-holders, .*, no-waiter-lost"
+    problem = rf"unknown check 'no-lock-helt'; did you mean no-lock-held\? {known}"
+    with pytest.raises(package.ReplyError, match=problem):
         lockwheel.journal.check("no-lock-helt")
 
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+#: The beginning of its description.
+MARKER = "lockwheel(frozen=False, clock_start=None, lock_keys=*"
+
 
 @pytest.fixture
 def run(pytester):
@@ -80,18 +83,27 @@ def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*unknown arguments of the marker: lockwheel(frozen=False, clock_start=None, lock_keys=*"])
+    done.stdout.fnmatch_lines([f"*unknown arguments of the marker: {MARKER}"])
+
+
+@pytest.fixture(params=["true", None], ids=["CI", "no CI"])
+def ci(request, monkeypatch):
+    """pytest's summary shows whole messages where one of these variables is set."""
+    for name in ["CI", "BUILD_NUMBER"]:
+        monkeypatch.delenv(name, raising=False)
+    if request.param is not None:
+        monkeypatch.setenv("CI", request.param)
 
 
 CHECKED = """
-@pytest.mark.lockwheel(check=["no-lock-held", "every-lock-has-a-lease"])
+@pytest.mark.lockwheel(frozen=True, check=["no-lock-held", "every-lock-has-a-lease"])
 def test_takes_a_lock(lockwheel):
     lockwheel.call("SET", "lock", "token", "NX", "PX", 30_000)
     {end}
 """
 
 
-def test_held_lock_fails_the_check(run):
+def test_held_lock_fails_the_check(run, ci):
     done = run(CHECKED.format(end="pass"))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
@@ -110,8 +122,8 @@ def assert_story_is_printed_once(done):
     assert "During handling" not in text and "lockwheel at port" not in text, text
 
 
-def test_failed_assertion_prints_the_story_once(run):
-    assertion = 'lockwheel.journal.assert_no_lock_held()'
+def test_failed_assertion_prints_the_story_once(run, ci):
+    assertion = "lockwheel.journal.assert_no_lock_held()"
     done = run(CHECKED.format(end=assertion))
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
@@ -161,9 +173,10 @@ def test_takes_a_lock(lockwheel, lockwheel_factory):
 
 
 FAILS = """
+@pytest.mark.lockwheel(frozen=True)
 def test_fails(lockwheel):
     lockwheel.call("SET", "lock", "token", "NX")
-    lockwheel.clock.freeze()
+    lockwheel.clock.advance("1s")
     lockwheel.journal.locks()
     {end}
 """
@@ -178,9 +191,9 @@ def test_report_of_a_failure_has_the_journal(run):
             "  +0 ms #1 client 1: connected",
             "  +0 ms #2 client 1: SET lock token NX -> OK",
             "  +0 ms #3 client 1: acquired 'lock' as 'token' without a lease",
-            "  +* ms #4 client 2: connected",
-            "  +* ms #5 client 2: LOCKWHEEL CLOCK FREEZE -> OK",
-            "  +* ms #6 the clock: was stopped",
+            "  +0 ms #4 client 2: connected",
+            "  +0 ms #5 client 2: LOCKWHEEL CLOCK ADVANCE 1s -> OK",
+            "  +0 ms #6 the clock: was advanced by 1000 ms",
         ]
     )
     done.stdout.no_fnmatch_line("*LOCKWHEEL LOCKS*")
@@ -225,7 +238,7 @@ def test_missing_program_is_an_error_of_the_test(run, monkeypatch):
 
 
 def test_marker_and_fixtures_are_documented(run):
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.lockwheel(frozen=False, clock_start=None, lock_keys=*"])
+    run("", "--markers").stdout.fnmatch_lines([f"@pytest.mark.{MARKER}"])
     done = run("def test_it(): pass", "--fixtures")
     done.stdout.fnmatch_lines(["lockwheel_factory*", "*Starts servers for this test*"])
     done.stdout.fnmatch_lines(["lockwheel -- *", "*A server for this test.*"])

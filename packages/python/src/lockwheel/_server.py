@@ -1,4 +1,4 @@
-"""A server for tests: a child process on a free port, which ends with the process that started it."""
+"""A server for tests: a child process on a free port. It ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def start(
     """Starts a server on a free port of this machine.
 
     With `frozen` the clock is stopped from the start. It begins at `clock_start`, or at the current
-    time. Keys that match a pattern of `lock_keys` are locks, however they are made; those that match
-    one of `ignored_lock_keys` are none. `options` are those of redis-server, such as
+    time. Keys that match a pattern of `lock_keys` are locks, however they are made; those that
+    match one of `ignored_lock_keys` are none. `options` are those of redis-server, such as
     ``["--requirepass", "secret"]``; a configuration file comes first, as in redis-server. Raises
     `ProgramNotFound` if there is no program, and `StartError` if the program ends before it accepts
     connections.
@@ -85,10 +85,8 @@ class Server:
         directives = ["--clock-frozen", "yes"] if frozen else []
         if clock_start is not None:
             directives += ["--clock-start", str(milliseconds_since_1970(clock_start))]
-        if lock_keys:
-            directives += ["--lock-keys", " ".join(lock_keys)]
-        if ignored_lock_keys:
-            directives += ["--ignored-lock-keys", " ".join(ignored_lock_keys)]
+        directives += _patterns("--lock-keys", lock_keys)
+        directives += _patterns("--ignored-lock-keys", ignored_lock_keys)
         self._command = _command(directives, options)
         self._password = _value(options, "--requirepass")
         self._connections = Connections(self.host, self._password)
@@ -189,6 +187,13 @@ def _command(directives: list[str], options: Sequence[str]) -> list[str]:
     return [program(), *options[:files], *_OPTIONS, *directives, *options[files:]]
 
 
+def _patterns(directive: str, patterns: Sequence[str]) -> list[str]:
+    # A text is a sequence too: of its characters, of which a `*` matches every key.
+    if isinstance(patterns, str):
+        raise TypeError(f"{directive[2:]}: expected a list of patterns, not '{patterns}'")
+    return [directive, " ".join(patterns)] if patterns else []
+
+
 def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
     # A variable LOCKWHEEL_<DIRECTIVE> sets an option. Only the test may set options.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LOCKWHEEL_")}
@@ -201,7 +206,7 @@ def _launch(command: list[str]) -> tuple[subprocess.Popen[str], _Log]:
             env=environment,
             encoding="utf-8",
             errors="replace",
-            # An interrupt from the terminal must not stop the server: reports still read its journal.
+            # An interrupt from the terminal must not stop the server: reports read its journal.
             start_new_session=True,
         )
     except OSError as error:

@@ -92,17 +92,27 @@ def _failed_check(server: Server, check: str) -> CheckError | None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """Adds the journals of the servers to the report of a failed test. The failure of a check has
-    the entries of its server already."""
+    the entries of its server already, and its first line stands for it in pytest's summary."""
     outcome = yield
     report = outcome.get_result()
     if report.when == "call" and report.failed:
         raised = None if call.excinfo is None else call.excinfo.value
         failed = getattr(item, _FAILED_CHECK, raised)
-        shown = failed.journal if isinstance(failed, CheckError) else None
+        shown = None
+        if isinstance(failed, CheckError):
+            shown = failed.journal
+            _shorten_summary(report)
         for server in getattr(item, _SERVERS, []):
             if server.journal is shown:
                 continue
             report.sections.append((f"lockwheel at port {server.port}", _story(server)))
+
+
+def _shorten_summary(report: pytest.TestReport) -> None:
+    # With the variable CI set, pytest's summary shows every line of a message.
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        crash.message = crash.message.partition("\n")[0]
 
 
 def _story(server: Server) -> str:

@@ -112,11 +112,18 @@ exports.fakeTimers = ({ test, beforeEach, afterEach, fake, real, answers }) => {
   });
 };
 
-/** A test that fails, since a lock is left over. */
+/** Tests that fail, since a lock is left over: by the check of the hook, and by an assertion. */
 exports.leftover = ({ test, beforeEach, afterEach }) => {
-  const server = serverBetween(beforeEach, afterEach, { check: ["no-lock-held"] });
+  const options = { frozen: true };
+  const checked = serverBetween(beforeEach, afterEach, { ...options, check: ["no-lock-held"] });
+  const server = serverBetween(beforeEach, afterEach, options);
 
   test("leaves a lock", async () => {
-    await server.call("SET", "invoice", "token", "NX", "PX", 30_000);
+    await checked.call("SET", "invoice", "token", "NX", "PX", 30_000);
+  });
+
+  test("asserts that no lock is left", async () => {
+    await server.call("SET", "order", "token", "NX", "PX", 30_000);
+    await server.journal.assertNoLockHeld();
   });
 };

@@ -1,3 +1,3 @@
-// A test that has to fail.
+// Tests that have to fail.
 
 require("../../cases.cjs").leftover({ test, beforeEach, afterEach });

@@ -1,4 +1,4 @@
-// A test that has to fail.
+// Tests that have to fail.
 
 import { afterEach, beforeEach, test } from "node:test";
 import { leftover } from "../../cases.cjs";

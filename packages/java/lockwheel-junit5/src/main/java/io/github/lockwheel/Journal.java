@@ -32,8 +32,8 @@ public final class Journal {
     }
 
     /**
-     * Only keys that match a pattern. Checks and lint then also consider keys that are only possibly
-     * locks.
+     * Only keys that match a pattern. Checks and lint then also consider keys that are only
+     * possibly locks.
      *
      * @param pattern the pattern, such as {@code lock:*}
      * @return a journal whose entries, findings and checks are only about these keys
@@ -109,10 +109,11 @@ public final class Journal {
         /**
          * The kind of the entry.
          *
-         * @return {@code command}, or the event of a lock: {@code acquired}, {@code renewed},
-         *     {@code refused}, {@code released}, {@code released-by-non-owner},
+         * @return {@code command}, {@code fault}, {@code freed}, {@code clock},
+         *     {@code connected}, {@code disconnected}, or the event of a lock: {@code acquired},
+         *     {@code renewed}, {@code refused}, {@code released}, {@code released-by-non-owner},
          *     {@code expired-while-held}, {@code flushed}, {@code waited},
-         *     {@code released-too-late}, {@code renewed-too-late}
+         *     {@code released-too-late}, {@code renewed-too-late}, {@code recognised}
          */
         public String event() {
             return (String) fields.get("event");

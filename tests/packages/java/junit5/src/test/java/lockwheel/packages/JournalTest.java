@@ -16,6 +16,7 @@ import io.github.lockwheel.Requests;
 import io.github.lockwheel.junit5.Lockwheel;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -74,7 +75,8 @@ class JournalTest {
         assertEquals(List.of("command", "acquired"),
                 journal.entries("l*").stream().map(Journal.Entry::event).toList());
         String story = journal.story(4);
-        assertTrue(story.contains(" 'worker' (jedis): acquired 'lock' as 'one \"two\"\\n\\u{1}' for"), story);
+        String line = " 'worker' (jedis): acquired 'lock' as 'one \"two\"\\n\\u{1}' for";
+        assertTrue(story.contains(line), story);
         journal.clear();
         assertEquals(List.of(), journal.entries("lock"));
     }
@@ -115,9 +117,14 @@ class JournalTest {
 
     @Test
     void aCheckThatHoldsDoesNotThrow() {
-        worker.set("lock", "token", LEASE);
-        worker.eval("if redis.call('get', KEYS[1]) == ARGV[1] then"
-                + " return redis.call('del', KEYS[1]) end", List.of("lock"), List.of("token"));
+        try (var other = new Jedis(server.url())) {
+            worker.set("lock", "a" + UNIQUE, LEASE);
+            assertNull(other.set("lock", "b" + UNIQUE, LEASE));
+            release(worker, "a" + UNIQUE);
+            other.set("lock", "b" + UNIQUE, LEASE);
+            server.clock().advance(Duration.ofSeconds(5));
+            release(other, "b" + UNIQUE);
+        }
         journal.assertNoLockHeld();
         journal.assertNeverTwoHolders();
         journal.assertEveryLockHasALease();
@@ -128,6 +135,11 @@ class JournalTest {
         for (Check check : Check.values()) {
             journal.check(check);
         }
+    }
+
+    private static void release(Jedis client, String token) {
+        client.eval("if redis.call('get', KEYS[1]) == ARGV[1] then"
+                + " return redis.call('del', KEYS[1]) end", List.of("lock"), List.of(token));
     }
 
     @Test
@@ -141,71 +153,46 @@ class JournalTest {
                 "released 'lock', which is that of 'token', taken by client ");
     }
 
-    /** How a check is broken, by one or two clients. */
-    private enum Breach {
-        NO_LOCK_HELD {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
-                a.set("lock", "a", LEASE);
-            }
-        },
-        EVERY_LOCK_HAS_A_LEASE {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
-                a.setnx("lock", "a");
-            }
-        },
-        RELEASED_ONLY_BY_OWNER {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+    /** Breaks a check, by one or two clients. */
+    private interface Breach {
+        void by(LockwheelServer server, Jedis a, Jedis b);
+    }
+
+    private static final Map<Check, Breach> BREACHES = Map.of(
+            Check.NO_LOCK_HELD, (server, a, b) -> a.set("lock", "a", LEASE),
+            Check.EVERY_LOCK_HAS_A_LEASE, (server, a, b) -> a.setnx("lock", "a"),
+            Check.RELEASED_ONLY_BY_OWNER, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 b.del("lock");
-            }
-        },
-        NEVER_TWO_HOLDERS {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.NEVER_TWO_HOLDERS, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 server.clock().advance(Duration.ofSeconds(10));
                 b.set("lock", "b", LEASE);
                 a.del("lock");
-            }
-        },
-        REFUSED_BY_OWN_TOKEN {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.REFUSED_BY_OWN_TOKEN, (server, a, b) -> {
                 // Tokens that others may use too are not compared.
                 a.set("lock", "a" + UNIQUE, LEASE);
                 a.set("lock", "a" + UNIQUE, LEASE);
-            }
-        },
-        NO_WAITER_LOST {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.NO_WAITER_LOST, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 b.set("lock", "b", LEASE);
                 a.del("lock");
-            }
-        },
-        RENEWED_BEFORE_EXPIRY {
-            @Override
-            void by(LockwheelServer server, Jedis a, Jedis b) {
+            },
+            Check.RENEWED_BEFORE_EXPIRY, (server, a, b) -> {
                 a.set("lock", "a", LEASE);
                 server.clock().advance(Duration.ofSeconds(10));
-            }
-        };
-
-        abstract void by(LockwheelServer server, Jedis a, Jedis b);
-    }
+            });
 
     @ParameterizedTest
     @EnumSource
-    void aBrokenCheckMarksTheEntryThatBrokeIt(Breach breach) {
-        Check check = Check.valueOf(breach.name());
+    void aBrokenCheckMarksTheEntryThatBrokeIt(Check check) {
         journal.check(check);
         String story;
         try (var other = new Jedis(server.url())) {
-            breach.by(server, worker, other);
+            BREACHES.get(check).by(server, worker, other);
             story = assertThrows(CheckError.class, () -> journal.check(check)).getMessage();
         }
         String set = "\n  \\+0 ms #\\d+ client \\d+ 'worker' \\(jedis.*\\): SET.* lock a";
@@ -227,7 +214,8 @@ class JournalTest {
             assertThrows(CheckError.class, broken::assertNoLockHeld);
         }
         for (var kept : List.of(journal.key("job:*"), journal.client(client + 100),
-                journal.client("other"), journal.since(before + 1), journal.key("l*").client("b"))) {
+                journal.client("other"), journal.since(before + 1),
+                journal.key("l*").client("b"))) {
             kept.assertNoLockHeld();
         }
     }
@@ -259,8 +247,8 @@ class JournalTest {
         journal.ignoreLocks("tmp:*");
         assertEquals(List.of("job:1"), heldKeys(server));
 
-        var builder = LockwheelServer.builder().lockKeys("cron:*", "job:*").ignoredLockKeys("tmp:*");
-        try (var other = builder.start()) {
+        var builder = LockwheelServer.builder().lockKeys("cron:*", "job:*");
+        try (var other = builder.ignoredLockKeys("tmp:*").start()) {
             assertEquals(List.of("job:1"), heldKeys(other));
             other.reset();
             assertEquals(List.of("job:1"), heldKeys(other));
@@ -287,7 +275,8 @@ class JournalTest {
         server.call("SET", "lock", "b", "NX", "PX", "10000");
         journal.assertNeverTwoHolders();
         worker.del("lock");
-        fails(journal::assertNeverTwoHolders, "never-two-holders: ", "ended the lease of 'lock', held as 'a'");
+        fails(journal::assertNeverTwoHolders, "never-two-holders: ",
+                "ended the lease of 'lock', held as 'a'");
     }
 
     private static void fails(Executable assertion, String... parts) {

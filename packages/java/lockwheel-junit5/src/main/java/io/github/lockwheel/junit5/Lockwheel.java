@@ -17,8 +17,8 @@ import org.junit.jupiter.api.extension.ExtendWith;
  * of these methods, the second is another server, and so on. A server starts when its parameter is
  * first resolved, and stops with the test.
  *
- * <p>A failed test shows the last entries of its servers' journals, and a failed check the entries of
- * its lock instead.
+ * <p>A failed test shows the last entries of its servers' journals. A failed check shows the
+ * entries of its lock instead of the journal of its server.
  */
 @Documented
 @Inherited

@@ -38,10 +38,15 @@ final class Servers {
     }
 
     synchronized void check(Check... checks) {
-        for (LockwheelServer server : servers) {
-            for (Check check : checks) {
-                server.journal().check(check);
+        try {
+            for (LockwheelServer server : servers) {
+                for (Check check : checks) {
+                    server.journal().check(check);
+                }
             }
+        } catch (CheckError failure) {
+            addStories(failure);
+            throw failure;
         }
     }
 

@@ -9,8 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.lockwheel.Check;
-import io.github.lockwheel.Fault;
 import io.github.lockwheel.CheckError;
+import io.github.lockwheel.Fault;
 import io.github.lockwheel.LockwheelServer;
 import io.github.lockwheel.Requests;
 import io.github.lockwheel.junit5.Lockwheel;
