@@ -1,6 +1,7 @@
 //! The compatibility suite is green on a real server, so it requires nothing that Redis does not
 //! do; and on Lockwheel, also when every reply is compared with the real server's.
 
+use std::thread;
 use std::time::Duration;
 
 use lockwheel::Server;
@@ -48,15 +49,20 @@ fn lockwheel_passes_all_cases() {
 /// The cases describe what commands do inside transactions and scripts too, on both servers.
 #[test]
 fn commands_reply_the_same_in_transactions_and_scripts() {
-    for wrapping in Wrapping::INSIDE {
-        let redis = Target::redis();
-        let lockwheel = match &redis {
-            Some(redis) => Target::lockwheel_like(redis, Kind::Standalone),
-            None => Target::Lockwheel(Box::new(Server::start().expect("lockwheel starts"))),
-        };
-        let report = run_wrapped(&lockwheel, redis.as_ref(), wrapping);
-        assert!(report.is_green(), "{wrapping:?}: {}", report.text());
-    }
+    // A run mostly waits for time to pass.
+    thread::scope(|scope| {
+        for wrapping in Wrapping::INSIDE {
+            scope.spawn(move || {
+                let redis = Target::redis();
+                let lockwheel = match &redis {
+                    Some(redis) => Target::lockwheel_like(redis, Kind::Standalone),
+                    None => Target::Lockwheel(Box::new(Server::start().expect("lockwheel starts"))),
+                };
+                let report = run_wrapped(&lockwheel, redis.as_ref(), wrapping);
+                assert!(report.is_green(), "{wrapping:?}: {}", report.text());
+            });
+        }
+    });
 }
 
 /// Runs the suite where Lua runs every script: it passes, and the replies equal those of plans.

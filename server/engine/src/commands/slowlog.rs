@@ -119,7 +119,7 @@ mod tests {
         let shown = "x".repeat(128);
         check(&format!(
             "CONFIG SET slowlog-log-slower-than 0; GET {long}; \
-             SLOWLOG GET 1 => [[2, ..., ..., [\"GET\", \"{shown}... (2 more bytes)\"], ...]]"
+             SLOWLOG GET 1 => [[1, ..., ..., [\"GET\", \"{shown}... (2 more bytes)\"], ...]]"
         ));
     }
 
