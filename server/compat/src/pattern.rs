@@ -5,7 +5,7 @@
 //! | `+OK`, `-ERR syntax error` | a status, an error; `-WRONGTYPE ...` an error with this prefix |
 //! | `:7`, `:1..9` | an integer, one in a range |
 //! | `"bulk"`, `nil`, `nil-array` | a bulk string, its absence, an array's absence |
-//! | `has "a" "b"` | a bulk string or verbatim text that contains these in this order |
+//! | `has "a" "b"` | a bulk string, status or verbatim text that contains these in this order |
 //! | `,1.5`, `verbatim "txt"` | a double, a verbatim text; in RESP2 a bulk string |
 //! | `#t` | a boolean; in RESP2 an integer |
 //! | `[a, b]`, `[a, ...]` | an array, an array with this prefix |
@@ -35,7 +35,7 @@ pub enum Pattern {
     Integer(i64, i64),
     /// A bulk string.
     Bulk(Vec<u8>),
-    /// A bulk string or verbatim text that contains these in this order.
+    /// A bulk string, status or verbatim text that contains these in this order.
     Has(Vec<Vec<u8>>),
     /// A null.
     Nil,
@@ -95,7 +95,9 @@ impl Pattern {
             }
             Pattern::Bulk(bytes) => is(b'$', bytes),
             Pattern::Has(texts) => {
-                matches!(frame.kind, b'$' | b'=') && !frame.missing && holds(&frame.text, texts)
+                matches!(frame.kind, b'$' | b'+' | b'=')
+                    && !frame.missing
+                    && holds(&frame.text, texts)
             }
             Pattern::Nil => missing(b'$'),
             Pattern::NilArray => missing(b'*'),

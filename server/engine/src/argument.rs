@@ -6,7 +6,7 @@
 
 use bitflags::bitflags;
 
-use crate::settings::{CompatVersion, Vendor};
+use crate::settings::{self, CompatVersion, Vendor};
 
 /// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub struct Argument {
     pub flags: ArgumentFlags,
     /// Whether it may contain a password. Not shown.
     pub is_secret: bool,
+    /// Whether it is the value of the directive before it, which tells whether it is secret.
+    pub is_directive_value: bool,
     /// The arguments of a block or a choice.
     pub arguments: &'static [Argument],
 }
@@ -97,6 +99,7 @@ const fn new(name: &'static str, kind: ArgumentType) -> Argument {
         deprecated_since: None,
         flags: ArgumentFlags::empty(),
         is_secret: false,
+        is_directive_value: false,
         arguments: &[],
     }
 }
@@ -198,6 +201,11 @@ impl Argument {
         Argument { is_secret: true, ..self }
     }
 
+    /// The same, but it is the value of the directive that the argument before it names.
+    pub const fn directive_value(self) -> Argument {
+        Argument { is_directive_value: true, ..self }
+    }
+
     /// Its name in the row; empty for that of its token.
     pub(crate) fn plain_name(&self) -> &'static str {
         self.name
@@ -274,7 +282,7 @@ pub fn syntax(arguments: &[Argument], version: CompatVersion) -> String {
 }
 
 /// The number of values before the first one that may contain a password, if there is one.
-pub fn values_before_secret(arguments: &[Argument]) -> Option<usize> {
+fn values_before_secret(arguments: &[Argument]) -> Option<usize> {
     fn count(arguments: &[Argument], before: &mut usize) -> bool {
         arguments.iter().any(|argument| {
             argument.is_secret || {
@@ -297,12 +305,23 @@ pub fn without_secrets<'a>(
     name_words: usize,
     argv: &[&'a [u8]],
 ) -> Vec<&'a [u8]> {
-    let mut shown = argv.to_vec();
     fn secret_option(arguments: &[Argument]) -> Option<(&'static str, usize)> {
         arguments.iter().find_map(|argument| match argument.token {
             Some(token) if argument.is_secret => Some((token, argument.arguments.len().max(1))),
             _ => secret_option(argument.arguments),
         })
+    }
+    fn has_directives(arguments: &[Argument]) -> bool {
+        arguments.iter().any(|it| it.is_directive_value || has_directives(it.arguments))
+    }
+    let mut shown = argv.to_vec();
+    if has_directives(arguments) {
+        for at in (name_words + 1..shown.len()).step_by(2) {
+            if is_secret_directive(shown[at - 1]) {
+                shown[at] = REDACTED;
+            }
+        }
+        return shown;
     }
     let secrets = match secret_option(arguments) {
         Some((token, values)) => {
@@ -317,6 +336,11 @@ pub fn without_secrets<'a>(
         }
     }
     shown
+}
+
+fn is_secret_directive(name: &[u8]) -> bool {
+    settings::find(&String::from_utf8_lossy(name))
+        .is_some_and(|(_, directive)| directive.is_sensitive)
 }
 
 #[cfg(test)]
@@ -363,12 +387,25 @@ mod tests {
         const USER: &[Argument] = &[arg::string("username"), arg::string("password")];
         let option = arg::block("auth", USER).token("AUTH").optional().secret();
         let secret = arg::string("password").secret();
+        const PAIR: &[Argument] =
+            &[arg::string("parameter"), arg::string("value").directive_value()];
+        let directives = arg::block("parameter_value", PAIR).multiple();
         for (arguments, request, shown) in [
             (&[secret][..], "AUTH a b", "AUTH (redacted) (redacted)"),
-            (&[arg::integer("protover"), option], "HELLO 3 auth u p X y", "HELLO 3 auth (redacted) (redacted) X y"),
+            (
+                &[arg::integer("protover"), option],
+                "HELLO 3 auth u p X y",
+                "HELLO 3 auth (redacted) (redacted) X y",
+            ),
             (&[arg::integer("protover"), option], "HELLO 3 auth u", "HELLO 3 auth (redacted)"),
             (&[arg::integer("protover"), option], "HELLO 3", "HELLO 3"),
             (&[arg::key("key")], "GET AUTH", "GET AUTH"),
+            (
+                &[directives],
+                "SET RequirePass p timeout 3 masterauth",
+                "SET RequirePass (redacted) timeout 3 masterauth",
+            ),
+            (&[directives], "SET masterauth a b c", "SET masterauth (redacted) b c"),
         ] {
             let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
             let found = without_secrets(arguments, 1, &argv);

@@ -65,7 +65,8 @@ pub(crate) fn shortened(words: &[&[u8]]) -> Vec<Box<[u8]>> {
 }
 
 fn shortened_word(word: &[u8]) -> Box<[u8]> {
-    let Some((kept, more)) = word.split_at_checked(ARGUMENT_BYTES_MAX).filter(|it| !it.1.is_empty())
+    let Some((kept, more)) =
+        word.split_at_checked(ARGUMENT_BYTES_MAX).filter(|it| !it.1.is_empty())
     else {
         return word.into();
     };

@@ -119,7 +119,8 @@ impl Builder {
         if let Some(address) = address {
             settings.port = address.port();
         }
-        let process = Process { id: std::process::id(), resident_bytes, clock_ns: clock::monotonic_ns };
+        let process =
+            Process { id: std::process::id(), resident_bytes, clock_ns: clock::monotonic_ns };
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
         if let Some(restored) = &restored {

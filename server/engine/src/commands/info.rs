@@ -55,6 +55,7 @@ const SECTIONS: &[Section] = &[
     section("Modules", |_, _, _| {}),
     Section { by_default: false, ..section("Commandstats", command_stats) },
     section("Errorstats", error_stats),
+    Section { by_default: false, ..section("Latencystats", latency_stats) },
     section("Cluster", cluster),
     section("Keyspace", keyspace),
     section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
@@ -319,7 +320,6 @@ fn cpu(_: &mut Engine, _: Time, fields: &mut Fields) {
     }
 }
 
-/// Microseconds are not counted, because the engine has no clock to measure them.
 fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     for (entry, stats) in engine.commands.entries().iter().zip(&engine.command_stats) {
         let CommandStats { calls, rejected, failed, times } = stats;
@@ -335,6 +335,24 @@ fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
                 times.total_ns / 1_000
             ),
         );
+    }
+}
+
+fn latency_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    if !engine.settings.latency_tracking {
+        return;
+    }
+    for (entry, stats) in engine.commands.entries().iter().zip(&engine.command_stats) {
+        let Some(histogram) = stats.times.histogram() else { continue };
+        let percentile = |name: &String| {
+            // The directive was checked when it was set.
+            let number = name.parse().unwrap_or(0.0);
+            let us = histogram.value_at_percentile(number) as f64 / 1_000.0;
+            format!("p{number}={us:.3}")
+        };
+        let percentiles: Vec<_> =
+            engine.settings.latency_percentiles.iter().map(percentile).collect();
+        fields.add(&format!("latency_percentiles_usec_{}", entry.full_name), percentiles.join(","));
     }
 }
 
@@ -423,6 +441,13 @@ mod tests {
                # Modules...# Errorstats...# Cluster...# Keyspace\\r\\n\"",
         );
         check("INFO all => ...# Commandstats...; INFO everything => ...# Commandstats...");
+        check(
+            "CONFIG SET latency-tracking-info-percentiles \"50.0 99.90\"; GET k; \
+             CONFIG GET latency-tracking-info-percentiles => \
+             [\"latency-tracking-info-percentiles\", \"50 99.9\"]; \
+             INFO latencystats => ...\\nlatency_percentiles_usec_get:p50=0.001,p99.9=0.001\\r\\n...; \
+             CONFIG SET latency-tracking no; INFO latencystats => \"# Latencystats\\r\\n\"",
+        );
         check("INFO default cluster => ...# Modules\\r\\n\\r\\n# Errorstats...");
         check("HELLO 3; INFO modules => =# Modules...");
         check(

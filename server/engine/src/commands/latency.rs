@@ -96,8 +96,7 @@ fn histogram(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     let is_asked = |entry: &Entry| {
         let names = &argv[2..];
         let name = entry.full_name.as_str();
-        names.is_empty()
-            || names.iter().any(|asked| is(asked, name) || is(asked, &parent(name)))
+        names.is_empty() || names.iter().any(|asked| is(asked, name) || is(asked, &parent(name)))
     };
     let commands = engine.commands.entries().iter().zip(&engine.command_stats);
     let shown = commands.filter(|(entry, _)| is_asked(entry)).filter_map(|(entry, stats)| {
@@ -141,9 +140,8 @@ fn history(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let events = &context.engine.latency.events;
     let found = events.iter().find(|(kind, _)| argv[2] == kind.as_bytes());
     let events = found.into_iter().flat_map(|(_, events)| &events.last);
-    let pair = |at: i64, ms: u64| {
-        Reply::Array(vec![Reply::Integer(at), Reply::Integer(ms.cast_signed())])
-    };
+    let pair =
+        |at: i64, ms: u64| Reply::Array(vec![Reply::Integer(at), Reply::Integer(ms.cast_signed())]);
     Ok(Reply::Array(events.map(|event| pair(event.at_seconds, event.took_ms)).collect()))
 }
 

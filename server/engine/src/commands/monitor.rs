@@ -74,7 +74,9 @@ mod tests {
     #[test]
     fn monitor_may_not_use_keys() {
         let refused = "!ERR Replica can't interact with the keyspace";
-        check(&format!("MONITOR; GET k => {refused}; SET k v => {refused}; PUBLISH c m => {refused}"));
+        check(&format!(
+            "MONITOR; GET k => {refused}; SET k v => {refused}; PUBLISH c m => {refused}"
+        ));
         check("MONITOR; RESET; GET k => nil");
     }
 

@@ -65,7 +65,7 @@ const SUBCOMMANDS: &[Command] = &[
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         arguments: &[arg::block(
             "parameter_value",
-            &[arg::string("parameter"), arg::string("value").secret()],
+            &[arg::string("parameter"), arg::string("value").directive_value()],
         )
         .multiple()],
         example: "CONFIG SET notify-keyspace-events Ex timeout 60 => OK",

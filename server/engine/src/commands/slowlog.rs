@@ -48,9 +48,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the number of entries.",
         tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
         example: "SLOWLOG RESET; SLOWLOG LEN => 0",
-        run: |context, _| {
-            Ok(Reply::from(context.engine.latency.slow_log.entries().len()))
-        },
+        run: |context, _| Ok(Reply::from(context.engine.latency.slow_log.entries().len())),
         ..SLOWLOG
     },
     Command {
@@ -113,8 +111,10 @@ mod tests {
 
     #[test]
     fn commands_are_shortened_and_show_no_passwords() {
-        check("CONFIG SET slowlog-log-slower-than 0; SLOWLOG RESET; HELLO 2 AUTH u p => !WRONGPASS ...; \
-               SLOWLOG GET 1 => [[2, ..., ..., [\"HELLO\", \"2\", \"AUTH\", \"(redacted)\", \"(redacted)\"], ...]]");
+        check(
+            "CONFIG SET slowlog-log-slower-than 0; SLOWLOG RESET; HELLO 2 AUTH u p => !WRONGPASS ...; \
+               SLOWLOG GET 1 => [[2, ..., ..., [\"HELLO\", \"2\", \"AUTH\", \"(redacted)\", \"(redacted)\"], ...]]",
+        );
         let long = "x".repeat(130);
         let shown = "x".repeat(128);
         check(&format!(

@@ -62,6 +62,8 @@ pub struct Settings {
     pub latency_monitor_threshold_ms: u64,
     /// Whether the distribution of the times of commands is recorded.
     pub latency_tracking: bool,
+    /// The percentiles of these times in `INFO`.
+    pub latency_percentiles: Vec<String>,
     /// Whether scripts of the supported subset of Lua are run as plans.
     pub script_plans: bool,
     /// Output limits of each class of client.
@@ -172,6 +174,7 @@ impl Default for Settings {
             slowlog_max_len: 128,
             latency_monitor_threshold_ms: 0,
             latency_tracking: true,
+            latency_percentiles: ["50", "99", "99.9"].map(String::from).to_vec(),
             script_plans: true,
             client_output_buffer_limits: ClientOutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 1 << 30,

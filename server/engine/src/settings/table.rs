@@ -401,8 +401,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Minimum milliseconds of a latency event; 0 disables the latency monitor."),
     used("latency-tracking", Bool, "yes", Live, field!(latency_tracking),
         "Record the latencies of every command."),
-    accepted("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live,
-        "Percentiles of latency in INFO."),
+    used("latency-tracking-info-percentiles", Percentiles, "50 99 99.9", Live,
+        field!(latency_percentiles), "Percentiles of latency in INFO."),
 
     // Encodings
     used("hash-max-listpack-entries", LONG, "512", Live, field!(hash_max_listpack_entries),

@@ -139,7 +139,7 @@ impl ValueKind {
             ValueKind::HostAndPort => return host_and_port(words),
             ValueKind::Choices(names) => return choices(words, names),
             ValueKind::SavePoints => save_points(words)?,
-            ValueKind::Percentiles => percentiles(words)?,
+            ValueKind::Percentiles => return percentiles(words),
             ValueKind::OomScores => oom_scores(words)?,
             ValueKind::BufferLimits => {
                 let limits = buffer_limits(words)?;
@@ -273,15 +273,16 @@ fn save_points(words: &[&str]) -> Result<(), String> {
     if pairs { Ok(()) } else { Err("Invalid save parameters".into()) }
 }
 
-fn percentiles(words: &[&str]) -> Result<(), String> {
+fn percentiles(words: &[&str]) -> Result<Value, String> {
     const NAME: &str = "latency-tracking-info-percentiles parameters";
-    for word in words {
+    let read = |word: &&str| {
         let number: f64 = word.parse().map_err(|_| format!("Invalid {NAME}"))?;
         if !(0.0..=100.0).contains(&number) {
             return Err(format!("{NAME} should sit between [0.0,100.0]"));
         }
-    }
-    Ok(())
+        Ok(number.to_string())
+    };
+    words.iter().map(read).collect::<Result<_, _>>().map(Value::Words)
 }
 
 fn oom_scores(words: &[&str]) -> Result<(), String> {

@@ -100,7 +100,7 @@ async fn one(
         Ok(servers) => servers,
         Err(problem) => return (Vec::new(), vec![problem]),
     };
-    // Lockwheel has no MONITOR, and gets the same requests.
+    // Both servers get the same requests.
     let listened_to = servers.keepers().filter(|_| kind == ServerProgram::Redis);
     let listeners = match Listeners::start(listened_to) {
         Ok(listeners) => listeners,

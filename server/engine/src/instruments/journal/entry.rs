@@ -5,7 +5,7 @@ use std::fmt;
 use lockwheel_resp::Reply;
 use serde::Serialize;
 
-use crate::argument::values_before_secret;
+use crate::argument::without_secrets;
 use crate::command::Command;
 use crate::limits::JOURNAL_ARGUMENTS_MAX;
 use crate::locks::recognise::LockEvent;
@@ -353,13 +353,8 @@ fn printable(text: &str) -> String {
 
 /// A request as shown in the journal: without passwords, and shortened.
 pub(super) fn request(command: &Command, name: &str, argv: &[&[u8]]) -> Vec<String> {
-    if let Some(values) = values_before_secret(command.arguments) {
-        let plain = name.split('|').count() + values;
-        let shown = argv.iter().take(plain).map(|argument| text(argument));
-        let hidden = (argv.len() > plain).then(|| "(hidden)".to_owned());
-        return shown.chain(hidden).collect();
-    }
-    let shown = argv.iter().take(JOURNAL_ARGUMENTS_MAX).map(|argument| text(argument));
+    let words = without_secrets(command.arguments, name.split('|').count(), argv);
+    let shown = words.iter().take(JOURNAL_ARGUMENTS_MAX).map(|argument| text(argument));
     let more = argv.len().checked_sub(JOURNAL_ARGUMENTS_MAX).filter(|&more| more > 0);
     shown.chain(more.map(|more| format!("... ({more} more)"))).collect()
 }

@@ -108,7 +108,7 @@ fn commands_are_recorded_in_order_and_shortened() {
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
     let cut = format!("#7 client 1: GET {}... -> nil", "x".repeat(128));
     assert_eq!(entries[0].to_string(), cut);
-    assert!(entries[1].to_string().starts_with("#8 client 1: AUTH (hidden) -> error: ERR"));
+    assert!(entries[1].to_string().starts_with("#8 client 1: AUTH (redacted) -> error: ERR"));
 }
 
 #[test]
