@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::BytesMut;
+use lockwheel_engine::command::CommandStats;
 use lockwheel_engine::inputs::Process;
 use lockwheel_engine::script::ScriptMonitor;
 use lockwheel_engine::sessions::{ClientId, Origin};
@@ -119,7 +120,8 @@ impl Side {
     pub fn observe(&mut self, script: &str, request: &Request, protocol: u8) -> Observation {
         let client = self.clients[usize::from(protocol == 3)];
         let mut seen = Observation::default();
-        let before: Vec<_> = self.engine.command_stats().map(|(_, stats)| *stats).collect();
+        let counts = |stats: &CommandStats| [stats.calls, stats.rejected, stats.failed];
+        let before: Vec<_> = self.engine.command_stats().map(|(_, it)| counts(it)).collect();
         let stats = self.engine.stats().clone();
         let dirty = self.engine.changes();
         for command in request.commands(script) {
@@ -131,13 +133,12 @@ impl Side {
         seen.messages = self.messages();
         seen.log = self.engine.take_script_messages();
         for ((entry, after), before) in self.engine.command_stats().zip(&before) {
-            let counts = [
-                after.calls - before.calls,
-                after.rejected - before.rejected,
-                after.failed - before.failed,
-            ];
-            if counts != [0; 3] {
-                seen.commands.insert(&entry.full_name, counts);
+            let (after, mut new) = (counts(after), [0; 3]);
+            for (at, new) in new.iter_mut().enumerate() {
+                *new = after[at] - before[at];
+            }
+            if new != [0; 3] {
+                seen.commands.insert(&entry.full_name, new);
             }
         }
         let now = self.engine.stats();

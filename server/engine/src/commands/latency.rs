@@ -167,6 +167,6 @@ fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if argv.len() == 2 {
         events.clear();
     }
-    events.retain(|kind, _| !argv[2..].iter().any(|asked| *asked == kind.as_bytes()));
+    events.retain(|kind, _| !argv[2..].contains(&kind.as_bytes()));
     Ok(Reply::from(before - events.len()))
 }

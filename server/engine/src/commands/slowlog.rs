@@ -99,9 +99,9 @@ fn entry(command: &SlowCommand) -> Reply {
         Reply::Integer(command.number.cast_signed()),
         Reply::Integer(command.ended_at_seconds),
         Reply::Integer(command.took_us.cast_signed()),
-        Reply::Array(command.words.iter().map(|word| Reply::bulk(word.to_vec())).collect()),
+        Reply::Array(command.words.iter().map(Reply::bulk).collect()),
         Reply::bulk(&command.address),
-        Reply::bulk(command.client_name.to_vec()),
+        Reply::bulk(&command.client_name),
     ])
 }
 
