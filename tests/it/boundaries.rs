@@ -71,6 +71,7 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
     ("server/engine/src/context.rs", &["del"], "an event"),
     ("server/engine/src/instruments/faults/rule.rs", &["client", "command"], "conditions"),
     ("server/engine/src/instruments/journal/handlers.rs", &["client"], "an option"),
+    ("server/engine/src/latency.rs", &["command"], "a kind of event"),
     ("server/engine/src/locks/meaning.rs", &["get", "script"], "an option, an argument"),
     (
         "server/engine/src/locks/words.rs",
@@ -79,6 +80,7 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
     ),
     ("server/engine/src/sessions/tracking.rs", &["client"], "Redis spares all its subcommands"),
     ("server/engine/src/settings/mod.rs", &["save"], "a directive"),
+    ("server/engine/src/settings/sentinel.rs", &["monitor"], "a directive"),
     (
         "server/engine/src/settings/table.rs",
         &["replicaof", "save", "slaveof", "swapdb"],

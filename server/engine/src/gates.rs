@@ -235,7 +235,7 @@ pub const GATES: &[Gate] = &[
         check: |engine, _| Err(engine.busy_error().into()),
     },
     Gate {
-        name: "monitor",
+        name: "monitoring",
         paths: Paths::REQUEST,
         when: Conditions::MONITOR,
         commands: Commands::With(WRITES.union(Flags::READONLY)),

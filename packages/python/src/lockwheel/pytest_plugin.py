@@ -92,7 +92,7 @@ def _failed_check(server: Server, check: str) -> CheckError | None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """Adds the journals of the servers to the report of a failed test. The failure of a check has
-    the entries of its server already, and its first line stands for it in pytest's summary."""
+    the entries of its server already, and pytest's summary shows only its first line."""
     outcome = yield
     report = outcome.get_result()
     if report.when == "call" and report.failed:

@@ -445,7 +445,8 @@ mod tests {
             "CONFIG SET latency-tracking-info-percentiles \"50.0 99.90\"; GET k; \
              CONFIG GET latency-tracking-info-percentiles => \
              [\"latency-tracking-info-percentiles\", \"50 99.9\"]; \
-             INFO latencystats => ...\\nlatency_percentiles_usec_get:p50=0.001,p99.9=0.001\\r\\n...; \
+             INFO latencystats => \
+             ...\\nlatency_percentiles_usec_get:p50=0.001,p99.9=0.001\\r\\n...; \
              CONFIG SET latency-tracking no; INFO latencystats => \"# Latencystats\\r\\n\"",
         );
         check("INFO default cluster => ...# Modules\\r\\n\\r\\n# Errorstats...");

@@ -112,8 +112,9 @@ mod tests {
     #[test]
     fn commands_are_shortened_and_show_no_passwords() {
         check(
-            "CONFIG SET slowlog-log-slower-than 0; SLOWLOG RESET; HELLO 2 AUTH u p => !WRONGPASS ...; \
-               SLOWLOG GET 1 => [[2, ..., ..., [\"HELLO\", \"2\", \"AUTH\", \"(redacted)\", \"(redacted)\"], ...]]",
+            "CONFIG SET slowlog-log-slower-than 0; SLOWLOG RESET; \
+             HELLO 2 AUTH u p => !WRONGPASS ...; SLOWLOG GET 1 => \
+             [[2, ..., ..., [\"HELLO\", \"2\", \"AUTH\", \"(redacted)\", \"(redacted)\"], ...]]",
         );
         let long = "x".repeat(130);
         let shown = "x".repeat(128);
