@@ -408,7 +408,8 @@ mod tests {
         check(r#"has "b=1 " "c=2""#, 2, b"$12\r\na=0 b=1 c=2 \r\n", true);
         check(r#"has "b=1 " "c=2""#, 3, b"=15\r\ntxt:b=1 x=0 c=2\r\n", true);
         check(r#"has "c=2" "b=1""#, 2, b"$7\r\nb=1 c=2\r\n", false);
-        check(r#"has "b=1""#, 2, b"+b=1\r\n", false);
+        check(r#"has "b=1""#, 2, b"+a b=1\r\n", true);
+        check(r#"has "1""#, 2, b":1\r\n", false);
         check("[+a b, -ERR x]", 2, b"*2\r\n+a b\r\n-ERR x\r\n", true);
         check(r#"[-"ERR x, y", #t]"#, 3, b"*2\r\n-ERR x, y\r\n#t\r\n", true);
         check(r#"{"f": ,1.5}"#, 2, b"*2\r\n$1\r\nf\r\n$3\r\n1.5\r\n", true);

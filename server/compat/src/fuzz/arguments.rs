@@ -40,10 +40,12 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("CONFIG REWRITE", "writes to the server's disk"),
     ("DEBUG", "stops or ends the server"),
     ("LASTSAVE", "belongs to SAVE"),
+    ("LATENCY", "times and events of all clients"),
     ("LOCKWHEEL", "only Lockwheel has it"),
     ("MEMORY DOCTOR", "text in our own words"),
     ("MEMORY MALLOC-STATS", "of the allocator"),
     ("MEMORY STATS", "each server counts its own memory"),
+    ("MONITOR", "shows the requests of all clients"),
     ("MULTI", "the fuzzer begins transactions itself"),
     ("EXEC", "the fuzzer ends transactions itself"),
     ("DISCARD", "the fuzzer ends transactions itself"),
@@ -54,6 +56,7 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("SAVE", "writes to the server's disk"),
     ("SHUTDOWN", "ends the server"),
     ("SLAVEOF", "replication"),
+    ("SLOWLOG", "slow commands of all clients"),
     ("SYNC", "replication"),
 ];
 

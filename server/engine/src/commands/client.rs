@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
-use crate::commands::{client_list, tracking};
+use crate::commands::{client_list, tracking, unknown_form};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::sessions::{ReplyMode, Session};
@@ -388,7 +388,7 @@ fn pause(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [_, _, _, _] => {
             return Err(Error::line("ERR CLIENT PAUSE mode must be WRITE or ALL"));
         }
-        _ => return Err(unknown_form(argv)),
+        _ => return Err(unknown_form("CLIENT", argv[1])),
     };
     let until = super::timeout(context.time, argv[2])?.unwrap_or(context.time.now);
     context.engine.start_pause(until, writes_only);
@@ -410,7 +410,7 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [_, _, _, _] => {
             return Err(Error::line("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
-        _ => return Err(unknown_form(argv)),
+        _ => return Err(unknown_form("CLIENT", argv[1])),
     };
     let serial = integer(argv[2])?;
     let engine = &mut *context.engine;
@@ -428,14 +428,6 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         engine.end_wait(waiter);
     }
     Ok(Reply::Integer(1))
-}
-
-/// Redis's error for a subcommand with several forms, none of which has this many arguments.
-fn unknown_form(argv: &[&[u8]]) -> Error {
-    let name = String::from_utf8_lossy(argv[1]);
-    Error::text(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
-    ))
 }
 
 #[cfg(test)]

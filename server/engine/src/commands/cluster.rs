@@ -10,6 +10,7 @@ use lockwheel_resp::Reply;
 use crate::Engine;
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::commands::unknown_form;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::sessions::Session;
@@ -679,12 +680,7 @@ fn failover(options: &[&[u8]]) -> Result<Reply, Error> {
         [] => {}
         [how] if is(how, "force") || is(how, "takeover") => {}
         [_] => return Err(Error::Syntax),
-        _ => {
-            return Err(Error::line(
-                "ERR unknown subcommand or wrong number of arguments for 'FAILOVER'. Try CLUSTER \
-                 HELP.",
-            ));
-        }
+        _ => return Err(unknown_form("CLUSTER", b"FAILOVER")),
     }
     Err(Error::line("ERR You should send CLUSTER FAILOVER to a replica"))
 }

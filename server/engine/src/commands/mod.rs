@@ -113,6 +113,14 @@ pub(crate) fn json(shown: &impl Serialize) -> Reply {
     Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
 }
 
+/// The error for a subcommand with several forms, none of which has this many arguments.
+fn unknown_form(command: &str, subcommand: &[u8]) -> Error {
+    let name = String::from_utf8_lossy(subcommand);
+    Error::text(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    ))
+}
+
 /// The reply to the `HELP` subcommand of `command`: `lines` between the first and the last lines
 /// that all commands share.
 fn help(command: &str, lines: &'static [&'static str]) -> Reply {

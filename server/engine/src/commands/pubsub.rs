@@ -6,7 +6,7 @@ use lockwheel_resp::Reply;
 
 use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
-use crate::commands::{help, help_row};
+use crate::commands::{help, help_row, unknown_form};
 use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::glob;
@@ -302,13 +302,7 @@ fn channels(argv: &[&[u8]], listeners: &Listeners) -> Result<Reply, Error> {
     let pattern = match argv[2..] {
         [] => None,
         [pattern] => Some(pattern),
-        _ => {
-            let name = String::from_utf8_lossy(argv[1]);
-            return Err(Error::text(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. \
-                 Try PUBSUB HELP."
-            )));
-        }
+        _ => return Err(unknown_form("PUBSUB", argv[1])),
     };
     let shown = listeners
         .keys()

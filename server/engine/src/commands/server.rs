@@ -5,6 +5,7 @@ use lockwheel_resp::Reply;
 use crate::Flow;
 use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
+use crate::commands::unknown_form;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::time::Millis;
@@ -137,12 +138,7 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             engine.writer.set_active_expiry(on);
             Ok(Reply::OK)
         }
-        _ => {
-            let name = String::from_utf8_lossy(argv[1]);
-            Err(Error::text(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP."
-            )))
-        }
+        _ => Err(unknown_form("DEBUG", argv[1])),
     }
 }
 

@@ -4,7 +4,7 @@ use lockwheel_resp::Reply;
 
 use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
-use crate::commands::{help, help_row};
+use crate::commands::{help, help_row, unknown_form};
 use crate::context::{Context, integer};
 use crate::error::Error;
 use crate::slow_log::SlowCommand;
@@ -88,7 +88,7 @@ fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             -1 => usize::MAX,
             count => usize::try_from(count).map_err(|_| RANGE)?,
         },
-        _ => return Err(Error::Syntax),
+        _ => return Err(unknown_form("SLOWLOG", argv[1])),
     };
     let entries = context.engine.latency.slow_log.entries();
     Ok(Reply::Array(entries.take(count).map(entry).collect()))
