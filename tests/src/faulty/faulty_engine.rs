@@ -110,7 +110,9 @@ impl FaultyEngine {
         let micros = clock.micros();
         connections.record_time(micros);
         let time = Time::from_micros(micros[0], micros[1]);
-        let mut engine = Engine::new(Settings::default(), Process::default(), time, SEED);
+        let clock_ns = || wall_us().unsigned_abs() * 1_000;
+        let process = Process { clock_ns, ..Process::default() };
+        let mut engine = Engine::new(Settings::default(), process, time, SEED);
         let connections = Arc::new(Mutex::new(connections));
         engine.set_script_monitor(Box::new(SlowScriptWatch {
             connections: Arc::clone(&connections),
@@ -235,6 +237,7 @@ impl FaultyEngine {
         let time = self.input_time();
         locked(&self.connections)
             .record(|| Input::Request(request.client.serial, request.argv.clone()));
+        self.engine.begin_requests();
         let flow = self.engine.run(time, request.client, &argv, &mut bytes);
         locked(&self.connections).set_polls(None);
         locked(&self.connections).serve_waiters(&mut self.engine, time);
