@@ -339,7 +339,7 @@ fn story_shows_faults_gates_clock_connections_scripts_and_transactions() {
     let lost = Requests::any().command("set").nth(1);
     server.faults().add(Fault::LoseAndClose, lost).expect("a rule");
     a.send_line("SET orders token-of-worker-1 NX PX 50");
-    assert!(a.is_closed());
+    assert!(a.closes());
     advance(&server, 50);
     let gate = server.faults().gate(Requests::any().command("eval")).expect("a gate");
     let mut b = Wire::connect(server.addr(), 2);
@@ -398,7 +398,7 @@ fn refusal_by_the_own_token_is_reported() {
     let lost = Requests::any().command("set").nth(1);
     server.faults().add(Fault::LoseAndClose, lost).expect("a rule");
     a.send_line(set);
-    assert!(a.is_closed());
+    assert!(a.closes());
     let mut a = Wire::connect(server.addr(), 2);
     assert_eq!(a.ask(set), "$-1\r\n");
     let result = server.journal().check(Check::RefusedByOwnToken).expect("a journal");

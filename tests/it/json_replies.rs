@@ -102,7 +102,7 @@ fn server_with_all_events() -> Server {
     gate.open().expect("a server");
     c.read();
     c.send_line("PING");
-    assert!(c.is_closed());
+    assert!(c.closes());
     call(&mut a, "SET lock a NX PX 30000");
     call(&mut b, "SET lock b NX PX 30000");
     call(&mut a, "PEXPIRE lock 40000");

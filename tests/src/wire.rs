@@ -83,11 +83,18 @@ impl Wire {
         self.0.take_unread()
     }
 
-    /// Whether the server has closed the connection, with nothing left to read.
+    /// Whether the server has closed the connection already, with nothing left to read.
     pub fn is_closed(&mut self) -> bool {
         self.0.set_reply_timeout(CLOSE_CHECK);
-        let read = self.0.fill();
+        let is_closed = self.closes();
         self.0.set_reply_timeout(REPLY_TIMEOUT);
+        is_closed
+    }
+
+    /// Whether the server closes the connection, with nothing left to read. Waits for that as long
+    /// as for a reply.
+    pub fn closes(&mut self) -> bool {
+        let read = self.0.fill();
         read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
             && self.0.unread().is_empty()
     }
