@@ -107,7 +107,10 @@ fn entry(command: &SlowCommand) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::check;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check};
 
     #[test]
     fn commands_are_shortened_and_show_no_passwords() {
@@ -131,5 +134,16 @@ mod tests {
              SLOWLOG LEN => 2; SLOWLOG RESET; SLOWLOG LEN => 1",
         );
         check("CONFIG SET slowlog-log-slower-than -1; GET a; SLOWLOG LEN => 0");
+    }
+
+    #[test]
+    fn time_before_a_wait_ends_belongs_to_no_command() {
+        static NOW_NS: AtomicU64 = AtomicU64::new(0);
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.process.clock_ns = || NOW_NS.load(Ordering::Relaxed);
+        stage.check("XGROUP CREATE s g $ MKSTREAM; PEXPIRE s 10");
+        stage.check("b> XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+        NOW_NS.store(60_000_000_000, Ordering::Relaxed);
+        stage.check("+10ms; b< => !NOGROUP ...; SLOWLOG LEN => 0");
     }
 }

@@ -486,6 +486,8 @@ impl Engine {
         let Some((at, key_wait)) = self.sessions.blocked_command(client) else { return };
         // Messages that the command causes for its own client are sent after the reply.
         let before = self.sessions.exchange_pending(client, BytesMut::new());
+        // The key may have changed long after the last command, by an expiry or the end of a pause.
+        self.begin_requests();
         let reply = self.run_again(client, at, key_wait.database, &key_wait.words(), time);
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {
