@@ -12,6 +12,7 @@ pub mod number;
 pub mod parse;
 pub mod peek;
 pub mod reply;
+pub mod words;
 
 pub use decode::{DecodeError, decode};
 pub use encode::{encode, encode_push, encode_request};

@@ -166,7 +166,7 @@ impl Context<'_> {
             let client = self.engine.sessions.get(self.client);
             let command = SlowCommand {
                 number: 0,
-                ended_at_seconds: at_seconds,
+                at_seconds,
                 took_us,
                 words: shortened(&words),
                 address: client.map(|it| it.origin.address.clone()).unwrap_or_default(),

@@ -13,8 +13,8 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 pub(crate) struct SlowCommand {
     /// Its number, which counts from 0.
     pub(crate) number: u64,
-    /// When it ended, in seconds since the Unix epoch.
-    pub(crate) ended_at_seconds: i64,
+    /// When its batch of requests began, in seconds since the Unix epoch.
+    pub(crate) at_seconds: i64,
     /// How long it took, in microseconds.
     pub(crate) took_us: u64,
     /// Its words, shortened and without passwords.

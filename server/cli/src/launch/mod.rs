@@ -9,11 +9,10 @@ use lockwheel_engine::settings::{
     MaxmemoryPolicy, NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
 };
 use lockwheel_engine::syntax_error::describe_unknown;
+use lockwheel_resp::words::{quote, split};
 
-use self::line::{quote, split};
 use crate::limits::INCLUDE_DEPTH_MAX;
 
-pub(crate) mod line;
 pub(crate) mod load;
 
 /// The action that the command line selects.
@@ -281,7 +280,7 @@ impl<'a> CommandLine<'a> {
                 }
                 _ => {
                     line.options.push(' ');
-                    line.options.push_str(&quote(arg));
+                    line.options.push_str(&quoted(arg));
                     wants_value = false;
                 }
             }
@@ -446,7 +445,7 @@ impl<'a, 'r> Loader<'a, 'r> {
             };
             self.directive(directive, &[value]).map_err(|reason| FatalConfigError::Directive {
                 place: format!("environment variable {variable}"),
-                line: format!("{directive} {}", quote(value)),
+                line: format!("{directive} {}", quoted(value)),
                 reason,
             })?;
         }
@@ -476,6 +475,13 @@ impl<'a, 'r> Loader<'a, 'r> {
         }
         (self.settings, warnings)
     }
+}
+
+/// A word in quotes, as a configuration file may have it.
+fn quoted(word: &str) -> String {
+    let mut line = Vec::new();
+    quote(word.as_bytes(), &mut line);
+    String::from_utf8_lossy(&line).into_owned()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Formats replies as `redis-cli` does: for people, raw for scripts, as JSON.
 
+use lockwheel_resp::words::quote;
 use lockwheel_resp::{Reply, format_double};
 
 /// The format of replies.
@@ -60,7 +61,10 @@ fn standard(reply: &Reply, indent: &str, out: &mut Vec<u8>) {
         Reply::Simple(text) | Reply::Verbatim { text, .. } => line("", text),
         Reply::Error(text) => line("(error) ", text),
         Reply::Integer(number) => line("(integer) ", number.to_string().as_bytes()),
-        Reply::Bulk(text) => line("", &quoted(text)),
+        Reply::Bulk(text) => {
+            quote(text, out);
+            out.push(b'\n');
+        }
         Reply::Null | Reply::NullArray => line("(nil)", b""),
         Reply::Double(number) => line("(double) ", format_double(*number).as_bytes()),
         Reply::Boolean(true) => line("(true)", b""),
@@ -199,25 +203,6 @@ fn json_string(text: &[u8], out: &mut Vec<u8>) {
         }
     }
     out.push(b'"');
-}
-
-/// A string in quotes, with escapes.
-fn quoted(text: &[u8]) -> Vec<u8> {
-    let mut out = vec![b'"'];
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => out.extend([b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x07 => out.extend_from_slice(b"\\a"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            b' '..=b'~' => out.push(byte),
-            _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-        }
-    }
-    out.push(b'"');
-    out
 }
 
 fn joined<T>(

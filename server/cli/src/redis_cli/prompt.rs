@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use crate::launch::line::split;
+use lockwheel_resp::words::split;
 
 use super::connection::Address;
 use super::session::{End, Session, write_out};

@@ -97,7 +97,7 @@ fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn entry(command: &SlowCommand) -> Reply {
     Reply::Array(vec![
         Reply::Integer(command.number.cast_signed()),
-        Reply::Integer(command.ended_at_seconds),
+        Reply::Integer(command.at_seconds),
         Reply::Integer(command.took_us.cast_signed()),
         Reply::Array(command.words.iter().map(Reply::bulk).collect()),
         Reply::bulk(&command.address),

@@ -1,6 +1,7 @@
 //! The clients that receive all requests: `MONITOR`.
 
 use bytes::{BufMut, BytesMut};
+use lockwheel_resp::words::quote;
 
 use crate::sessions::{ClientId, Sessions};
 
@@ -37,9 +38,8 @@ impl Sessions {
         let (seconds, micros) = (wall_us.div_euclid(1_000_000), wall_us.rem_euclid(1_000_000));
         line.put_slice(format!("+{seconds}.{micros:06} [{database} {source}]").as_bytes());
         for word in words {
-            line.put_slice(b" \"");
+            line.put_u8(b' ');
             quote(word, &mut line);
-            line.put_u8(b'"');
         }
         line.put_slice(b"\r\n");
         for at in 0..self.monitors.len() {
@@ -48,22 +48,6 @@ impl Sessions {
                 state.pending.extend_from_slice(&line);
                 self.queue_delivery(client);
             }
-        }
-    }
-}
-
-/// Appends a word without characters that do not print, as Redis does.
-fn quote(word: &[u8], line: &mut BytesMut) {
-    for &byte in word {
-        match byte {
-            b'"' | b'\\' => line.put_slice(&[b'\\', byte]),
-            b'\n' => line.put_slice(b"\\n"),
-            b'\r' => line.put_slice(b"\\r"),
-            b'\t' => line.put_slice(b"\\t"),
-            0x07 => line.put_slice(b"\\a"),
-            0x08 => line.put_slice(b"\\b"),
-            b' '..=b'~' => line.put_u8(byte),
-            _ => line.put_slice(format!("\\x{byte:02x}").as_bytes()),
         }
     }
 }
