@@ -124,15 +124,8 @@ impl Context<'_> {
         {
             script.wrote = true;
         }
-        let begin_ns = self.engine.command_begin_ns();
         // A command in a script never blocks and never runs a script.
-        let result = (entry.command.run)(self, argv);
-        if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
-            self.note_slow_command(entry, argv, took_ns);
-        }
-        if self.engine.has_consumers {
-            self.observe(entry, self.caller, self.database, argv, &result);
-        }
+        let result = self.run_observed(entry, argv);
         let engine = &mut *self.engine;
         let reply = match result {
             Ok(Reply::Integer(number)) => ShortReply::Integer(number),
@@ -151,16 +144,7 @@ impl Context<'_> {
     /// Runs the command of this context, which has passed its gates.
     #[inline(always)]
     pub(super) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
-        // A script changes the caller of this context, and `SELECT` the database.
-        let (caller, database) = (self.caller, self.database);
-        let begin_ns = self.engine.command_begin_ns();
-        let result = (entry.command.run)(self, argv);
-        if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
-            self.note_slow_command(entry, argv, took_ns);
-        }
-        if self.engine.has_consumers {
-            self.observe(entry, caller, database, argv, &result);
-        }
+        let result = self.run_observed(entry, argv);
         let (engine, command) = (&mut *self.engine, entry.command);
         match &result {
             // Counted when the wait is over.
@@ -175,6 +159,22 @@ impl Context<'_> {
         }
         // The last use of the result, so that it is moved once.
         result.unwrap_or_else(|error| engine.failed(entry.at, error))
+    }
+
+    /// Runs a command, measures its time, and passes it to the consumers of commands and effects.
+    #[inline(always)]
+    fn run_observed(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Result<Reply, Error> {
+        // A script changes the caller of this context, and `SELECT` the database.
+        let (caller, database) = (self.caller, self.database);
+        let begin_ns = self.engine.command_begin_ns();
+        let result = (entry.command.run)(self, argv);
+        if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
+            self.note_slow_command(entry, argv, took_ns);
+        }
+        if self.engine.has_consumers {
+            self.observe(entry, caller, database, argv, &result);
+        }
+        result
     }
 
     /// Passes a command that has run, and its effects, to their consumers.
