@@ -1,8 +1,8 @@
-//! Words of a line, with quotes and escapes, as `redis-cli`, inline requests and configuration files
-//! have them.
+//! Words of a line, with quotes and escapes: in inline requests, in configuration files and in
+//! `redis-cli`.
 //!
-//! Blanks separate words. Double quotes keep blanks and have the escapes `\\n \\r \\t \\b \\a \\xHH`;
-//! single quotes have only `\\'`. A word ends at its closing quote. NUL is an ordinary byte.
+//! Blanks separate words. Double quotes keep blanks and have the escapes `\n \r \t \b \a \xHH`;
+//! single quotes have only `\'`. A word ends at its closing quote. NUL is an ordinary byte.
 
 use bytes::BufMut;
 

@@ -50,6 +50,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("docs/testing.md", "packages/build out node", Instead::Builds),
     ("docs/testing.md", "packages/build out java", Instead::Builds),
     // Serves until it is ended.
+    ("docs/monitoring.md", "lockwheel --port 6379 --admin-port", Instead::Serves),
     ("docs/running.md", "lockwheel --port 6379 --io-threads", Instead::Serves),
     ("docs/running.md", "lockwheel lockwheel.conf", Instead::Serves),
     ("docs/running.md", "lockwheel --appendonly yes --dir", Instead::Serves),

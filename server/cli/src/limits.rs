@@ -26,3 +26,22 @@ pub(crate) const LOG_READ_ATTEMPTS: u32 = 10;
 /// How often a supervisor is asked to wait for longer while the server is not ready. systemd waits
 /// 90 s by default.
 pub(crate) const NOTIFY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections for monitoring. More than monitoring systems and browsers open; further ones wait.
+pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 64;
+
+/// Seconds in which a request for monitoring must arrive, so that one that never ends does not keep
+/// its place.
+pub(crate) const ADMIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection for monitoring may last. Monitoring systems connect again.
+pub(crate) const ADMIN_CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Bytes of the header of a request for monitoring, and of a reply that waits.
+pub(crate) const ADMIN_BUFFER_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a page waits for its commands. Less than the 10 seconds that Prometheus waits.
+pub(crate) const ADMIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause after a connection could not be accepted.
+pub(crate) const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -18,6 +18,7 @@ use self::program_name::ProgramName;
 use self::title::Title;
 
 #[cfg(feature = "compat")]
+mod admin;
 mod compat_command;
 mod launch;
 mod limits;
@@ -129,7 +130,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return fail_in_log(&error.to_string()),
     };
-    let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, .. } = process;
+    let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, admin, .. } = process;
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
     // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
@@ -141,6 +142,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let Some(server) = start(settings, supervised, signalled).await? else { return Ok(false) };
+        admin::start(&admin, &server)?;
         info!("Server initialized");
         if listens {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());

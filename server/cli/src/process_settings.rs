@@ -4,6 +4,8 @@ use lockwheel::Settings;
 use lockwheel_engine::settings::{LogLevel, Supervised};
 use tracing::level_filters::LevelFilter;
 
+use crate::admin::AdminSettings;
+
 /// The settings of the process. The engine keeps the values of these directives for `CONFIG`.
 pub(crate) struct ProcessSettings {
     /// Run in the background.
@@ -22,6 +24,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) unixsocket: Option<String>,
     /// Whether the server listens on a TCP port.
     pub(crate) listens: bool,
+    /// The listener for monitoring.
+    pub(crate) admin: AdminSettings,
 }
 
 impl ProcessSettings {
@@ -39,6 +43,10 @@ impl ProcessSettings {
             end_with_stdin: is_on("end-with-stdin"),
             listens: settings.port != 0 || unixsocket.is_none(),
             unixsocket,
+            admin: AdminSettings {
+                port: settings.text("admin-port").parse().unwrap_or_default(),
+                bind: settings.text("admin-bind").split_whitespace().map(str::to_owned).collect(),
+            },
         }
     }
 }
@@ -64,6 +72,8 @@ mod tests {
         assert!(!defaults.daemonize && !defaults.end_with_stdin && defaults.listens);
         assert_eq!((defaults.supervised, &*defaults.dir), (Supervised::No, "."));
         assert_eq!((defaults.loglevel, defaults.logfile), (LevelFilter::INFO, None));
+        let bind = vec!["127.0.0.1".to_owned(), "-::1".to_owned()];
+        assert_eq!(defaults.admin, AdminSettings { port: 0, bind });
         for (name, value) in [
             ("daemonize", "YES"),
             ("supervised", "Systemd"),

@@ -240,6 +240,11 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("socket-mark-id", Int(0, u32::MAX as i64), "0", Fixed,
         "Mark of the listening sockets, for packet filters; 0 sets none."),
 
+    process("admin-port", Int(0, u16::MAX as i64), "0", Fixed,
+        "Port for monitoring over HTTP; 0 disables it.").own(),
+    process("admin-bind", Addresses, "127.0.0.1 -::1", Fixed,
+        "Addresses of the port for monitoring. Only loopback addresses are allowed.").own(),
+
     // Process and log
     process("daemonize", Bool, "no", Fixed, "Run in the background."),
     process("supervised", Choice(Supervised::NAMES), "no", Fixed,

@@ -1,0 +1,214 @@
+//! The listener for monitoring, over HTTP.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use lockwheel_tests::daemon::{self, Daemon};
+use lockwheel_tests::process::eventually;
+use lockwheel_tests::redis_server::free_port;
+
+/// No page needs nearly as long.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A server with a listener for monitoring.
+struct Monitored {
+    daemon: Daemon,
+    port: u16,
+    admin_port: u16,
+}
+
+impl Monitored {
+    fn start(arguments: &[&str]) -> Monitored {
+        let admin_port = free_port();
+        let text = admin_port.to_string();
+        let first = ["--port", "0", "--admin-port", &text];
+        let mut daemon = Daemon::start(&[&first, arguments].concat());
+        let port = daemon.wait_for_port();
+        Monitored { daemon, port, admin_port }
+    }
+
+    fn run(&self, command: &str) -> String {
+        self.daemon.connect(self.port).ask(command).trim_end().to_owned()
+    }
+
+    /// Sends a request with these lines; returns the status and the rest of the reply.
+    fn request(&self, first_line: &str, headers: &[&str]) -> (u16, String) {
+        let address = (Ipv4Addr::LOCALHOST, self.admin_port);
+        let mut stream = TcpStream::connect(address).expect("the port for monitoring");
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a socket");
+        let mut request = format!("{first_line} HTTP/1.1\r\nConnection: close\r\n");
+        for header in headers {
+            let _ = write!(request, "{header}\r\n");
+        }
+        request.push_str("\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply and its end");
+        let status = reply.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+        (status.and_then(|status| status.parse().ok()).expect("a status"), reply)
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.request(&format!("GET {path}"), &["Host: localhost"])
+    }
+
+    /// The value of a series of `/metrics`.
+    fn figure(&self, series: &str) -> f64 {
+        let (status, text) = self.get("/metrics");
+        assert_eq!(status, 200, "{text}");
+        let mut values =
+            text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        let value = values.next().unwrap_or_else(|| panic!("{series} is not in\n{text}"));
+        value.parse().expect("a number")
+    }
+}
+
+#[test]
+fn figures_are_those_of_the_server() {
+    let server = Monitored::start(&["--maxclients", "77"]);
+    assert_eq!(server.run("SET lock token NX PX 100000"), "+OK");
+    assert_eq!(server.run("SET lock token NX PX 100000"), "$-1");
+    assert_eq!(server.run("SET data value"), "+OK");
+    assert!(server.run("INCR data").starts_with("-ERR"));
+    assert!(server.run("GET").starts_with("-ERR wrong number"));
+    for (series, value) in [
+        ("lockwheel_max_clients", 77.0),
+        ("lockwheel_keys{database=\"0\"}", 2.0),
+        ("lockwheel_leases{database=\"0\"}", 1.0),
+        ("lockwheel_command_time_seconds_count{command=\"set\"}", 3.0),
+        ("lockwheel_command_time_seconds_bucket{le=\"+Inf\",command=\"set\"}", 3.0),
+        ("lockwheel_command_failed_total{command=\"incr\"}", 1.0),
+        ("lockwheel_command_rejected_total{command=\"get\"}", 1.0),
+        ("lockwheel_error_replies_by_code_total{code=\"ERR\"}", 2.0),
+        ("lockwheel_error_replies_total", 2.0),
+        ("lockwheel_log_enabled", 0.0),
+        ("lockwheel_log_last_write_ok", 1.0),
+    ] {
+        assert_eq!(server.figure(series), value, "{series}");
+    }
+    assert!(server.figure("process_resident_memory_bytes") > 1e6);
+    assert!(server.figure("lockwheel_network_input_bytes_total") > 100.0);
+    let (_, text) = server.get("/metrics");
+    let secrets = ["lock\"", "token", "NaN"];
+    assert!(secrets.iter().all(|secret| !text.contains(secret)), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn every_metric_is_in_the_documentation_and_in_the_dashboard_only_such() {
+    let server = Monitored::start(&[]);
+    server.run("SET lock token");
+    server.run("GET");
+    let (_, text) = server.get("/metrics");
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut names: Vec<String> = Vec::new();
+    for (name, kind) in types.filter_map(|line| line.split_once(' ')) {
+        match kind {
+            "counter" => names.push(format!("{name}_total")),
+            "info" => names.push(format!("{name}_info")),
+            "histogram" => {
+                names.extend(["_bucket", "_count", "_sum"].map(|end| format!("{name}{end}")));
+            }
+            _ => names.push(name.to_owned()),
+        }
+    }
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let read = |path| std::fs::read_to_string(format!("{root}/{path}")).expect(path);
+    let page = read("docs/monitoring.md");
+    for name in &names {
+        let of_histogram = |end| name.strip_suffix(end).filter(|it| it.ends_with("_time_seconds"));
+        let family = ["_bucket", "_count", "_sum"].into_iter().find_map(of_histogram);
+        let shown = format!("| `{}` |", family.unwrap_or(name));
+        assert!(page.contains(&shown), "{shown} is not in docs/monitoring.md");
+    }
+    let dashboard = read("docs/monitoring/grafana-dashboard.json");
+    serde_json::from_str::<serde_json::Value>(&dashboard).expect("a dashboard");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = dashboard.split(|c| !is_name(c));
+    let used: Vec<&str> = words
+        .filter(|word| word.starts_with("lockwheel_") || word.starts_with("process_"))
+        .collect();
+    assert!(!used.is_empty());
+    for word in used {
+        assert!(names.iter().any(|name| name == word), "{word} of the dashboard is no metric");
+    }
+}
+
+#[test]
+fn server_is_ready_when_the_restart_guard_is_over() {
+    let server = Monitored::start(&[]);
+    assert_eq!(server.get("/readyz").0, 200);
+    assert_eq!(server.get("/healthz").0, 200);
+    let guarded = Monitored::start(&[
+        "--restart-guard",
+        "yes",
+        "--restart-guard-minimum",
+        "1000s",
+        "--dir",
+        ".",
+    ]);
+    let (status, text) = guarded.get("/readyz");
+    assert!(status == 503 && text.contains("LOADING"), "{text}");
+    assert_eq!(guarded.get("/healthz").0, 200);
+}
+
+#[test]
+fn requests_for_another_host_are_refused() {
+    let server = Monitored::start(&[]);
+    for host in ["localhost", "LOCALHOST:1", "127.0.0.1:9", "127.0.0.1", "[::1]:80", "[::1]"] {
+        let (status, text) = server.request("GET /healthz", &[&format!("Host: {host}")]);
+        assert_eq!(status, 200, "{host}: {text}");
+        assert!(text.contains("content-security-policy: default-src 'none'"), "{text}");
+        assert!(text.contains("cache-control: no-store"), "{text}");
+    }
+    for host in ["example.org", "127.0.0.1.example.org", "localhost.example.org:1", "", "[::1"] {
+        let (status, text) = server.request("GET /metrics", &[&format!("Host: {host}")]);
+        assert_eq!(status, 421, "{host}: {text}");
+    }
+    let twice = server.request("GET /metrics", &["Host: localhost", "Host: example.org"]);
+    assert!(twice.0 == 421 || twice.0 == 400, "{}", twice.1);
+}
+
+#[test]
+fn malformed_requests_are_refused() {
+    let server = Monitored::start(&[]);
+    assert_eq!(server.request("POST /metrics", &["Host: localhost"]).0, 405);
+    assert_eq!(server.get("/locks").0, 404);
+    let long = format!("Host: localhost\r\nX: {}", "x".repeat(100_000));
+    assert_eq!(server.request("GET /healthz", &[&long]).0, 431);
+    assert_eq!(server.get("/healthz").0, 200);
+}
+
+#[test]
+fn slow_script_delays_readiness_and_not_health() {
+    let server = Monitored::start(&["--busy-reply-threshold", "50"]);
+    let mut wire = server.daemon.connect(server.port);
+    wire.send(&["EVAL", "while true do end", "0"]);
+    // The script runs when another client is refused because of it.
+    eventually("a slow script", || server.run("PING").starts_with("-BUSY"));
+    assert_eq!(server.get("/healthz").0, 200);
+    assert_eq!(server.run("SCRIPT KILL"), "+OK");
+    assert!(wire.read_text().starts_with("-ERR"));
+    assert_eq!(server.get("/readyz").0, 200);
+}
+
+#[test]
+fn wrong_addresses_end_the_start() {
+    for (bind, reason) in [
+        ("0.0.0.0", "admin-bind 0.0.0.0: only loopback addresses are allowed"),
+        ("localhost", "admin-bind localhost: only loopback addresses are allowed"),
+        ("", "admin-port needs an address in admin-bind"),
+    ] {
+        let port = free_port().to_string();
+        let ended = daemon::run(&["--port", "0", "--admin-port", &port, "--admin-bind", bind]);
+        let log = String::from_utf8_lossy(&ended.stdout);
+        assert!(!ended.status.success() && log.contains(reason), "{log}");
+    }
+    let server = Monitored::start(&[]);
+    let taken = server.admin_port.to_string();
+    let ended = daemon::run(&["--port", "0", "--admin-port", &taken]);
+    let log = String::from_utf8_lossy(&ended.stdout);
+    assert!(!ended.status.success() && log.contains("Address already in use"), "{log}");
+}
