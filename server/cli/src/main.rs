@@ -8,7 +8,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings};
-use lockwheel_engine::settings::{LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised};
+use lockwheel_engine::settings::{
+    Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -56,15 +58,28 @@ fn main() -> ExitCode {
 /// in use; the allocator of glibc keeps most of it.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The name of the allocator, in the form that Redis uses.
-const ALLOCATOR_NAME: &str =
-    if cfg!(all(feature = "jemalloc", target_os = "linux", target_env = "gnu")) {
-        "jemalloc-5.3.0"
-    } else {
-        "libc"
-    };
+/// The allocator for `INFO`.
+#[cfg(not(all(feature = "jemalloc", target_os = "linux", target_env = "gnu")))]
+const ALLOCATOR: Allocator = Allocator { name: "libc", usage: || None };
+
+/// The allocator for `INFO`.
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+const ALLOCATOR: Allocator = Allocator { name: "jemalloc-5.3.0", usage: allocator_usage };
+
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+fn allocator_usage() -> Option<lockwheel_engine::settings::AllocatorUsage> {
+    use tikv_jemalloc_ctl::{epoch, stats};
+    let bytes = |figure: tikv_jemalloc_ctl::Result<usize>| Some(figure.ok()? as u64);
+    // The statistics are those of the last advance.
+    epoch::advance().ok()?;
+    Some(lockwheel_engine::settings::AllocatorUsage {
+        allocated: bytes(stats::allocated::read())?,
+        active: bytes(stats::active::read())?,
+        resident: bytes(stats::resident::read())?,
+    })
+}
 
 /// Runs a server as `redis-server` does.
 fn server_main(args: &[String]) -> ExitCode {
@@ -78,10 +93,10 @@ fn server_main(args: &[String]) -> ExitCode {
         Ok(text)
     };
     match launch::from_args(args, &environment(), &mut read) {
-        Ok(Invocation::PrintVersion) => print(&launch::version_line(ALLOCATOR_NAME)),
-        Ok(Invocation::PrintHelp) => print(&launch::usage(ALLOCATOR_NAME)),
+        Ok(Invocation::PrintVersion) => print(&launch::version_line(ALLOCATOR.name)),
+        Ok(Invocation::PrintHelp) => print(&launch::usage(ALLOCATOR.name)),
         Ok(Invocation::Serve { mut settings, warnings }) => {
-            settings.allocator = ALLOCATOR_NAME;
+            settings.allocator = ALLOCATOR;
             let process = ProcessSettings::of(&settings);
             if process.daemonize {
                 return daemonize(args, stdin_text.as_deref());

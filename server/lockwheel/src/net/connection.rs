@@ -29,6 +29,7 @@ use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
 use lockwheel_engine::Engine;
+use lockwheel_engine::rates::Traffic;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::time::Time;
@@ -43,6 +44,7 @@ pub(crate) struct Connection {
     /// Messages and late replies for the client.
     pub(crate) outbox: Outbox,
     gate: Arc<CommitGate>,
+    traffic: Arc<Traffic>,
     stream: Stream,
     transfer: Mutex<Transfer>,
     /// The output that a thread will send at the end of its turn: a [`turn::Pending`], or
@@ -89,6 +91,7 @@ impl Connection {
         client: ClientId,
         buffers: Arc<Buffers>,
         gate: Arc<CommitGate>,
+        traffic: Arc<Traffic>,
         stream: Stream,
         parser: Parser,
     ) -> Connection {
@@ -109,6 +112,7 @@ impl Connection {
             client,
             outbox: Outbox::new(buffers),
             gate,
+            traffic,
             stream,
             transfer: Mutex::new(transfer),
             pending: AtomicU8::new(NOT_PENDING),
@@ -250,7 +254,7 @@ impl Connection {
             return Status::Done;
         }
         let before = transfer.output.len();
-        engine.begin_requests();
+        engine.begin_requests_of(self.client, transfer.whole_sizes());
         let mut request_time = RequestTime::read(host);
         for count in 0..limits::BATCH_REQUESTS_MAX {
             let enough = transfer.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;
@@ -266,7 +270,6 @@ impl Connection {
                 return Status::Done;
             }
         }
-        engine.count_traffic(0, transfer.output.len() - before);
         let limit = output_limit(engine, self.client);
         self.outbox.set_unsent(transfer.output.len());
         self.count_buffers(transfer);
@@ -400,7 +403,6 @@ impl Connection {
                 return Status::Open;
             }
         };
-        engine.count_traffic(used, 0);
         let reply_start = transfer.output.len();
         let next = {
             let mut argv: SmallVec<[&[u8]; INLINE_ARGUMENTS]> = SmallVec::new();
@@ -435,6 +437,9 @@ impl Connection {
     fn read(&self, transfer: &mut Transfer) -> io::Result<bool> {
         let needed = transfer.parser.needed().min(limits::READ_BYTES_MAX);
         let outcome = self.stream.read(transfer.input.space(needed));
+        if let Ok(read @ 1..) = outcome {
+            self.traffic.count_read(read);
+        }
         transfer.has_read(outcome)
     }
 
@@ -463,6 +468,7 @@ impl Connection {
             }
             match self.stream.write(front) {
                 Ok(written) => {
+                    self.traffic.count_write(written);
                     total += written;
                     transfer.has_written(written);
                 }
@@ -493,7 +499,8 @@ impl Connection {
         if transfer.wants_input() {
             let outcome = self.stream.read_directly(transfer.input.space(limits::READ_BYTES));
             // The client's own thread handles the end of input and errors later.
-            if outcome.as_ref().is_ok_and(|&read| read > 0) {
+            if let Ok(read @ 1..) = outcome {
+                self.traffic.count_read(read);
                 let _ = transfer.has_read(outcome);
             }
         }
@@ -506,7 +513,10 @@ impl Connection {
         }
         while !transfer.output.is_empty() {
             match self.stream.write_directly(transfer.output.front(|| self.gate.released())) {
-                Ok(written) if written > 0 => transfer.has_written(written),
+                Ok(written) if written > 0 => {
+                    self.traffic.count_write(written);
+                    transfer.has_written(written);
+                }
                 _ => break,
             }
         }
@@ -590,6 +600,15 @@ impl Transfer {
         if self.socket_full || self.output.len() > limits::HELD_BACK_BYTES {
             self.output.measure(&mut sizes);
         }
+        sizes
+    }
+
+    /// The sizes of all buffers, also of those that are not counted.
+    fn whole_sizes(&self) -> BufferSizes {
+        let mut sizes = BufferSizes::default();
+        sizes.input = self.input.len();
+        sizes.input_free = self.input.free();
+        self.output.measure(&mut sizes);
         sizes
     }
 

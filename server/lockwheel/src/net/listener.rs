@@ -242,7 +242,8 @@ pub(crate) fn admit(
     };
     let buffers = Arc::clone(&engine.session(client)?.buffers);
     let (gate, parser) = (Arc::clone(&host.gate), Parser::new(REQUEST_LIMITS));
-    let connection = Arc::new(Connection::new(client, buffers, gate, stream, parser));
+    let traffic = Arc::clone(engine.traffic());
+    let connection = Arc::new(Connection::new(client, buffers, gate, traffic, stream, parser));
     // From now on messages are delivered, even before the task runs.
     host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
     Some(connection)
