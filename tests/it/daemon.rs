@@ -402,3 +402,33 @@ fn daemonize_starts_the_server_in_the_background() {
         assert!(!Path::new(&pidfile).exists() && !Path::new(&path).exists());
     }
 }
+
+/// Levels `verbose` and `debug` show connections, refused passwords and requests that break the
+/// protocol; secrets, keys and values are never logged.
+#[test]
+fn connections_and_their_errors_are_logged_without_secrets() {
+    for level in ["verbose", "debug"] {
+        let arguments = ["--port", "0", "--loglevel", level, "--requirepass", "hidden-password"];
+        let mut daemon = Daemon::start(&arguments);
+        let port = daemon.wait_for_port();
+        let mut wire = daemon.connect(port);
+        assert!(daemon.wait_for("- Accepted 127.0.0.1:").parse::<u16>().is_ok());
+        let refused = wire.call(&["AUTH", "hidden-guess"]);
+        assert!(refused.starts_with(b"-WRONGPASS "));
+        assert!(daemon.wait_for("Authentication failed for client ").starts_with("id=1 addr="));
+        assert_eq!(wire.call(&["AUTH", "hidden-password"]), b"+OK\r\n");
+        assert_eq!(wire.call(&["SET", "hidden-key", "hidden-value"]), b"+OK\r\n");
+        let info = String::from_utf8_lossy(&wire.call(&["INFO", "stats"])).into_owned();
+        assert!(info.contains("\r\nacl_access_denied_auth:1\r\n"), "{info}");
+        drop(wire);
+        assert!(daemon.wait_for("- Client closed connection ").starts_with("id=1 addr="));
+        let mut wire = daemon.connect(port);
+        wire.send_bytes(b"*x\r\n");
+        let expected = "- -ERR Protocol error: invalid multibulk length from client: ";
+        assert!(daemon.wait_for(expected).starts_with("id=2 addr="));
+        assert!(daemon.wait_for("- Closed connection ").starts_with("id=2 addr="));
+        daemon.signal("TERM");
+        assert!(daemon.end().success());
+        assert!(!daemon.log_text.contains("hidden"), "{}", daemon.log_text);
+    }
+}

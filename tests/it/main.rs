@@ -16,6 +16,7 @@ mod documentation;
 mod durability;
 mod embedding;
 mod examples;
+mod exporter;
 mod faults;
 mod freeing;
 mod full_memory;

@@ -46,8 +46,9 @@
 //! - **Parts of a snapshot**: [`Engine::snapshot_part`].
 //! - **Messages of scripts** for the log file: [`Engine::take_script_messages`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
-//!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],
-//!   [`Engine::command_stats`], [`Engine::script_tiers`], [`Engine::changes`],
+//!   [`Engine::client_line`], [`Engine::running_script`], [`Engine::is_busy`],
+//!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
+//!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
 //!   [`Engine::is_ready`], [`Engine::readiness`]; the counters of the network, which the caller
 //!   counts up, [`Engine::traffic`].
@@ -177,7 +178,7 @@ impl Engine {
 
 /// Outputs.
 impl Engine {
-    /// Takes the log messages of scripts.
+    /// Takes the log messages, most of them of scripts.
     #[inline]
     pub fn take_script_messages(&mut self) -> Vec<(LogLevel, String)> {
         std::mem::take(&mut self.script_messages)

@@ -127,6 +127,7 @@ pub struct Stats {
     pub keyspace_misses: u64,
     pub expired_keys: u64,
     pub total_error_replies: u64,
+    pub acl_access_denied_auth: u64,
     /// Error replies by their code.
     pub errors: BTreeMap<String, u64>,
     pub peak_memory_bytes: u64,
@@ -250,7 +251,7 @@ pub struct Engine {
     script_bytes_before: usize,
     /// Serves other clients while a script runs for a long time.
     pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
-    /// Log messages of scripts; the caller takes them.
+    /// Log messages, most of them of scripts; the caller takes them.
     pub(crate) script_messages: Vec<(LogLevel, String)>,
     /// The rate of the caller's lease clock; for clients that query it.
     pub(crate) clock_rate: Rate,
@@ -813,6 +814,15 @@ impl Engine {
         if failed {
             increment(&mut stats.failed);
         }
+    }
+
+    /// A client has sent a wrong user or password, which are not logged.
+    #[cold]
+    pub(crate) fn note_denied_authentication(&mut self, client: ClientId) {
+        self.stats.acl_access_denied_auth += 1;
+        let address = self.sessions.get(client).map_or("", |session| &session.origin.address);
+        let line = format!("Authentication failed for client id={} addr={address}", client.serial);
+        self.script_messages.push((LogLevel::Verbose, line));
     }
 
     #[cold]

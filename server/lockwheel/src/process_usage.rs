@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwheel_engine::inputs::{CpuTimes, Process, ProcessUsage};
-use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::resource::{Usage, UsageWho as Scope, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use parking_lot::Mutex;
 
@@ -34,12 +34,12 @@ pub(crate) fn process(main_thread: &MainThread) -> Process {
 }
 
 fn usage(main_thread: &MainThread) -> ProcessUsage {
-    let times = |who| getrusage(who).ok().map(|usage| cpu_times(&usage));
+    let times = |scope| getrusage(scope).ok().map(|usage| cpu_times(&usage));
     ProcessUsage {
         resident_bytes: kib_in("/proc/self/status", "VmRSS:"),
         machine_bytes: kib_in("/proc/meminfo", "MemTotal:"),
-        process: times(UsageWho::RUSAGE_SELF),
-        children: times(UsageWho::RUSAGE_CHILDREN),
+        process: times(Scope::RUSAGE_SELF),
+        children: times(Scope::RUSAGE_CHILDREN),
         main_thread: main_thread.0.lock().and_then(thread_times),
     }
 }

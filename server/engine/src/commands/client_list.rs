@@ -67,6 +67,15 @@ impl Request {
     }
 }
 
+impl Engine {
+    /// The line of a client in `CLIENT LIST`, for the log of the server.
+    pub fn client_line(&self, client: ClientId, time: Time) -> Option<String> {
+        let request = Request { client, argument_bytes: 0, buffers: None, time };
+        let line = line(self.sessions.get(client)?, &request);
+        Some(line.trim_end().to_owned())
+    }
+}
+
 /// `CLIENT LIST`: replies with a line for each client.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let all_clients = context.engine.sessions.clients.in_order();

@@ -47,7 +47,7 @@ const HELP: &[&str] = &[
     "OBJECT <key>",
     "    Returns how the value of a key is stored.",
     "POPULATE <count> [<prefix>] [<size>]",
-    "    Creates string keys named <prefix>:<number>, padded to that size; key:<number> if not given.",
+    "    Creates strings of that size with the names <prefix>:<number>, key:<number> by default.",
     "PROTOCOL <type>",
     "    Replies with a value of the type: array, bignum, double, false, integer, map, null, push,",
     "    set, string, true, verbatim.",
@@ -175,6 +175,7 @@ fn populate(context: &mut Context<'_>, count: &[u8], options: &[&[u8]]) -> Resul
 }
 
 /// `DEBUG PROTOCOL`: replies with an example of a type of the protocol.
+#[expect(clippy::approx_constant, reason = "the number that Redis replies with")]
 fn example(context: &mut Context<'_>, kind: &[u8]) -> Result<Reply, Error> {
     let numbers = || vec![Reply::Integer(0), Reply::Integer(1), Reply::Integer(2)];
     let bulk = |text: &'static str| Reply::Bulk(Bytes::from_static(text.as_bytes()));

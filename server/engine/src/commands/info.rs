@@ -359,8 +359,9 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("io_threaded_reads_processed", traffic.reads() * is_threaded);
     fields.add("io_threaded_writes_processed", traffic.writes() * is_threaded);
     fields.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    fields.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
-    fields.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+    fields.add("acl_access_denied_auth", stats.acl_access_denied_auth);
+    fields.zeros(&["acl_access_denied_cmd", "acl_access_denied_key"]);
+    fields.zeros(&["acl_access_denied_channel"]);
 }
 
 fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {

@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use crate::limits;
 use crate::net::commit_gate::CommitGate;
-use crate::net::host::{Failed, Host, Next, output_limit, warn_overrun};
+use crate::net::host::{Failed, Host, Next, log_client, output_limit, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::{LimitCheck, Outbox};
 use crate::net::output::Output;
@@ -122,14 +122,25 @@ impl Connection {
 
     /// Serves the client until it disconnects, is disconnected, or the server ends.
     pub(crate) async fn run(self: Arc<Connection>, host: Arc<Host>) {
-        if let Err(error) = self.serve(&host).await {
-            debug!(client = self.client.serial, %error, "connection lost");
-        }
+        let served = self.serve(&host).await;
         // At once: requests that the client still sends would get no reply.
         self.stream.shut_down();
         // A failed engine has no clients any more.
-        let _: Result<(), Failed> = host.with(|engine| engine.disconnect(self.client));
+        let _: Result<(), Failed> = host.with(|engine| {
+            self.log_end(&host, engine, &served);
+            engine.disconnect(self.client);
+        });
         host.registry.remove(self.client);
+    }
+
+    /// Logs why the connection has ended.
+    fn log_end(&self, host: &Host, engine: &Engine, served: &io::Result<()>) {
+        let event = match served {
+            Err(error) => &format!("Connection lost ({error}):"),
+            Ok(()) if self.transfer.lock().input_ended => "Client closed connection",
+            Ok(()) => "Closed connection",
+        };
+        log_client(engine, self.client, host.now(), event);
     }
 
     async fn serve(self: &Arc<Self>, host: &Host) -> io::Result<()> {
@@ -146,7 +157,7 @@ impl Connection {
             }
             match self.poll(host, context) {
                 Ok(Status::Open) if idle_timer.has_expired(self, host, context) => {
-                    debug!(client = self.client.serial, "closing an idle client");
+                    debug!("Closing idle client id={}", self.client.serial);
                     Poll::Ready(Ok(()))
                 }
                 Ok(Status::Open) => Poll::Pending,
@@ -396,8 +407,8 @@ impl Connection {
                 return Status::Done;
             }
             Err(error) => {
-                debug!(client = self.client.serial, %error, "protocol error");
                 encode(&Reply::error(error.to_string()), state.protocol, transfer.output.tail());
+                log_client(engine, self.client, time, &format!("-{error} from client:"));
                 transfer.input.clear();
                 transfer.closing = true;
                 return Status::Open;

@@ -232,9 +232,14 @@ pub(crate) fn admit(
     origin: Origin,
     stream: Stream,
 ) -> Option<Arc<Connection>> {
+    let address = origin.address.clone();
     let client = match engine.admit(origin, host.now()) {
-        Ok(client) => client,
+        Ok(client) => {
+            debug!("Accepted {address}");
+            client
+        }
         Err(refusal) => {
+            debug!("Refused connection from {address}: {}", refusal.trim_end());
             // If the socket does not take the error, the client gets none.
             let _ = stream.write_directly(refusal.as_bytes());
             return None;
