@@ -432,3 +432,33 @@ fn connections_and_their_errors_are_logged_without_secrets() {
         assert!(!daemon.log_text.contains("hidden"), "{}", daemon.log_text);
     }
 }
+
+/// Upstart waits until the process stops itself, and continues it.
+#[test]
+fn upstart_is_notified_by_a_stop() {
+    for supervised in ["upstart", "auto"] {
+        let folder = Folder::new();
+        let mut command = command(&folder, &["--port", "0", "--supervised", supervised]);
+        command.env("UPSTART_JOB", "lockwheel");
+        let mut daemon = Daemon::spawn(folder, command, "");
+        // Its log may be written only when it continues.
+        eventually("the stop", || is_stopped(daemon.process_id()));
+        daemon.signal("CONT");
+        let port = daemon.wait_for_port();
+        check_ping(&daemon, port);
+    }
+}
+
+#[test]
+fn missing_supervisor_is_logged() {
+    for (supervised, variable) in [("systemd", "NOTIFY_SOCKET"), ("upstart", "UPSTART_JOB")] {
+        let folder = Folder::new();
+        let mut command = command(&folder, &["--port", "0", "--supervised", supervised]);
+        command.env_remove(variable);
+        let mut daemon = Daemon::spawn(folder, command, "");
+        let warning = format!("# {supervised} supervision requested, but {variable} not found");
+        daemon.wait_for(&warning);
+        let port = daemon.wait_for_port();
+        check_ping(&daemon, port);
+    }
+}

@@ -5,18 +5,16 @@
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings};
-use lockwheel_engine::settings::{
-    Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised,
-};
+use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use self::launch::{Invocation, load};
 use self::process_settings::ProcessSettings;
 use self::program_name::ProgramName;
+use self::supervisor::Supervisor;
 use self::title::Title;
 
 #[cfg(feature = "compat")]
@@ -29,6 +27,7 @@ mod process_settings;
 mod program_name;
 mod redis_cli;
 mod run_command;
+mod supervisor;
 mod title;
 
 fn main() -> ExitCode {
@@ -145,6 +144,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         Err(error) => return fail_in_log(&error.to_string()),
     };
     let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, .. } = process;
+    let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
     // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
@@ -155,7 +155,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         let signalled = async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
-        let Some(server) = start(settings, supervised, signalled).await? else { return Ok(false) };
+        let Some(server) = start(settings, supervisor, signalled).await? else { return Ok(false) };
         info!("Server initialized");
         if listens {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
@@ -166,7 +166,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         log_ready(&server, listens, unixsocket.as_deref());
         title.set(&title_text(&server, listens, mode));
         let notify = async {
-            notify_when_ready(&server, supervised).await;
+            supervisor.ready(&server).await;
             std::future::pending::<()>().await;
         };
         let reason = tokio::select! {
@@ -180,7 +180,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
             info!("Received {reason} scheduling shutdown...");
         }
         info!("User requested shutdown...");
-        notify_systemd(supervised, &[sd_notify::NotifyState::Stopping]);
+        supervisor.stopping();
         server.stop();
         Ok::<bool, std::io::Error>(server.has_failed())
     });
@@ -205,7 +205,7 @@ fn report_end(end: std::io::Result<bool>) -> ExitCode {
 /// signal comes first.
 async fn start(
     settings: Settings,
-    supervised: Supervised,
+    supervisor: Supervisor,
     signalled: impl Future<Output = ()>,
 ) -> std::io::Result<Option<Server>> {
     let builder = Builder::from_settings(settings);
@@ -218,28 +218,10 @@ async fn start(
             }
             () = &mut signalled => return Ok(None),
             () = tokio::time::sleep(limits::NOTIFY_INTERVAL) => {
-                extend_start(supervised, Duration::ZERO);
+                supervisor.loading();
             }
         }
     }
-}
-
-/// Notifies the supervisor when the server serves commands: when the restart guard is over.
-async fn notify_when_ready(server: &Server, supervised: Supervised) {
-    while let Some(left) = server.restart_guard_left() {
-        extend_start(supervised, left);
-        tokio::time::sleep(left.min(limits::NOTIFY_INTERVAL)).await;
-    }
-    if !server.is_stopped() {
-        notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
-    }
-}
-
-/// Lets the supervisor wait for longer.
-fn extend_start(supervised: Supervised, left: Duration) {
-    let micros = (left + 3 * limits::NOTIFY_INTERVAL).as_micros();
-    let micros = u32::try_from(micros).unwrap_or(u32::MAX);
-    notify_systemd(supervised, &[sd_notify::NotifyState::ExtendTimeoutUsec(micros)]);
 }
 
 /// Waits until standard input is closed. Input is discarded.
@@ -299,15 +281,6 @@ fn log_sentinel(sentinel: &Sentinel, id: &str) {
     info!("Sentinel ID is {id}");
     for Master { name, host, port, quorum, .. } in &sentinel.masters {
         info!("+monitor master {name} {host} {port} quorum {quorum}");
-    }
-}
-
-/// Sends a notification to systemd, if configured.
-fn notify_systemd(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
-    if matches!(supervised, Supervised::Systemd | Supervised::Auto)
-        && let Err(error) = sd_notify::notify(state)
-    {
-        warn!(%error, "cannot notify systemd");
     }
 }
 

@@ -616,9 +616,8 @@ impl Transfer {
 
     /// The sizes of all buffers, also of those that are not counted.
     fn whole_sizes(&self) -> BufferSizes {
-        let mut sizes = BufferSizes::default();
-        sizes.input = self.input.len();
-        sizes.input_free = self.input.free();
+        let (input, input_free) = (self.input.len(), self.input.free());
+        let mut sizes = BufferSizes { input, input_free, ..BufferSizes::default() };
         self.output.measure(&mut sizes);
         sizes
     }
