@@ -11,6 +11,8 @@ use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::{RedisServer, free_port};
 use lockwheel_tests::wire::Wire;
 
+use crate::boundaries::{read, root};
+
 /// Debian's name of the program.
 const EXPORTER: &str = "prometheus-redis-exporter";
 /// Set to 1 in CI, where nothing may be skipped.
@@ -143,6 +145,16 @@ fn exporter_reads_the_series_of_redis() {
         }
     }
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+    // The alerts and the page name no other series.
+    for page in ["packages/prometheus/alerts.yml", "docs/deploy.md"] {
+        let text = read(&root().join(page));
+        let is_word = |char: char| char.is_ascii_lowercase() || char == '_';
+        let words = text.split(|char: char| !is_word(char));
+        for word in words.filter(|word| word.starts_with("redis_") && *word != "redis_exporter") {
+            let is_read = samples.keys().any(|series| series.split(' ').next() == Some(word));
+            assert!(is_read, "{page}: {word} is no series");
+        }
+    }
     // Counters of the same commands.
     for series in [
         "redis_keyspace_hits_total ",

@@ -28,6 +28,7 @@ mod log_command;
 mod log_export;
 mod many_servers;
 mod memory;
+mod packaging;
 mod protocol;
 mod recipes;
 mod recognition;

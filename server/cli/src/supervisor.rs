@@ -1,5 +1,5 @@
-//! Notifies the supervisor of the process (`supervised`): systemd by messages to its socket, upstart
-//! by stopping once.
+//! Notifies the supervisor of the process (`supervised`): systemd by messages to its socket,
+//! upstart by stopping once.
 
 use std::time::Duration;
 
