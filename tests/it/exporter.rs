@@ -122,7 +122,7 @@ fn exporter_reads_the_series_of_redis() {
     let is_installed = Command::new(EXPORTER).arg("--version").stderr(Stdio::null()).output();
     let Some(redis) = RedisServer::start().filter(|_| is_installed.is_ok()) else {
         assert!(std::env::var(REQUIRE_VARIABLE).is_err(), "{EXPORTER} is not installed");
-        println!("skipped: {EXPORTER} or redis-server is not installed");
+        lockwheel_tests::say("skipped: the exporter or redis-server is not installed");
         return;
     };
     let expected = series_of(redis.address());

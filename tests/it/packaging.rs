@@ -22,7 +22,7 @@ fn documents(path: &str) -> Option<Vec<Value>> {
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("No module named 'yaml'") {
         assert!(std::env::var(REQUIRE_VARIABLE).is_err(), "python3-yaml is not installed");
-        println!("skipped: python3-yaml is not installed");
+        lockwheel_tests::say("skipped: python3-yaml is not installed");
         return None;
     }
     assert!(output.status.success(), "{path}: {errors}");
@@ -59,7 +59,7 @@ fn unit_waits_for_the_server_and_takes_rights_away() {
 fn unit_is_accepted_by_systemd() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         assert!(std::env::var(REQUIRE_VARIABLE).is_err(), "systemd-analyze is not installed");
-        println!("skipped: systemd-analyze is not installed");
+        lockwheel_tests::say("skipped: systemd-analyze is not installed");
         return;
     }
     let folder = Folder::new();
@@ -233,7 +233,7 @@ fn check_debian_package(folder: &Path) {
 /// Runs the root of the container as its user, with nothing of this system.
 fn check_image(container: &Path) {
     if !nix::unistd::geteuid().is_root() {
-        println!("skipped: only root can change the root directory");
+        lockwheel_tests::say("skipped: only root can change the root directory");
         return;
     }
     run("chown", &["--recursive", "65532:65532", "."], container);

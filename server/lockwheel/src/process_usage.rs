@@ -36,12 +36,19 @@ pub(crate) fn process(main_thread: &MainThread) -> Process {
 fn usage(main_thread: &MainThread) -> ProcessUsage {
     let times = |scope| getrusage(scope).ok().map(|usage| cpu_times(&usage));
     ProcessUsage {
-        resident_bytes: kib_in("/proc/self/status", "VmRSS:"),
+        resident_bytes: kib_in("/proc/self/status", "VmRSS:").or_else(largest_resident_bytes),
         machine_bytes: kib_in("/proc/meminfo", "MemTotal:"),
         process: times(Scope::RUSAGE_SELF),
         children: times(Scope::RUSAGE_CHILDREN),
         main_thread: main_thread.0.lock().and_then(thread_times),
     }
+}
+
+/// The largest resident memory so far, where the present one is not shown.
+fn largest_resident_bytes() -> Option<u64> {
+    let largest = u64::try_from(getrusage(Scope::RUSAGE_SELF).ok()?.max_rss()).ok()?;
+    // Apple's systems count in bytes.
+    Some(if cfg!(target_vendor = "apple") { largest } else { largest * 1024 })
 }
 
 fn cpu_times(usage: &Usage) -> CpuTimes {
@@ -84,6 +91,7 @@ mod tests {
         let usage = usage(&main_thread);
         assert!(usage.resident_bytes.is_some_and(|bytes| bytes > 100_000));
         assert!(usage.machine_bytes > usage.resident_bytes);
+        assert!(largest_resident_bytes() >= Some(100_000));
         let (process, thread) = (usage.process.expect("times"), usage.main_thread.expect("times"));
         assert!(thread.system_us <= process.system_us + 1_000_000 / TICKS_PER_SECOND);
         assert!(usage.children.is_some());

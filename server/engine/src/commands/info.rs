@@ -221,7 +221,9 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
         fields.add("allocator_active", active);
         fields.add("allocator_resident", resident);
     }
-    fields.bytes("total_system_memory", process.machine_bytes.unwrap_or(0));
+    if let Some(bytes) = process.machine_bytes {
+        fields.bytes("total_system_memory", bytes);
+    }
     fields.bytes("used_memory_lua", lua_bytes as u64);
     fields.add("used_memory_vm_eval", lua_bytes);
     fields.add("used_memory_scripts_eval", script_bytes);
