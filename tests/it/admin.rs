@@ -97,7 +97,7 @@ fn figures_are_those_of_the_server() {
 }
 
 #[test]
-fn every_metric_is_in_the_documentation_and_in_the_dashboard_only_such() {
+fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
     let server = Monitored::start(&[]);
     server.run("SET lock token");
     server.run("GET");
@@ -123,16 +123,25 @@ fn every_metric_is_in_the_documentation_and_in_the_dashboard_only_such() {
         let shown = format!("| `{}` |", family.unwrap_or(name));
         assert!(page.contains(&shown), "{shown} is not in docs/monitoring.md");
     }
-    let dashboard = read("docs/monitoring/grafana-dashboard.json");
+    let dashboard = read("packages/prometheus/grafana-dashboard.json");
     serde_json::from_str::<serde_json::Value>(&dashboard).expect("a dashboard");
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words = dashboard.split(|c| !is_name(c));
-    let used: Vec<&str> = words
-        .filter(|word| word.starts_with("lockwheel_") || word.starts_with("process_"))
-        .collect();
-    assert!(!used.is_empty());
-    for word in used {
-        assert!(names.iter().any(|name| name == word), "{word} of the dashboard is no metric");
+    names.extend(
+        names.iter().filter_map(|name| Some(name.strip_suffix("_sum")?.into())).collect::<Vec<_>>(),
+    );
+    for (path, text) in [
+        ("the dashboard", dashboard),
+        ("the alerts", read("packages/prometheus/alerts.yml")),
+        ("docs/deploy.md", read("docs/deploy.md")),
+    ] {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let is_metric = |word: &&str| {
+            word.starts_with("lockwheel_") && !word.ends_with('_') || word.starts_with("process_")
+        };
+        let used: Vec<&str> = words.filter(is_metric).collect();
+        assert!(!used.is_empty(), "{path}");
+        for word in used {
+            assert!(names.iter().any(|name| name == word), "{word} in {path} is no metric");
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, run};
-use lockwheel_tests::process::{eventually, is_stopped, let_pass};
+use lockwheel_tests::process::{eventually, is_stopped, let_pass, resident_bytes_of};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
@@ -401,4 +401,121 @@ fn daemonize_starts_the_server_in_the_background() {
         assert_eq!(stream.read(&mut [0; 64]).unwrap_or(0), 0);
         assert!(!Path::new(&pidfile).exists() && !Path::new(&path).exists());
     }
+}
+
+/// Levels `verbose` and `debug` show connections, refused passwords and requests that break the
+/// protocol; secrets, keys and values are never logged.
+#[test]
+fn connections_and_their_errors_are_logged_without_secrets() {
+    for level in ["verbose", "debug"] {
+        let arguments = ["--port", "0", "--loglevel", level, "--requirepass", "hidden-password"];
+        let mut daemon = Daemon::start(&arguments);
+        let port = daemon.wait_for_port();
+        let mut wire = daemon.connect(port);
+        assert!(daemon.wait_for("- Accepted 127.0.0.1:").parse::<u16>().is_ok());
+        let refused = wire.call(&["AUTH", "hidden-guess"]);
+        assert!(refused.starts_with(b"-WRONGPASS "));
+        assert!(daemon.wait_for("Authentication failed for client ").starts_with("id=1 addr="));
+        assert_eq!(wire.call(&["AUTH", "hidden-password"]), b"+OK\r\n");
+        assert_eq!(wire.call(&["SET", "hidden-key", "hidden-value"]), b"+OK\r\n");
+        let info = String::from_utf8_lossy(&wire.call(&["INFO", "stats"])).into_owned();
+        assert!(info.contains("\r\nacl_access_denied_auth:1\r\n"), "{info}");
+        drop(wire);
+        assert!(daemon.wait_for("- Client closed connection ").starts_with("id=1 addr="));
+        let mut wire = daemon.connect(port);
+        wire.send_bytes(b"*x\r\n");
+        let expected = "- -ERR Protocol error: invalid multibulk length from client: ";
+        assert!(daemon.wait_for(expected).starts_with("id=2 addr="));
+        assert!(daemon.wait_for("- Closed connection ").starts_with("id=2 addr="));
+        daemon.signal("TERM");
+        assert!(daemon.end().success());
+        assert!(!daemon.log_text.contains("hidden"), "{}", daemon.log_text);
+    }
+}
+
+/// Upstart waits until the process stops itself, and continues it.
+#[test]
+fn upstart_is_notified_by_a_stop() {
+    for supervised in ["upstart", "auto"] {
+        let folder = Folder::new();
+        let mut command = command(&folder, &["--port", "0", "--supervised", supervised]);
+        command.env("UPSTART_JOB", "lockwheel");
+        let mut daemon = Daemon::spawn(folder, command, "");
+        // Its log may be written only when it continues.
+        eventually("the stop", || is_stopped(daemon.process_id()));
+        daemon.signal("CONT");
+        let port = daemon.wait_for_port();
+        check_ping(&daemon, port);
+    }
+}
+
+#[test]
+fn missing_supervisor_is_logged() {
+    for (supervised, variable) in [("systemd", "NOTIFY_SOCKET"), ("upstart", "UPSTART_JOB")] {
+        let folder = Folder::new();
+        let mut command = command(&folder, &["--port", "0", "--supervised", supervised]);
+        command.env_remove(variable);
+        let mut daemon = Daemon::spawn(folder, command, "");
+        let warning = format!("# {supervised} supervision requested, but {variable} not found");
+        daemon.wait_for(&warning);
+        let port = daemon.wait_for_port();
+        check_ping(&daemon, port);
+    }
+}
+
+/// The value of a field of `INFO`.
+fn info(wire: &mut Wire, field: &str) -> f64 {
+    let text = String::from_utf8_lossy(&wire.call(&["INFO", "everything"])).into_owned();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("{field} is missing: {text}")).parse().expect("a number")
+}
+
+#[test]
+fn info_shows_what_the_process_uses() {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    let resident = resident_bytes_of(daemon.process_id()) as f64;
+    let shown = info(&mut wire, "used_memory_rss");
+    assert!((0.5..2.0).contains(&(shown / resident)), "{shown} instead of {resident}");
+    assert!(info(&mut wire, "total_system_memory") > shown);
+    assert!(info(&mut wire, "allocator_allocated") > 100_000.0);
+    let (input, output, reads, writes) = (
+        info(&mut wire, "total_net_input_bytes"),
+        info(&mut wire, "total_net_output_bytes"),
+        info(&mut wire, "total_reads_processed"),
+        info(&mut wire, "total_writes_processed"),
+    );
+    let request = "*2\r\n$4\r\nINFO\r\n$10\r\neverything\r\n".len() as f64;
+    // A message to a subscriber counts, too.
+    let mut subscriber = daemon.connect(port);
+    let confirmation = subscriber.call(&["SUBSCRIBE", "c"]).len();
+    assert_eq!(wire.call(&["PUBLISH", "c", "message"]), b":1\r\n");
+    let message = subscriber.read().len();
+    let grown = info(&mut wire, "total_net_output_bytes") - output;
+    assert!(grown > (confirmation + message) as f64, "{grown}");
+    assert!(info(&mut wire, "total_net_input_bytes") - input > 2.0 * request);
+    assert!(info(&mut wire, "total_reads_processed") > reads);
+    assert!(info(&mut wire, "total_writes_processed") > writes);
+    eventually("processor time", || {
+        info(&mut wire, "used_cpu_user") + info(&mut wire, "used_cpu_sys") > 0.0
+            && info(&mut wire, "used_cpu_user_main_thread")
+                + info(&mut wire, "used_cpu_sys_main_thread")
+                > 0.0
+    });
+}
+
+/// As a test of Redis expects it: 26 bytes of the request itself are in the buffer.
+#[test]
+fn client_list_shows_the_buffers_of_its_caller() {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    let line = String::from_utf8_lossy(&wire.call(&["client", "list"])).into_owned();
+    for field in [" qbuf=26 ", " argv-mem=10 ", " multi-mem=0 ", " obl=0 oll=0 omem=0 "] {
+        assert!(line.contains(field), "{field}: {line}");
+    }
+    let free = line.split(" qbuf-free=").nth(1).and_then(|rest| rest.split(' ').next());
+    assert!(free.is_some_and(|free| free.parse::<u32>().is_ok_and(|free| free > 0)), "{line}");
 }

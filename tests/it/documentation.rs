@@ -45,6 +45,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("README.md", "cargo run --release", Instead::Builds),
     ("README.md", "cargo install --locked --path server/cli", Instead::Builds),
     ("README.md", "../lockwheel/packages/build", Instead::Builds),
+    ("docs/deploy.md", "../lockwheel/packages/build", Instead::Builds),
     ("docs/running.md", "cargo install --locked --path server/cli", Instead::Builds),
     ("docs/testing.md", "packages/build out python", Instead::Builds),
     ("docs/testing.md", "packages/build out node", Instead::Builds),

@@ -330,15 +330,17 @@ fn systemd_is_notified_when_the_restart_guard_is_over() {
     let port = daemon.wait_for_port();
     let extension = receive();
     assert!(extension.starts_with("EXTEND_TIMEOUT_USEC="), "{extension}");
+    assert!(extension.contains("\nSTATUS=Restart guard: commands are refused for "), "{extension}");
     assert_eq!(ask(&mut daemon.connect(port), "LOCKWHEEL GUARD END"), "+OK");
     let mut message = receive();
     while message.starts_with("EXTEND_TIMEOUT_USEC=") {
         message = receive();
     }
-    assert_eq!(message.trim_end(), "READY=1");
+    assert_eq!(message.trim_end(), "READY=1\nSTATUS=Ready to accept connections");
     assert_eq!(ask(&mut daemon.connect(port), "SET lock other NX PX 100"), "+OK");
     daemon.signal("TERM");
     assert!(daemon.end().success());
+    assert_eq!(receive().trim_end(), "STOPPING=1\nSTATUS=Stopping");
 }
 
 /// Files that the first version of the format has written: they must be readable for ever.

@@ -5,16 +5,16 @@
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings};
-use lockwheel_engine::settings::{LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised};
+use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use self::launch::{Invocation, load};
 use self::process_settings::ProcessSettings;
 use self::program_name::ProgramName;
+use self::supervisor::Supervisor;
 use self::title::Title;
 
 #[cfg(feature = "compat")]
@@ -28,6 +28,7 @@ mod process_settings;
 mod program_name;
 mod redis_cli;
 mod run_command;
+mod supervisor;
 mod title;
 
 fn main() -> ExitCode {
@@ -57,15 +58,28 @@ fn main() -> ExitCode {
 /// in use; the allocator of glibc keeps most of it.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The name of the allocator, in the form that Redis uses.
-const ALLOCATOR_NAME: &str =
-    if cfg!(all(feature = "jemalloc", target_os = "linux", target_env = "gnu")) {
-        "jemalloc-5.3.0"
-    } else {
-        "libc"
-    };
+/// The allocator for `INFO`.
+#[cfg(not(all(feature = "jemalloc", target_os = "linux", target_env = "gnu")))]
+const ALLOCATOR: Allocator = Allocator { name: "libc", usage: || None };
+
+/// The allocator for `INFO`.
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+const ALLOCATOR: Allocator = Allocator { name: "jemalloc-5.3.0", usage: allocator_usage };
+
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+fn allocator_usage() -> Option<lockwheel_engine::settings::AllocatorUsage> {
+    use tikv_jemalloc_ctl::{epoch, stats};
+    let bytes = |figure: tikv_jemalloc_ctl::Result<usize>| Some(figure.ok()? as u64);
+    // The statistics are those of the last advance.
+    epoch::advance().ok()?;
+    Some(lockwheel_engine::settings::AllocatorUsage {
+        allocated: bytes(stats::allocated::read())?,
+        active: bytes(stats::active::read())?,
+        resident: bytes(stats::resident::read())?,
+    })
+}
 
 /// Runs a server as `redis-server` does.
 fn server_main(args: &[String]) -> ExitCode {
@@ -79,10 +93,10 @@ fn server_main(args: &[String]) -> ExitCode {
         Ok(text)
     };
     match launch::from_args(args, &environment(), &mut read) {
-        Ok(Invocation::PrintVersion) => print(&launch::version_line(ALLOCATOR_NAME)),
-        Ok(Invocation::PrintHelp) => print(&launch::usage(ALLOCATOR_NAME)),
+        Ok(Invocation::PrintVersion) => print(&launch::version_line(ALLOCATOR.name)),
+        Ok(Invocation::PrintHelp) => print(&launch::usage(ALLOCATOR.name)),
         Ok(Invocation::Serve { mut settings, warnings }) => {
-            settings.allocator = ALLOCATOR_NAME;
+            settings.allocator = ALLOCATOR;
             let process = ProcessSettings::of(&settings);
             if process.daemonize {
                 return daemonize(args, stdin_text.as_deref());
@@ -131,6 +145,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         Err(error) => return fail_in_log(&error.to_string()),
     };
     let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, admin, .. } = process;
+    let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
     // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
@@ -141,7 +156,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         let signalled = async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
-        let Some(server) = start(settings, supervised, signalled).await? else { return Ok(false) };
+        let Some(server) = start(settings, supervisor, signalled).await? else { return Ok(false) };
         admin::start(&admin, &server)?;
         info!("Server initialized");
         if listens {
@@ -153,7 +168,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         log_ready(&server, listens, unixsocket.as_deref());
         title.set(&title_text(&server, listens, mode));
         let notify = async {
-            notify_when_ready(&server, supervised).await;
+            supervisor.ready(&server).await;
             std::future::pending::<()>().await;
         };
         let reason = tokio::select! {
@@ -167,7 +182,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
             info!("Received {reason} scheduling shutdown...");
         }
         info!("User requested shutdown...");
-        notify_systemd(supervised, &[sd_notify::NotifyState::Stopping]);
+        supervisor.stopping();
         server.stop();
         Ok::<bool, std::io::Error>(server.has_failed())
     });
@@ -192,7 +207,7 @@ fn report_end(end: std::io::Result<bool>) -> ExitCode {
 /// signal comes first.
 async fn start(
     settings: Settings,
-    supervised: Supervised,
+    supervisor: Supervisor,
     signalled: impl Future<Output = ()>,
 ) -> std::io::Result<Option<Server>> {
     let builder = Builder::from_settings(settings);
@@ -205,28 +220,10 @@ async fn start(
             }
             () = &mut signalled => return Ok(None),
             () = tokio::time::sleep(limits::NOTIFY_INTERVAL) => {
-                extend_start(supervised, Duration::ZERO);
+                supervisor.loading();
             }
         }
     }
-}
-
-/// Notifies the supervisor when the server serves commands: when the restart guard is over.
-async fn notify_when_ready(server: &Server, supervised: Supervised) {
-    while let Some(left) = server.restart_guard_left() {
-        extend_start(supervised, left);
-        tokio::time::sleep(left.min(limits::NOTIFY_INTERVAL)).await;
-    }
-    if !server.is_stopped() {
-        notify_systemd(supervised, &[sd_notify::NotifyState::Ready]);
-    }
-}
-
-/// Lets the supervisor wait for longer.
-fn extend_start(supervised: Supervised, left: Duration) {
-    let micros = (left + 3 * limits::NOTIFY_INTERVAL).as_micros();
-    let micros = u32::try_from(micros).unwrap_or(u32::MAX);
-    notify_systemd(supervised, &[sd_notify::NotifyState::ExtendTimeoutUsec(micros)]);
 }
 
 /// Waits until standard input is closed. Input is discarded.
@@ -286,15 +283,6 @@ fn log_sentinel(sentinel: &Sentinel, id: &str) {
     info!("Sentinel ID is {id}");
     for Master { name, host, port, quorum, .. } in &sentinel.masters {
         info!("+monitor master {name} {host} {port} quorum {quorum}");
-    }
-}
-
-/// Sends a notification to systemd, if configured.
-fn notify_systemd(supervised: Supervised, state: &[sd_notify::NotifyState<'_>]) {
-    if matches!(supervised, Supervised::Systemd | Supervised::Auto)
-        && let Err(error) = sd_notify::notify(state)
-    {
-        warn!(%error, "cannot notify systemd");
     }
 }
 

@@ -199,7 +199,7 @@ impl RunOptions {
         match launch::from_args(&args, &crate::environment(), &mut read) {
             Ok(Invocation::Serve { mut settings, warnings }) => {
                 warnings.iter().for_each(|warning| print_error(&warning.to_string()));
-                settings.allocator = crate::ALLOCATOR_NAME;
+                settings.allocator = crate::ALLOCATOR;
                 Ok(*settings)
             }
             Ok(_) => Err("these are not options of a server".to_owned()),

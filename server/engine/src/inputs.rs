@@ -9,7 +9,8 @@
 //! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
 //!   [`Engine::disconnect`], [`Engine::kill`].
-//! - **Requests begin**, for their times: [`Engine::begin_requests`].
+//! - **Requests begin**, for their times: [`Engine::begin_requests`]; with the sizes of their
+//!   connection's buffers: [`Engine::begin_requests_of`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
 //!   [`Engine::call`] from this process. The caller may announce requests with
 //!   [`Engine::look_ahead`], which changes nothing that a client can observe.
@@ -28,8 +29,7 @@
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
-//! - **Buffers of connections**: [`Engine::count_traffic`], [`Engine::check_output_at`],
-//!   [`Engine::evict_clients`].
+//! - **Buffers of connections**: [`Engine::check_output_at`], [`Engine::evict_clients`].
 //!
 //! # Outputs
 //!
@@ -46,10 +46,12 @@
 //! - **Parts of a snapshot**: [`Engine::snapshot_part`].
 //! - **Messages of scripts** for the log file: [`Engine::take_script_messages`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],
-//!   [`Engine::running_script`], [`Engine::is_busy`], [`Engine::node_id`], [`Engine::stats`],
-//!   [`Engine::command_stats`], [`Engine::script_tiers`], [`Engine::changes`],
+//!   [`Engine::client_line`], [`Engine::running_script`], [`Engine::is_busy`],
+//!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
+//!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
-//!   [`Engine::is_ready`], [`Engine::readiness`].
+//!   [`Engine::is_ready`], [`Engine::readiness`]; the counters of the network, which the caller
+//!   counts up, [`Engine::traffic`].
 //! - **The state**: [`Engine::libraries`], [`Engine::records`].
 //!
 //! # Servers for tests
@@ -61,9 +63,12 @@
 //!   [`Engine::known_locks`], [`Engine::declare_locks`], [`Engine::ignore_locks`],
 //!   [`Engine::lint_locks`], [`Engine::check_locks`].
 
+use std::sync::Arc;
+
 use lockwheel_scripting::{LogLevel, Tiers};
 
 use crate::command::{CommandStats, Entry};
+use crate::rates::Traffic;
 use crate::script::ScriptMonitor;
 use crate::sessions::{ClientId, Origin, Session};
 use crate::settings::Settings;
@@ -72,12 +77,14 @@ use crate::time::{ClockOrder, Millis, Rate, Time};
 use crate::{Engine, Stats};
 
 /// The process that the engine runs in, for `INFO`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Process {
     /// Its id.
     pub id: u32,
-    /// Returns its resident memory in bytes, where the system shows it.
-    pub resident_bytes: fn() -> Option<u64>,
+    /// The path of its program.
+    pub executable: String,
+    /// Returns what it uses. Called only by commands that show it.
+    pub usage: Arc<dyn Fn() -> ProcessUsage + Send + Sync>,
     /// Returns the time since any moment in nanoseconds, by which commands are timed.
     pub clock_ns: fn() -> u64,
 }
@@ -85,8 +92,33 @@ pub struct Process {
 impl Default for Process {
     /// A process that nothing is known of.
     fn default() -> Process {
-        Process { id: 0, resident_bytes: || None, clock_ns: || 0 }
+        let usage = Arc::new(ProcessUsage::default);
+        Process { id: 0, executable: String::new(), usage, clock_ns: || 0 }
     }
+}
+
+/// What a process uses, as far as the system shows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessUsage {
+    /// Its resident memory.
+    pub resident_bytes: Option<u64>,
+    /// The memory of the machine.
+    pub machine_bytes: Option<u64>,
+    /// The processor time of the process.
+    pub process: Option<CpuTimes>,
+    /// The processor time of processes that it has started and that have ended.
+    pub children: Option<CpuTimes>,
+    /// The processor time of the thread that accepts connections and ends leases.
+    pub main_thread: Option<CpuTimes>,
+}
+
+/// Processor time in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// In the kernel.
+    pub system_us: u64,
+    /// In the program.
+    pub user_us: u64,
 }
 
 /// Inputs.
@@ -142,18 +174,11 @@ impl Engine {
             state.active_at = now;
         }
     }
-
-    /// Counts bytes that connections have read and written.
-    #[inline]
-    pub fn count_traffic(&mut self, input_bytes: usize, output_bytes: usize) {
-        self.stats.net_input_bytes += input_bytes as u64;
-        self.stats.net_output_bytes += output_bytes as u64;
-    }
 }
 
 /// Outputs.
 impl Engine {
-    /// Takes the log messages of scripts.
+    /// Takes the log messages, most of them of scripts.
     #[inline]
     pub fn take_script_messages(&mut self) -> Vec<(LogLevel, String)> {
         std::mem::take(&mut self.script_messages)
@@ -174,6 +199,11 @@ impl Engine {
     /// The id of this cluster node or sentinel: 40 hex digits.
     pub fn node_id(&self) -> &str {
         &self.node_id
+    }
+
+    /// The counters of the network.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// The counters of `INFO`.

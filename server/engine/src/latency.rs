@@ -10,6 +10,8 @@ use crate::Engine;
 use crate::argument::without_secrets;
 use crate::command::{Entry, Flags};
 use crate::context::Context;
+use crate::sessions::ClientId;
+use crate::sessions::buffers::BufferSizes;
 use crate::settings::Settings;
 use crate::slow_log::{SlowCommand, SlowLog, shortened};
 use crate::time::Time;
@@ -131,7 +133,18 @@ impl Engine {
     /// The next request begins now: what was before belongs to no command.
     #[inline]
     pub fn begin_requests(&mut self) {
-        self.latency.boundary_ns = (self.process.clock_ns)();
+        let now_ns = (self.process.clock_ns)();
+        self.latency.boundary_ns = now_ns;
+        if now_ns >= self.samples.next_ns {
+            self.sample(now_ns);
+        }
+    }
+
+    /// As [`Engine::begin_requests`], of a connection whose buffers have these sizes now.
+    #[inline]
+    pub fn begin_requests_of(&mut self, client: ClientId, sizes: BufferSizes) {
+        self.requests_of = Some((client, sizes));
+        self.begin_requests();
     }
 
     /// When the command that is about to run begins.

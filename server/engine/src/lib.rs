@@ -39,6 +39,7 @@ mod names;
 pub mod notify;
 pub mod persistence;
 pub mod random;
+pub mod rates;
 pub mod readiness;
 pub mod replies;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub mod unit_log;
 pub mod wheel;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use lockwheel_resp::encode::encode;
@@ -78,9 +80,11 @@ use latency::Latency;
 use lease_ceiling::LeaseCeiling;
 use persistence::Persistence;
 use random::Random;
+use rates::{Samples, Traffic};
 use readiness::Readiness;
 use replies::Replies;
 use script::{Running, ScriptMonitor};
+use sessions::buffers::BufferSizes;
 pub use sessions::deliveries::Delivery;
 use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions, Timer};
 use store::access_frequency::AccessCounter;
@@ -123,13 +127,16 @@ pub struct Stats {
     pub keyspace_misses: u64,
     pub expired_keys: u64,
     pub total_error_replies: u64,
+    pub acl_access_denied_auth: u64,
     /// Error replies by their code.
     pub errors: BTreeMap<String, u64>,
-    /// Bytes read and written by the network; the caller adds them.
-    pub net_input_bytes: u64,
-    pub net_output_bytes: u64,
     pub peak_memory_bytes: u64,
     pub evicted_clients: u64,
+    /// How late keys were removed after their deadlines, in milliseconds: the sum and the longest.
+    pub expired_late_ms: u64,
+    pub expired_late_ms_max: u64,
+    /// The time in which keys were removed at their deadlines.
+    pub expire_ns: u64,
 }
 
 /// What a request has led to.
@@ -212,6 +219,11 @@ pub struct Engine {
     pub(crate) command_stats: Vec<CommandStats>,
     /// The counters.
     pub(crate) stats: Stats,
+    /// What connections have read and written.
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) samples: Samples,
+    /// The client of the running requests, and the sizes of its buffers when they began.
+    pub(crate) requests_of: Option<(ClientId, BufferSizes)>,
     /// How long commands take.
     pub(crate) latency: Latency,
     /// The source of randomness of commands such as `RANDOMKEY`.
@@ -222,6 +234,8 @@ pub struct Engine {
     pub(crate) process: Process,
     /// The run id of the server: 40 hex digits.
     pub(crate) run_id: String,
+    /// The id of the history of changes: 40 hex digits.
+    pub(crate) replication_id: String,
     /// The id of this cluster node or sentinel: 40 hex digits.
     pub(crate) node_id: String,
     /// The id of the node's shard: 40 hex digits.
@@ -237,7 +251,7 @@ pub struct Engine {
     script_bytes_before: usize,
     /// Serves other clients while a script runs for a long time.
     pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
-    /// Log messages of scripts; the caller takes them.
+    /// Log messages, most of them of scripts; the caller takes them.
     pub(crate) script_messages: Vec<(LogLevel, String)>,
     /// The rate of the caller's lease clock; for clients that query it.
     pub(crate) clock_rate: Rate,
@@ -276,11 +290,7 @@ impl Engine {
     pub fn new(mut settings: Settings, process: Process, time: Time, seed: [u64; 4]) -> Engine {
         let hash_seed = HashSeed(seed[0], seed[1]);
         let mut random = Random::new(seed[2]);
-        let mut id = || {
-            let (a, b, c) = (random.bits(), random.bits(), random.bits() >> 32);
-            format!("{a:016x}{b:016x}{c:08x}")
-        };
-        let (run_id, node_id, shard_id) = (id(), id(), id());
+        let (run_id, node_id, shard_id) = (random.hex_id(), random.hex_id(), random.hex_id());
         let configured_id = settings.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
         let commands = CommandTable::of(settings.mode(), settings.compat_version);
         let interpreter = commands::scripts::interpreter(seed[3], settings.compat_version);
@@ -306,10 +316,14 @@ impl Engine {
             instruments,
             has_consumers: false,
             stats: Stats::default(),
+            traffic: Arc::default(),
+            samples: Samples::default(),
+            requests_of: None,
             latency,
             random,
             started_at: time.now,
             process,
+            replication_id: run_id.clone(),
             run_id,
             node_id: configured_id.unwrap_or(node_id),
             shard_id,
@@ -591,7 +605,12 @@ impl Engine {
         if self.is_loading() {
             return;
         }
+        let begin_ns = (self.process.clock_ns)();
+        if begin_ns >= self.samples.next_ns {
+            self.sample(begin_ns);
+        }
         let budget_left = self.expire_due(time, budget);
+        self.stats.expire_ns += (self.process.clock_ns)().saturating_sub(begin_ns);
         if budget_left > 0 {
             self.writer.work_ahead(time.now, budget_left);
             self.writer.free_garbage(budget_left as usize);
@@ -658,7 +677,14 @@ impl Engine {
                 }
                 break;
             };
+            let expired_before = self.stats.expired_keys;
             self.process_next(moment, &mut budget);
+            let expired = self.stats.expired_keys - expired_before;
+            let late_ms = u64::try_from(time.now.0 - moment.0).unwrap_or(0);
+            self.stats.expired_late_ms += late_ms.saturating_mul(expired);
+            if expired > 0 {
+                self.stats.expired_late_ms_max = self.stats.expired_late_ms_max.max(late_ms);
+            }
         }
         self.end_unit(time);
         budget
@@ -788,6 +814,15 @@ impl Engine {
         if failed {
             increment(&mut stats.failed);
         }
+    }
+
+    /// A client has sent a wrong user or password, which are not logged.
+    #[cold]
+    pub(crate) fn note_denied_authentication(&mut self, client: ClientId) {
+        self.stats.acl_access_denied_auth += 1;
+        let address = self.sessions.get(client).map_or("", |session| &session.origin.address);
+        let line = format!("Authentication failed for client id={} addr={address}", client.serial);
+        self.script_messages.push((LogLevel::Verbose, line));
     }
 
     #[cold]

@@ -204,6 +204,22 @@ pub const LOCK_OWNER_BYTES_MAX: usize = 256;
 /// were locks. More than a test has clients.
 pub const LOCKS_REMEMBERED_MAX: usize = 1_000;
 
+// Commands for tests.
+
+/// Keys of one `DEBUG POPULATE`, which no other request can interrupt: some seconds.
+pub const DEBUG_KEYS_MAX: usize = 10_000_000;
+
+/// Bytes of each value of `DEBUG POPULATE`: as long as the longest string.
+pub const DEBUG_VALUE_BYTES_MAX: usize = BULK_BYTES_MAX;
+
+// Figures.
+
+/// Counters are sampled ten times a second at most, and a rate covers 16 samples, as in Redis.
+pub const SAMPLE_INTERVAL_NS: u64 = 100_000_000;
+
+/// See [`SAMPLE_INTERVAL_NS`].
+pub const RATE_SAMPLES: usize = 16;
+
 // Faults.
 
 /// Writes that a test can undo. A failover loses the writes of some milliseconds; the old values of

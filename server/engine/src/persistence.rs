@@ -21,6 +21,10 @@ pub struct Persistence {
     pub last_duration: Option<Millis>,
     /// Completed snapshots since the start.
     pub saves: u64,
+    /// Snapshots that have failed since the last one that was completed.
+    pub failures: u64,
+    /// The keys in the log when it was loaded.
+    pub loaded_keys: u64,
     /// Changes before the last snapshot that was completed.
     pub saved_changes: u64,
     /// Changes before the snapshot that is being written.
@@ -46,6 +50,8 @@ impl Persistence {
             last_succeeded: true,
             last_duration: None,
             saves: 0,
+            failures: 0,
+            loaded_keys: 0,
             saved_changes: 0,
             changes_at_begin: 0,
             snapshot_bytes: 0,
@@ -129,7 +135,9 @@ impl Engine {
             persistence.last_save_seconds = time.wall_us.div_euclid(1_000_000);
             persistence.saved_changes = persistence.changes_at_begin;
             persistence.saves += 1;
+            persistence.failures = 0;
         } else {
+            persistence.failures += 1;
             self.writer.give_up_snapshot();
         }
         persistence.last_duration = began_at.map(|begin| Millis(time.now.0 - begin.0));

@@ -19,6 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// An id of 40 hex digits.
+    pub(crate) fn hex_id(&mut self) -> String {
+        let (a, b, c) = (self.bits(), self.bits(), self.bits() >> 32);
+        format!("{a:016x}{b:016x}{c:08x}")
+    }
+
     /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "nothing to choose from");

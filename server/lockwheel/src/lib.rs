@@ -58,6 +58,7 @@ mod limits;
 mod listen_settings;
 mod log;
 mod net;
+mod process_usage;
 mod restart_guard;
 mod server;
 #[cfg(feature = "simulation")]

@@ -21,8 +21,8 @@ use crate::net::listener::Acceptor;
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
+use crate::process_usage;
 use lockwheel_engine::Engine;
-use lockwheel_engine::inputs::Process;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Rate};
 
@@ -119,8 +119,7 @@ impl Builder {
         if let Some(address) = address {
             settings.port = address.port();
         }
-        let process =
-            Process { id: std::process::id(), resident_bytes, clock_ns: clock::monotonic_ns };
+        let process = process_usage::process(&workers.main_thread);
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
         if let Some(restored) = &restored {
@@ -337,13 +336,6 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
         (false, ..) => clock::Clock::controlled(begin.max(lease), Rate::REAL),
         (true, ..) => clock::Clock::controlled(begin.max(lease), Rate::STOPPED),
     }
-}
-
-/// The resident memory of the whole process. Only Linux shows it in a file.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {

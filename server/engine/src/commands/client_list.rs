@@ -8,6 +8,7 @@ use crate::commands::client::yes_or_no;
 use crate::commands::tracking;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::sessions::buffers::BufferSizes;
 use crate::sessions::tracking::Mode;
 use crate::sessions::{ClientId, Close, Session};
 use crate::time::Time;
@@ -52,19 +53,33 @@ pub(super) fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
 struct Request {
     client: ClientId,
     argument_bytes: usize,
+    /// The sizes of the buffers when the request was read, if it came from a connection.
+    buffers: Option<BufferSizes>,
     time: Time,
 }
 
 impl Request {
     fn of(context: &Context<'_>, argv: &[&[u8]]) -> Request {
         let argument_bytes = argv.iter().map(|argument| argument.len()).sum();
-        Request { client: context.client, argument_bytes, time: context.time }
+        let Context { client, time, ref engine, .. } = *context;
+        let buffers = engine.requests_of.filter(|(of, _)| *of == client).map(|(_, sizes)| sizes);
+        Request { client, argument_bytes, buffers, time }
+    }
+}
+
+impl Engine {
+    /// The line of a client in `CLIENT LIST`, for the log of the server.
+    pub fn client_line(&self, client: ClientId, time: Time) -> Option<String> {
+        let request = Request { client, argument_bytes: 0, buffers: None, time };
+        let line = line(self.sessions.get(client)?, &request);
+        Some(line.trim_end().to_owned())
     }
 }
 
 /// `CLIENT LIST`: replies with a line for each client.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let all_clients = context.engine.sessions.clients.in_order();
+    let request = Request::of(context, argv);
     let clients = &context.engine.sessions;
     let chosen: Vec<ClientId> = match &argv[2..] {
         [] => all_clients,
@@ -84,7 +99,6 @@ pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
         }
         _ => return Err(Error::Syntax),
     };
-    let request = Request::of(context, argv);
     let lines = chosen.iter().filter_map(|&id| clients.get(id));
     Ok(super::text(lines.map(|client| line(client, &request)).collect::<String>()))
 }
@@ -94,8 +108,11 @@ fn line(client: &Session, request: &Request) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let seconds_since = |then: i64| (request.time.now.0 - then).max(0) / 1000;
     let transaction = client.transaction.as_ref();
-    let buffers = client.buffers.sizes();
-    let running_bytes = if client.id == request.client { request.argument_bytes } else { 0 };
+    let counted = client.buffers.sizes();
+    let is_caller = client.id == request.client;
+    let running_bytes = if is_caller { request.argument_bytes } else { 0 };
+    let buffers = request.buffers.filter(|_| is_caller).unwrap_or(counted);
+    let memory_bytes = client.memory_bytes() - counted.total() + buffers.total();
     let pairs: [(&str, String); 28] = [
         ("id", client.id.serial.to_string()),
         ("addr", client.origin.address.clone()),
@@ -119,7 +136,7 @@ fn line(client: &Session, request: &Request) -> String {
         ("obl", buffers.reply.to_string()),
         ("oll", buffers.chunks.to_string()),
         ("omem", (buffers.chunk_bytes + client.pending.len()).to_string()),
-        ("tot-mem", (client.memory_bytes() + client.pending.len() + running_bytes).to_string()),
+        ("tot-mem", (memory_bytes + client.pending.len() + running_bytes).to_string()),
         ("events", "r".to_owned()),
         ("cmd", client.last_command.to_owned()),
         ("user", "default".to_owned()),

@@ -220,6 +220,7 @@ fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Resu
         context.client_mut().authenticated = true;
         return Ok(());
     }
+    context.engine.note_denied_authentication(context.client);
     Err(Error::line("WRONGPASS invalid username-password pair or user is disabled."))
 }
 

@@ -2,7 +2,7 @@
 //! names of sections and fields are Redis's; fields of features that this server does not have are
 //! 0.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Write};
 
 use lockwheel_resp::Reply;
 
@@ -11,8 +11,9 @@ use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
+use crate::inputs::CpuTimes;
 use crate::readiness::{Loading, Readiness};
-use crate::settings::{LOCKWHEEL_VERSION, Mode};
+use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode};
 use crate::store::Database;
 use crate::time::Time;
 
@@ -73,6 +74,15 @@ fn is_of(mode: Mode, section: &Section) -> bool {
     match mode {
         Mode::Sentinel => SECTIONS_OF_SENTINEL.contains(&section.title),
         _ => section.title != "Sentinel",
+    }
+}
+
+/// A share, as Redis writes it.
+struct Percent(f64);
+
+impl Display for Percent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.2}%", self.0)
     }
 }
 
@@ -142,7 +152,8 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add(mode_field, engine.settings.mode().name());
     fields.add("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     fields.add("arch_bits", usize::BITS);
-    fields.add("multiplexing_api", "epoll");
+    fields.add("monotonic_clock", "POSIX clock_gettime");
+    fields.add("multiplexing_api", if cfg!(target_os = "linux") { "epoll" } else { "kqueue" });
     fields.add("process_id", engine.process.id);
     fields.add("process_supervised", engine.settings.text("supervised"));
     fields.add("run_id", &engine.run_id);
@@ -152,6 +163,8 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("uptime_in_days", uptime_seconds / (24 * 60 * 60));
     fields.add("hz", engine.settings.hz);
     fields.add("configured_hz", engine.settings.hz);
+    fields.add("lru_clock", time.wall_us.div_euclid(1_000_000) & LRU_CLOCK_MAX);
+    fields.add("executable", &engine.process.executable);
     fields.add("config_file", engine.settings.config_file.as_deref().unwrap_or_default());
     fields.add("io_threads_active", u8::from(engine.settings.text("io-threads") != "1"));
 }
@@ -161,7 +174,8 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("connected_clients", all.len());
     fields.add("cluster_connections", 0);
     fields.add("maxclients", engine.settings.maxclients);
-    let buffers = || all.iter().map(|client| client.buffers.sizes());
+    let counted = || all.iter().map(|client| client.buffers.sizes());
+    let buffers = || counted().chain(engine.requests_of.map(|(_, sizes)| sizes));
     let input = buffers().map(|sizes| sizes.input + sizes.input_free).max();
     fields.add("client_recent_max_input_buffer", input.unwrap_or(0));
     let output = buffers().map(|sizes| sizes.output()).max();
@@ -176,13 +190,18 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("total_blocking_keys_on_nokey", engine.sessions.waiters.keys_with_wake_if_gone());
 }
 
+/// The bits of Redis's clock in seconds.
+pub(super) const LRU_CLOCK_MAX: i64 = (1 << 24) - 1;
+
 fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let used = engine.used_memory_bytes() as u64;
     let dataset = engine.dataset_bytes() as u64;
     let peak = engine.peak_memory_bytes();
     let max = engine.settings.maxmemory_bytes;
+    let process = (engine.process.usage)();
     // If the system does not report it, it is at least the memory that is used.
-    let resident = (engine.process.resident_bytes)().unwrap_or(used);
+    let resident = process.resident_bytes.unwrap_or(used);
+    let percent = |part: u64, whole: u64| Percent(part as f64 * 100.0 / whole.max(1) as f64);
     let functions = engine.writer.libraries();
     let functions = functions.map_or((0, 0), |all| (all.count(), all.libraries().len()));
     let scripts = engine.interpreter.as_ref().map_or(0, |interpreter| interpreter.len());
@@ -191,26 +210,49 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.bytes("used_memory", used);
     fields.bytes("used_memory_rss", resident);
     fields.bytes("used_memory_peak", peak);
+    fields.add("used_memory_peak_perc", percent(used, peak));
     fields.add("used_memory_overhead", used - dataset);
     fields.add("used_memory_startup", 0);
     fields.add("used_memory_dataset", dataset);
-    fields.add("used_memory_lua", lua_bytes);
+    fields.add("used_memory_dataset_perc", percent(dataset, used));
+    let allocator = (engine.settings.allocator.usage)();
+    if let Some(AllocatorUsage { allocated, active, resident }) = allocator {
+        fields.add("allocator_allocated", allocated);
+        fields.add("allocator_active", active);
+        fields.add("allocator_resident", resident);
+    }
+    if let Some(bytes) = process.machine_bytes {
+        fields.bytes("total_system_memory", bytes);
+    }
+    fields.bytes("used_memory_lua", lua_bytes as u64);
     fields.add("used_memory_vm_eval", lua_bytes);
     fields.add("used_memory_scripts_eval", script_bytes);
     fields.add("number_of_cached_scripts", scripts);
     fields.add("number_of_functions", functions.0);
     fields.add("number_of_libraries", functions.1);
+    fields.add("used_memory_vm_functions", function_bytes);
+    fields.bytes("used_memory_vm_total", (lua_bytes + function_bytes) as u64);
     fields.add("used_memory_functions", function_bytes);
     fields.bytes("used_memory_scripts", (script_bytes + function_bytes) as u64);
     fields.bytes("maxmemory", max);
     fields.add("maxmemory_policy", engine.settings.maxmemory_policy.name());
-    let ratio = resident as f64 / used.max(1) as f64;
-    fields.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
-    fields.add("mem_fragmentation_bytes", i128::from(resident) - i128::from(used));
-    fields.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves"]);
+    let mut excess = |names: [&str; 2], more: u64, less: u64| {
+        fields.add(names[0], format_args!("{:.2}", more as f64 / less.max(1) as f64));
+        fields.add(names[1], i128::from(more) - i128::from(less));
+    };
+    let mut allocated_bytes = used;
+    if let Some(AllocatorUsage { allocated, active, resident: mapped }) = allocator {
+        allocated_bytes = allocated;
+        excess(["allocator_frag_ratio", "allocator_frag_bytes"], active, allocated);
+        excess(["allocator_rss_ratio", "allocator_rss_bytes"], mapped, active);
+        excess(["rss_overhead_ratio", "rss_overhead_bytes"], resident, mapped);
+    }
+    excess(["mem_fragmentation_ratio", "mem_fragmentation_bytes"], resident, allocated_bytes);
+    fields.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog"]);
+    fields.zeros(&["mem_total_replication_buffers", "mem_clients_slaves"]);
     fields.add("mem_clients_normal", engine.sessions.clients.memory_bytes());
-    fields.add("mem_aof_buffer", 0);
-    fields.add("mem_allocator", engine.settings.allocator);
+    fields.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    fields.add("mem_allocator", engine.settings.allocator.name);
     fields.add("active_defrag_running", 0);
     let garbage = engine.writer.keyspace().garbage();
     fields.add("lazyfree_pending_objects", garbage.pending_objects());
@@ -229,6 +271,8 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
     if let Readiness::Loading(loading) = engine.readiness() {
         loading_progress(loading, time, fields);
     }
+    fields.zeros(&["current_cow_peak", "current_cow_size", "current_cow_size_age"]);
+    fields.add("current_fork_perc", "0.00");
     let unsaved = engine.writer.dirty() - persistence.saved_changes;
     fields.add("rdb_changes_since_last_save", unsaved);
     fields.add("rdb_bgsave_in_progress", is_saving);
@@ -237,15 +281,19 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("rdb_last_bgsave_time_sec", last);
     fields.add("rdb_current_bgsave_time_sec", current);
     fields.add("rdb_saves", persistence.saves);
-    fields.zeros(&["rdb_last_cow_size"]);
+    fields.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
+    fields.add("rdb_last_load_keys_loaded", persistence.loaded_keys);
     fields.add("aof_enabled", has_log);
     fields.add("aof_rewrite_in_progress", is_saving);
     fields.zeros(&["aof_rewrite_scheduled"]);
     fields.add("aof_last_rewrite_time_sec", last);
     fields.add("aof_current_rewrite_time_sec", current);
     fields.add("aof_last_bgrewrite_status", status);
+    fields.add("aof_rewrites", persistence.saves);
+    fields.add("aof_rewrites_consecutive_failures", persistence.failures);
     let status = if engine.growth.disk_is_full { "err" } else { "ok" };
     fields.add("aof_last_write_status", status);
+    fields.zeros(&["aof_last_cow_size", "module_fork_in_progress", "module_fork_last_cow_size"]);
     if engine.has_log() {
         fields.add("aof_current_size", persistence.snapshot_bytes + persistence.segment_bytes);
         fields.add("aof_base_size", persistence.snapshot_bytes);
@@ -270,41 +318,59 @@ fn loading_progress(loading: &Loading, time: Time, fields: &mut Fields) {
 }
 
 fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
-    let stats = &engine.stats;
-    let calls: u64 = engine.command_stats.iter().map(|stats| stats.calls).sum();
+    let (stats, traffic, rates) = (&engine.stats, &engine.traffic, engine.rates());
+    let kib = |bytes: f64| format!("{:.2}", bytes / 1024.0);
     fields.add("total_connections_received", stats.connections_received);
-    fields.add("total_commands_processed", calls);
-    fields.add("instantaneous_ops_per_sec", 0);
-    fields.add("total_net_input_bytes", stats.net_input_bytes);
-    fields.add("total_net_output_bytes", stats.net_output_bytes);
-    fields.add("instantaneous_input_kbps", "0.00");
-    fields.add("instantaneous_output_kbps", "0.00");
+    fields.add("total_commands_processed", engine.commands_processed());
+    fields.add("instantaneous_ops_per_sec", rates.commands.round());
+    fields.add("total_net_input_bytes", traffic.input_bytes());
+    fields.add("total_net_output_bytes", traffic.output_bytes());
+    fields.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    fields.add("instantaneous_input_kbps", kib(rates.input_bytes));
+    fields.add("instantaneous_output_kbps", kib(rates.output_bytes));
+    fields.add("instantaneous_input_repl_kbps", "0.00");
+    fields.add("instantaneous_output_repl_kbps", "0.00");
     fields.add("rejected_connections", stats.rejected_connections);
     fields.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
     fields.add("expired_keys", stats.expired_keys);
     fields.add("expired_stale_perc", "0.00");
-    fields.zeros(&["expired_time_cap_reached_count", "evicted_keys"]);
+    fields.zeros(&["expired_time_cap_reached_count"]);
+    fields.add("expire_cycle_cpu_milliseconds", stats.expire_ns / 1_000_000);
+    fields.zeros(&["evicted_keys"]);
     fields.add("evicted_clients", stats.evicted_clients);
+    fields.zeros(&["total_eviction_exceeded_time", "current_eviction_exceeded_time"]);
     fields.add("keyspace_hits", stats.keyspace_hits);
     fields.add("keyspace_misses", stats.keyspace_misses);
     fields.add("pubsub_channels", engine.sessions.pubsub.channels.len());
     fields.add("pubsub_patterns", engine.sessions.pubsub.patterns.len());
     fields.add("pubsubshard_channels", engine.sessions.pubsub.shard_channels.len());
-    fields.zeros(&["latest_fork_usec", "total_forks"]);
+    fields.zeros(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"]);
+    fields.zeros(&["slave_expires_tracked_keys", "active_defrag_hits", "active_defrag_misses"]);
+    fields.zeros(&["active_defrag_key_hits", "active_defrag_key_misses"]);
+    fields.zeros(&["total_active_defrag_time", "current_active_defrag_time"]);
     fields.add("tracking_total_keys", engine.sessions.tracked.keys());
     fields.add("tracking_total_items", engine.sessions.tracked.reads());
     fields.add("tracking_total_prefixes", engine.sessions.tracked.prefixes());
     fields.add("unexpected_error_replies", 0);
     fields.add("total_error_replies", stats.total_error_replies);
-    fields.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
-    fields.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+    fields.zeros(&["dump_payload_sanitizations"]);
+    // As in Redis, those of other threads than the main one are counted also separately.
+    let is_threaded = u64::from(engine.settings.text("io-threads") != "1");
+    fields.add("total_reads_processed", traffic.reads());
+    fields.add("total_writes_processed", traffic.writes());
+    fields.add("io_threaded_reads_processed", traffic.reads() * is_threaded);
+    fields.add("io_threaded_writes_processed", traffic.writes() * is_threaded);
+    fields.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
+    fields.add("acl_access_denied_auth", stats.acl_access_denied_auth);
+    fields.zeros(&["acl_access_denied_cmd", "acl_access_denied_key"]);
+    fields.zeros(&["acl_access_denied_channel"]);
 }
 
 fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("role", "master");
     fields.add("connected_slaves", 0);
     fields.add("master_failover_state", "no-failover");
-    fields.add("master_replid", &engine.run_id);
+    fields.add("master_replid", &engine.replication_id);
     fields.add("master_replid2", "0".repeat(engine.run_id.len()));
     fields.add("master_repl_offset", 0);
     fields.add("second_repl_offset", -1);
@@ -313,11 +379,18 @@ fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
 }
 
 /// Only the operating system has these numbers.
-fn cpu(_: &mut Engine, _: Time, fields: &mut Fields) {
-    for name in ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"]
-    {
-        fields.add(name, "0.000000");
-    }
+fn cpu(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let usage = (engine.process.usage)();
+    let mut add = |suffix: &str, times: Option<CpuTimes>| {
+        let Some(CpuTimes { system_us, user_us }) = times else { return };
+        for (name, us) in [("used_cpu_sys", system_us), ("used_cpu_user", user_us)] {
+            let (seconds, us) = (us / 1_000_000, us % 1_000_000);
+            fields.add(&format!("{name}{suffix}"), format_args!("{seconds}.{us:06}"));
+        }
+    };
+    add("", Some(usage.process.unwrap_or_default()));
+    add("_children", Some(usage.children.unwrap_or_default()));
+    add("_main_thread", usage.main_thread);
 }
 
 fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
@@ -367,7 +440,8 @@ fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
 }
 
 /// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone; and how
-/// often the result of Lua differed from that of the plan, which is a defect.
+/// often the result of Lua differed from that of the plan, which is a defect. How many keys
+/// expire, and how long after their deadlines they are removed: clients see none of them meanwhile.
 fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
     let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
     fields.add("scripts_planned", tiers.planned);
@@ -378,6 +452,11 @@ fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
         Readiness::Guarded(guard) => (time.remaining(guard.until).0, guard.reason.as_str()),
         _ => (0, ""),
     };
+    let (rates, stats) = (engine.rates(), &engine.stats);
+    fields.add("expired_keys_per_second", format_args!("{:.2}", rates.expired_keys));
+    let mean_ms = stats.expired_late_ms as f64 / stats.expired_keys.max(1) as f64;
+    fields.add("expired_late_mean_ms", format_args!("{mean_ms:.3}"));
+    fields.add("expired_late_max_ms", stats.expired_late_ms_max);
     fields.add("restart_guard_left_ms", left_ms);
     fields.add("restart_guard_reason", reason);
 }
@@ -456,7 +535,8 @@ mod tests {
              EVAL \"return 0x1\" 0; \
              INFO lockwheel => \"# Lockwheel\\r\\nscripts_planned:1\\r\\n\
              scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\nscripts_disagreed:0\\r\\n\
-             restart_guard_left_ms:0\\r\\nrestart_guard_reason:\\r\\n\"",
+             expired_keys_per_second:0.00\\r\\nexpired_late_mean_ms:0.000\\r\\n\
+             expired_late_max_ms:0\\r\\nrestart_guard_left_ms:0\\r\\nrestart_guard_reason:\\r\\n\"",
         );
     }
 

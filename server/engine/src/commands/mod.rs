@@ -8,6 +8,7 @@ mod client_list;
 pub mod cluster;
 pub mod conditional;
 pub mod connection;
+pub mod debug;
 pub mod dump;
 pub mod expiry;
 pub mod functions;
@@ -63,6 +64,7 @@ pub const FAMILIES: &[&[Command]] = &[
     cluster::COMMANDS,
     conditional::COMMANDS,
     connection::COMMANDS,
+    debug::COMMANDS,
     dump::COMMANDS,
     expiry::COMMANDS,
     functions::COMMANDS,

@@ -1,14 +1,12 @@
-//! Commands about the server as a whole: the time, shutdown, and commands for tests.
+//! Commands about the server as a whole: the time and shutdown.
 
 use lockwheel_resp::Reply;
 
 use crate::Flow;
 use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
-use crate::commands::unknown_form;
-use crate::context::{Context, integer, is};
+use crate::context::{Context, is};
 use crate::error::Error;
-use crate::time::Millis;
 
 const SERVER: Command = Command { group: Group::Server, ..Command::BASE };
 
@@ -17,16 +15,6 @@ const ADMIN_ANYTIME: Flags =
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
-    Command {
-        name: "debug",
-        arity: Arity::AtLeast(2),
-        flags: ADMIN_ANYTIME.union(Flags::PROTECTED).union(Flags::INTERNAL),
-        complexity: "that of the subcommand",
-        doc: "A container for commands for tests.",
-        example: "DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...",
-        run: debug,
-        ..SERVER
-    },
     Command {
         name: "shutdown",
         arity: Arity::AtLeast(1),
@@ -96,59 +84,11 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::NOTHING)
 }
 
-// --- for tests ---
-
-const DEBUG_HELP: &[&str] = &[
-    "ERROR <line>",
-    "    Replies with that error.",
-    "RELOAD",
-    "    Writes all keys as a snapshot does, removes them, and reads them back.",
-    "SET-ACTIVE-EXPIRE (0|1)",
-    "    Selects whether keys are removed at their deadline (1), or when next accessed (0).",
-    "SLEEP <seconds>",
-    "    Blocks the server for that time.",
-];
-
-/// A longer sleep serves no test, and nothing else could end it.
-const SLEEP_SECONDS_MAX: f64 = 3600.0;
-
-/// `DEBUG`: replies with the result of the subcommand.
-fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    match &argv[1..] {
-        [name] if is(name, "help") => Ok(super::help("DEBUG", DEBUG_HELP)),
-        [name, line] if is(name, "error") => {
-            Err(Error::text(String::from_utf8_lossy(line).into_owned()))
-        }
-        [name, seconds] if is(name, "sleep") => {
-            let seconds = lockwheel_resp::number::parse_double(seconds).unwrap_or(0.0);
-            let millis = seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1000.0;
-            if millis > 0.0 {
-                context.engine.flow = Some(Flow::Sleep(Millis(millis.ceil() as i64)));
-            }
-            Ok(Reply::OK)
-        }
-        [name] if is(name, "reload") => {
-            let reloaded = context.engine.writer.reload(context.time.now);
-            reloaded.map_err(|error| Error::text(format!("ERR {error}")))?;
-            Ok(Reply::OK)
-        }
-        [name, on] if is(name, "set-active-expire") => {
-            let on = integer(on).unwrap_or(0) != 0;
-            let engine = &mut *context.engine;
-            engine.writer.set_active_expiry(on);
-            Ok(Reply::OK)
-        }
-        _ => Err(unknown_form("DEBUG", argv[1])),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::sessions::Origin;
-    use crate::settings::{Permission, Settings};
+    use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
-    use crate::time::{Millis, Time};
 
     #[test]
     fn time_is_the_wall_clock() {
@@ -177,44 +117,5 @@ mod tests {
             assert_eq!(stage.run(client, &words(command)), (reply.to_owned(), flow), "{command}");
         }
         check("MULTI; SHUTDOWN => !ERR Command not allowed inside a transaction");
-    }
-
-    fn open(permission: Permission) -> Stage {
-        let mut stage = Stage::new(Settings::default());
-        stage.engine.settings.enable_debug_command = permission;
-        stage
-    }
-
-    #[test]
-    fn debug_requires_permission() {
-        check(
-            "MULTI; DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...; EXEC => !EXECABORT ...",
-        );
-        check("DEBUG => !ERR wrong number of arguments for 'debug' command");
-        open(Permission::Yes).check("DEBUG SLEEP 0 => OK");
-        let mut stage = open(Permission::Local);
-        stage.check("DEBUG SLEEP 0 => !ERR DEBUG command not allowed. ...");
-        let origin = Origin { local: true, ..Origin::default() };
-        let local = stage.engine.connect(origin, Time::at(Millis(0)));
-        assert_eq!(stage.run(local, &words("DEBUG SLEEP 0")).0, "OK");
-    }
-
-    #[test]
-    fn debug_runs_its_subcommands() {
-        let mut stage = open(Permission::Yes);
-        let client = stage.client("a");
-        let slept = stage.run(client, &words("DEBUG SLEEP 0.0015")).1;
-        assert_eq!(slept, Flow::Sleep(Millis(2)));
-        stage.check("DEBUG SLEEP x => OK; DEBUG ERROR \"MY own\" => !MY own");
-        stage.check("DEBUG SET-ACTIVE-EXPIRE 0 => OK; SET k v PX 10; +10ms");
-        assert_eq!(stage.engine.writer.keyspace().database(0).len(), 1);
-        stage.check("SET l v PX 10; +10ms; DBSIZE => 2; DEBUG SET-ACTIVE-EXPIRE 1; DBSIZE => 0");
-        stage.check("DEBUG SET-ACTIVE-EXPIRE 0");
-        stage.check("GET k => nil; SET k v PX 10; DEBUG SET-ACTIVE-EXPIRE 1; +10ms");
-        assert_eq!(stage.engine.writer.keyspace().database(0).len(), 0);
-        stage.check(
-            "DEBUG JMAP => !ERR unknown subcommand or wrong number of arguments for \
-                     'JMAP'. Try DEBUG HELP.",
-        );
     }
 }

@@ -124,6 +124,7 @@ impl Engine {
     /// Sets the counters of `INFO` to zero.
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats::default();
+        self.reset_rates();
         self.writer.reset_freed_objects();
         self.command_stats.fill(CommandStats::default());
     }

@@ -33,6 +33,32 @@ pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
 /// The version of this server.
 pub const LOCKWHEEL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The allocator of the program, for `INFO`.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// Its name and version, in the form that Redis uses.
+    pub name: &'static str,
+    /// Returns its statistics, if it has any. Called only by commands that show them.
+    pub usage: fn() -> Option<AllocatorUsage>,
+}
+
+impl PartialEq for Allocator {
+    fn eq(&self, other: &Allocator) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The statistics of an allocator, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllocatorUsage {
+    /// Given to the program.
+    pub allocated: u64,
+    /// In pages of which the program has any part.
+    pub active: u64,
+    /// In memory that is mapped by the allocator.
+    pub resident: u64,
+}
+
 /// The value of every directive that the engine uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -152,8 +178,8 @@ pub struct Settings {
     pub sentinel: Option<Box<Sentinel>>,
     /// The configuration file, if one was named. Not a directive.
     pub config_file: Option<String>,
-    /// The name of the allocator in `INFO`; set by the program. Not a directive.
-    pub allocator: &'static str,
+    /// The allocator in `INFO`; set by the program. Not a directive.
+    pub allocator: Allocator,
     /// Values of the directives that the engine does not use.
     kept: BTreeMap<&'static str, Value>,
 }
@@ -218,7 +244,7 @@ impl Default for Settings {
             cluster_preferred_endpoint_type: EndpointType::Ip,
             sentinel: None,
             config_file: None,
-            allocator: "libc",
+            allocator: Allocator { name: "libc", usage: || None },
             kept: BTreeMap::new(),
         }
     }

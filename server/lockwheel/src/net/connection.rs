@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use crate::limits;
 use crate::net::commit_gate::CommitGate;
-use crate::net::host::{Failed, Host, Next, output_limit, warn_overrun};
+use crate::net::host::{Failed, Host, Next, log_client, output_limit, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::{LimitCheck, Outbox};
 use crate::net::output::Output;
@@ -29,6 +29,7 @@ use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
 use lockwheel_engine::Engine;
+use lockwheel_engine::rates::Traffic;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::time::Time;
@@ -43,6 +44,7 @@ pub(crate) struct Connection {
     /// Messages and late replies for the client.
     pub(crate) outbox: Outbox,
     gate: Arc<CommitGate>,
+    traffic: Arc<Traffic>,
     stream: Stream,
     transfer: Mutex<Transfer>,
     /// The output that a thread will send at the end of its turn: a [`turn::Pending`], or
@@ -89,6 +91,7 @@ impl Connection {
         client: ClientId,
         buffers: Arc<Buffers>,
         gate: Arc<CommitGate>,
+        traffic: Arc<Traffic>,
         stream: Stream,
         parser: Parser,
     ) -> Connection {
@@ -109,6 +112,7 @@ impl Connection {
             client,
             outbox: Outbox::new(buffers),
             gate,
+            traffic,
             stream,
             transfer: Mutex::new(transfer),
             pending: AtomicU8::new(NOT_PENDING),
@@ -118,14 +122,25 @@ impl Connection {
 
     /// Serves the client until it disconnects, is disconnected, or the server ends.
     pub(crate) async fn run(self: Arc<Connection>, host: Arc<Host>) {
-        if let Err(error) = self.serve(&host).await {
-            debug!(client = self.client.serial, %error, "connection lost");
-        }
+        let served = self.serve(&host).await;
         // At once: requests that the client still sends would get no reply.
         self.stream.shut_down();
         // A failed engine has no clients any more.
-        let _: Result<(), Failed> = host.with(|engine| engine.disconnect(self.client));
+        let _: Result<(), Failed> = host.with(|engine| {
+            self.log_end(&host, engine, &served);
+            engine.disconnect(self.client);
+        });
         host.registry.remove(self.client);
+    }
+
+    /// Logs why the connection has ended.
+    fn log_end(&self, host: &Host, engine: &Engine, served: &io::Result<()>) {
+        let event = match served {
+            Err(error) => &format!("Connection lost ({error}):"),
+            Ok(()) if self.transfer.lock().input_ended => "Client closed connection",
+            Ok(()) => "Closed connection",
+        };
+        log_client(engine, self.client, host.now(), event);
     }
 
     async fn serve(self: &Arc<Self>, host: &Host) -> io::Result<()> {
@@ -142,7 +157,7 @@ impl Connection {
             }
             match self.poll(host, context) {
                 Ok(Status::Open) if idle_timer.has_expired(self, host, context) => {
-                    debug!(client = self.client.serial, "closing an idle client");
+                    debug!("Closing idle client id={}", self.client.serial);
                     Poll::Ready(Ok(()))
                 }
                 Ok(Status::Open) => Poll::Pending,
@@ -250,7 +265,7 @@ impl Connection {
             return Status::Done;
         }
         let before = transfer.output.len();
-        engine.begin_requests();
+        engine.begin_requests_of(self.client, transfer.whole_sizes());
         let mut request_time = RequestTime::read(host);
         for count in 0..limits::BATCH_REQUESTS_MAX {
             let enough = transfer.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;
@@ -266,7 +281,6 @@ impl Connection {
                 return Status::Done;
             }
         }
-        engine.count_traffic(0, transfer.output.len() - before);
         let limit = output_limit(engine, self.client);
         self.outbox.set_unsent(transfer.output.len());
         self.count_buffers(transfer);
@@ -393,14 +407,13 @@ impl Connection {
                 return Status::Done;
             }
             Err(error) => {
-                debug!(client = self.client.serial, %error, "protocol error");
                 encode(&Reply::error(error.to_string()), state.protocol, transfer.output.tail());
+                log_client(engine, self.client, time, &format!("-{error} from client:"));
                 transfer.input.clear();
                 transfer.closing = true;
                 return Status::Open;
             }
         };
-        engine.count_traffic(used, 0);
         let reply_start = transfer.output.len();
         let next = {
             let mut argv: SmallVec<[&[u8]; INLINE_ARGUMENTS]> = SmallVec::new();
@@ -435,6 +448,9 @@ impl Connection {
     fn read(&self, transfer: &mut Transfer) -> io::Result<bool> {
         let needed = transfer.parser.needed().min(limits::READ_BYTES_MAX);
         let outcome = self.stream.read(transfer.input.space(needed));
+        if let Ok(read @ 1..) = outcome {
+            self.traffic.count_read(read);
+        }
         transfer.has_read(outcome)
     }
 
@@ -463,6 +479,7 @@ impl Connection {
             }
             match self.stream.write(front) {
                 Ok(written) => {
+                    self.traffic.count_write(written);
                     total += written;
                     transfer.has_written(written);
                 }
@@ -493,7 +510,8 @@ impl Connection {
         if transfer.wants_input() {
             let outcome = self.stream.read_directly(transfer.input.space(limits::READ_BYTES));
             // The client's own thread handles the end of input and errors later.
-            if outcome.as_ref().is_ok_and(|&read| read > 0) {
+            if let Ok(read @ 1..) = outcome {
+                self.traffic.count_read(read);
                 let _ = transfer.has_read(outcome);
             }
         }
@@ -506,7 +524,10 @@ impl Connection {
         }
         while !transfer.output.is_empty() {
             match self.stream.write_directly(transfer.output.front(|| self.gate.released())) {
-                Ok(written) if written > 0 => transfer.has_written(written),
+                Ok(written) if written > 0 => {
+                    self.traffic.count_write(written);
+                    transfer.has_written(written);
+                }
                 _ => break,
             }
         }
@@ -590,6 +611,14 @@ impl Transfer {
         if self.socket_full || self.output.len() > limits::HELD_BACK_BYTES {
             self.output.measure(&mut sizes);
         }
+        sizes
+    }
+
+    /// The sizes of all buffers, also of those that are not counted.
+    fn whole_sizes(&self) -> BufferSizes {
+        let (input, input_free) = (self.input.len(), self.input.free());
+        let mut sizes = BufferSizes { input, input_free, ..BufferSizes::default() };
+        self.output.measure(&mut sizes);
         sizes
     }
 

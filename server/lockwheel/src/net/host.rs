@@ -15,7 +15,7 @@ use bytes::BytesMut;
 use lockwheel_resp::Reply;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{Level, debug, error, info, warn};
 
 use crate::clock::Clock;
 use crate::limits;
@@ -743,6 +743,14 @@ fn sleep_holding_engine(span: Millis) {
     std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
+/// Logs an event of a client with its line in `CLIENT LIST`, if events of clients are logged.
+pub(crate) fn log_client(engine: &Engine, client: ClientId, time: Time, event: &str) {
+    if tracing::enabled!(Level::DEBUG) {
+        let line = engine.client_line(client, time);
+        debug!("{event} {}", line.unwrap_or_else(|| format!("id={}", client.serial)));
+    }
+}
+
 /// Logs that a client is closed because it does not read.
 pub(crate) fn warn_overrun(client: ClientId, bytes: usize) {
     warn!(client = client.serial, bytes, "closing a client that overran its output buffer limit");
@@ -751,7 +759,7 @@ pub(crate) fn warn_overrun(client: ClientId, bytes: usize) {
 fn log_script(level: lockwheel_engine::script::LogLevel, message: &str) {
     use lockwheel_engine::script::LogLevel;
     match level {
-        LogLevel::Debug => tracing::debug!(target: "lockwheel::script", "{message}"),
+        LogLevel::Debug => tracing::trace!(target: "lockwheel::script", "{message}"),
         LogLevel::Verbose => tracing::debug!(target: "lockwheel::script", "{message}"),
         LogLevel::Notice => info!(target: "lockwheel::script", "{message}"),
         LogLevel::Warning => warn!(target: "lockwheel::script", "{message}"),

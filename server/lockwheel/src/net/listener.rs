@@ -232,9 +232,14 @@ pub(crate) fn admit(
     origin: Origin,
     stream: Stream,
 ) -> Option<Arc<Connection>> {
+    let address = origin.address.clone();
     let client = match engine.admit(origin, host.now()) {
-        Ok(client) => client,
+        Ok(client) => {
+            debug!("Accepted {address}");
+            client
+        }
         Err(refusal) => {
+            debug!("Refused connection from {address}: {}", refusal.trim_end());
             // If the socket does not take the error, the client gets none.
             let _ = stream.write_directly(refusal.as_bytes());
             return None;
@@ -242,7 +247,8 @@ pub(crate) fn admit(
     };
     let buffers = Arc::clone(&engine.session(client)?.buffers);
     let (gate, parser) = (Arc::clone(&host.gate), Parser::new(REQUEST_LIMITS));
-    let connection = Arc::new(Connection::new(client, buffers, gate, stream, parser));
+    let traffic = Arc::clone(engine.traffic());
+    let connection = Arc::new(Connection::new(client, buffers, gate, traffic, stream, parser));
     // From now on messages are delivered, even before the task runs.
     host.registry.add(client, Receiver::Socket(Arc::clone(&connection)));
     Some(connection)

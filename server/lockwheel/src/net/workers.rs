@@ -11,6 +11,7 @@ use crate::limits;
 use crate::net::host::Host;
 use crate::net::listener::Acceptor;
 use crate::net::{ticker, turn};
+use crate::process_usage::MainThread;
 
 /// Threads that have not been started yet, each with a runtime of its own.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Workers {
     workers: Vec<Worker>,
     /// The tasks of all clients: the threads end after them.
     pub(crate) client_tasks: ClientTasks,
+    /// The first thread, once it runs.
+    pub(crate) main_thread: MainThread,
 }
 
 /// A runtime that may be dropped anywhere. Within the asynchronous code of an embedder, tokio does
@@ -96,7 +99,8 @@ impl Workers {
             Ok(Worker(Some(runtime)))
         };
         let workers = (0..count).map(worker).collect::<io::Result<_>>()?;
-        Ok(Workers { workers, client_tasks: ClientTasks::default() })
+        let (client_tasks, main_thread) = (ClientTasks::default(), MainThread::default());
+        Ok(Workers { workers, client_tasks, main_thread })
     }
 
     /// The handles to spawn tasks on each thread.
@@ -130,7 +134,9 @@ impl Workers {
                 .name(format!("lockwheel-io-{at}"))
                 .stack_size(limits::THREAD_STACK_BYTES);
             let gate = Arc::clone(&host.gate);
+            let main_thread = (at == 0).then(|| self.main_thread.clone());
             let work = move || {
+                main_thread.iter().for_each(MainThread::set_to_this);
                 turn::begin_loop(&gate);
                 worker.serve(serve);
                 turn::end();

@@ -56,6 +56,9 @@ mod node {
     pub(super) const PACKED: usize = 2;
 }
 
+/// The bytes of the version and the checksum.
+pub const SEAL_BYTES: usize = size_of::<u16>() + size_of::<u64>();
+
 /// Adds the version and the checksum.
 pub fn seal(body: Vec<u8>) -> Vec<u8> {
     seal_as(VERSION, body)
