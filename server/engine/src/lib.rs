@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod argument;
 pub mod command;
 pub mod commands;
@@ -61,6 +62,7 @@ pub mod wheel;
 
 use std::collections::BTreeMap;
 
+use acl::AccessControl;
 use bytes::BytesMut;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
@@ -205,6 +207,8 @@ pub struct Engine {
     pub(crate) writer: Writer,
     /// The state of all connections.
     pub(crate) sessions: Sessions,
+    /// The users.
+    pub(crate) access: AccessControl,
     /// The commands.
     pub(crate) commands: &'static CommandTable,
     gates: Gates,
@@ -298,6 +302,7 @@ impl Engine {
             writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
             first_settings: settings.clone(),
+            access: AccessControl::new(&settings, commands),
             settings,
             sessions: Sessions::new(hash_seed, time.now),
             commands,
@@ -357,9 +362,9 @@ impl Engine {
     /// Adds a client that has connected. A client in this process needs no password and uses RESP3.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
-        let authenticated = self.settings.requirepass.is_none() || origin.in_process;
         let is_in_process = origin.in_process;
-        let client = self.sessions.clients.add(origin, time.now, authenticated);
+        let identity = self.access.first_identity(is_in_process);
+        let client = self.sessions.clients.add(origin, time.now, identity);
         if self.instruments.is_some() && !is_in_process {
             self.note_connection(client, time);
         }
@@ -540,6 +545,15 @@ impl Engine {
     pub fn kill(&mut self, client: ClientId) {
         self.disconnect(client);
         self.sessions.killed.push(client);
+    }
+
+    /// Disconnects a client: that of the running command after its reply.
+    pub(crate) fn close_client(&mut self, client: ClientId, caller: Option<ClientId>) {
+        if Some(client) != caller {
+            self.kill(client);
+        } else if let Some(session) = self.sessions.get_mut(client) {
+            session.close = Some(Close::AfterReplies);
+        }
     }
 
     /// Asks the caller to check the client's output limit at `moment`: the client gets an empty

@@ -6,6 +6,7 @@ use std::fmt::{Display, Write};
 
 use lockwheel_resp::Reply;
 
+use crate::acl::Reason;
 use crate::Engine;
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
@@ -296,8 +297,11 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("tracking_total_prefixes", engine.sessions.tracked.prefixes());
     fields.add("unexpected_error_replies", 0);
     fields.add("total_error_replies", stats.total_error_replies);
-    fields.zeros(&["acl_access_denied_auth", "acl_access_denied_cmd"]);
-    fields.zeros(&["acl_access_denied_key", "acl_access_denied_channel"]);
+    let refusals = &engine.access.log;
+    fields.add("acl_access_denied_auth", refusals.count(Reason::Authentication));
+    fields.add("acl_access_denied_cmd", refusals.count(Reason::Command));
+    fields.add("acl_access_denied_key", refusals.count(Reason::Key));
+    fields.add("acl_access_denied_channel", refusals.count(Reason::Channel));
 }
 
 fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {

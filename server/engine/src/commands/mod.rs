@@ -2,6 +2,7 @@
 //!
 //! A new command needs a change only in the file of its family; a new family needs a line here.
 
+pub mod acl;
 pub mod bits;
 pub mod client;
 mod client_list;
@@ -48,6 +49,8 @@ mod time_unit;
 mod tracking;
 pub mod transactions;
 
+pub(crate) use client_list::client_line;
+
 use lockwheel_resp::{LongDouble, Reply};
 use serde::Serialize;
 
@@ -58,6 +61,7 @@ use crate::time::{Millis, Time};
 
 /// The rows of every family except the sentinel's.
 pub const FAMILIES: &[&[Command]] = &[
+    acl::COMMANDS,
     bits::COMMANDS,
     client::COMMANDS,
     cluster::COMMANDS,
