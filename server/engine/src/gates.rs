@@ -131,7 +131,6 @@ impl From<Error> for Closed {
     }
 }
 
-
 /// All gates, in the order in which they are checked.
 pub const GATES: &[Gate] = &[
     Gate {

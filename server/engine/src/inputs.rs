@@ -101,7 +101,8 @@ impl Engine {
     /// refuses the connection. An error is the line to send before the connection is closed.
     pub fn admit(&mut self, origin: Origin, time: Time) -> Result<ClientId, &'static str> {
         let settings = &self.settings;
-        let protected = settings.protected_mode && self.access.users().default_user().needs_no_password();
+        let protected =
+            settings.protected_mode && self.access.users().default_user().needs_no_password();
         let refusal = if self.sessions.clients.len() >= settings.maxclients as usize {
             Some("-ERR max number of clients reached\r\n")
         } else if protected && !origin.local {

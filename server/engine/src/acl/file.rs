@@ -61,7 +61,8 @@ impl Users {
                 Err(error) => errors.push_str(&error),
                 Ok(user) => {
                     let is_default = user.name() == DEFAULT_USER;
-                    let exists = if is_default { has_default } else { users.get(user.name()).is_some() };
+                    let exists =
+                        if is_default { has_default } else { users.get(user.name()).is_some() };
                     if exists {
                         let name = String::from_utf8_lossy(user.name()).into_owned();
                         let line = index + 1;

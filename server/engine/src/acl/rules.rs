@@ -120,12 +120,17 @@ impl User {
             }
             b"clearselectors" => self.selectors.clear(),
             b"reset" => *self = User::new(self.name(), commands, all_channels),
-            _ => return self.apply_other(rule, commands),
+            _ => return self.apply_other(rule, commands, all_channels),
         }
         Ok(())
     }
 
-    fn apply_other(&mut self, rule: &[u8], commands: &CommandTable) -> Result<(), RuleError> {
+    fn apply_other(
+        &mut self,
+        rule: &[u8],
+        commands: &CommandTable,
+        all_channels: bool,
+    ) -> Result<(), RuleError> {
         match *rule {
             [b'>' | b'#', ..] => {
                 let hash = password_hash(rule)?;
@@ -140,7 +145,7 @@ impl User {
                 self.passwords.remove(found.ok_or(RuleError::NoSuchPassword)?);
             }
             [b'(', ref inner @ .., b')'] => {
-                let mut selector = Selector::new(commands, false);
+                let mut selector = Selector::new(commands, all_channels);
                 let words = inner.split(|&byte| has_blanks(&[byte]));
                 for word in words.filter(|word| !word.is_empty()) {
                     // The end of the selector could not be found in a file.
@@ -236,9 +241,7 @@ impl Selector {
         commands: &CommandTable,
     ) -> Result<(), RuleError> {
         let category = Categories::named(name).ok_or(RuleError::Unknown)?;
-        let is_in = |command: &crate::command::Command| {
-            command.all_categories().contains(category)
-        };
+        let is_in = |command: &crate::command::Command| command.all_categories().contains(category);
         for entry in commands.entries().iter().filter(|entry| is_in(entry.command)) {
             self.set_command(entry, sign == b'+');
         }

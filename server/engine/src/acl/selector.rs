@@ -159,16 +159,14 @@ impl Selector {
     }
 
     fn may_access(&self, key: &[u8], access: Access) -> bool {
-        let covers = |it: &KeyPattern| {
-            it.access.contains(access) && glob::matches(&it.pattern, key)
-        };
+        let covers =
+            |it: &KeyPattern| it.access.contains(access) && glob::matches(&it.pattern, key);
         self.all_keys || self.keys.iter().any(covers)
     }
 
     /// Whether it permits to read every key.
     pub(super) fn may_read_all_keys(&self) -> bool {
-        let is_all =
-            |it: &KeyPattern| it.access.contains(Access::READ) && *it.pattern == *b"*";
+        let is_all = |it: &KeyPattern| it.access.contains(Access::READ) && *it.pattern == *b"*";
         self.all_keys || self.keys.iter().any(is_all)
     }
 

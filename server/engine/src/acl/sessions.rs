@@ -120,9 +120,9 @@ impl Engine {
             if !self.settings.users.is_empty() {
                 return Err(TWO_SOURCES.into());
             }
-            let users = self.read_acl_file().map_err(|errors| {
-                format!("Aborting startup because of ACL errors: {errors}")
-            })?;
+            let users = self
+                .read_acl_file()
+                .map_err(|errors| format!("Aborting startup because of ACL errors: {errors}"))?;
             self.change_users(users, None);
         }
         self.access.first_users = self.access.users.clone();

@@ -193,10 +193,12 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 /// `AUTH`: replies with OK, or an error if user or password are wrong.
 fn auth(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match argv {
-        [_, _] if context.engine.access.users().default_user().needs_no_password() => Err(Error::line(
-            "ERR AUTH <password> called without any password configured for the default user. \
+        [_, _] if context.engine.access.users().default_user().needs_no_password() => {
+            Err(Error::line(
+                "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
-        )),
+            ))
+        }
         [name, password] => authenticate(context, [name, acl::DEFAULT_USER, password]),
         [name, user, password] => authenticate(context, [name, user, password]),
         _ => Err(Error::Syntax),
@@ -285,8 +287,9 @@ mod tests {
     use crate::testing::{Stage, check};
 
     fn guarded() -> Stage {
-        let requirepass = Some(Secret::new("open sesame"));
-        Stage::new(Settings { requirepass, ..Settings::default() })
+        let mut settings = Settings::default();
+        settings.requirepass = Some(Secret::new("open sesame"));
+        Stage::new(settings)
     }
 
     const WRONG: &str = "!WRONGPASS invalid username-password pair or user is disabled.";

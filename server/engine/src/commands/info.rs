@@ -6,8 +6,8 @@ use std::fmt::{Display, Write};
 
 use lockwheel_resp::Reply;
 
-use crate::acl::Reason;
 use crate::Engine;
+use crate::acl::Reason;
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
 use crate::context::{Context, is};

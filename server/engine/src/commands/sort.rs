@@ -155,7 +155,9 @@ impl<'a> Options<'a> {
     /// The error for a user that may not read all keys.
     fn not_permitted(&self) -> Error {
         if self.by.is_some_and(|pattern| pattern.contains(&b'*')) {
-            return Error::line("ERR BY option of SORT denied due to insufficient ACL permissions.");
+            return Error::line(
+                "ERR BY option of SORT denied due to insufficient ACL permissions.",
+            );
         }
         Error::line("ERR GET option of SORT denied due to insufficient ACL permissions.")
     }

@@ -18,8 +18,8 @@ pub use table::{
     names,
 };
 pub use types::{
-    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel, MaxmemoryPolicy,
-    MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
+    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
+    MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
 pub use value::{Value, ValueKind, WRONG_NUMBER};
 

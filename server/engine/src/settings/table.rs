@@ -2,8 +2,8 @@
 //! directive of our own, add a field to `Settings` and a row here.
 
 use super::types::{
-    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel, MaxmemoryPolicy,
-    MemoryShare, Permission, Secret, Supervised,
+    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
+    MaxmemoryPolicy, MemoryShare, Permission, Secret, Supervised,
 };
 use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
@@ -760,7 +760,14 @@ macro_rules! choice_fields {
     )*};
 }
 
-choice_fields!(ChannelDefault, CompatVersion, EndpointType, FlushPolicy, MaxmemoryPolicy, Permission);
+choice_fields!(
+    ChannelDefault,
+    CompatVersion,
+    EndpointType,
+    FlushPolicy,
+    MaxmemoryPolicy,
+    Permission
+);
 
 macro_rules! plain_fields {
     ($($field:ty => $value:ident,)*) => {$(
