@@ -174,10 +174,10 @@ impl Selector {
         let Some(channels) = command.channels.filter(|_| !self.all_channels) else {
             return Ok(());
         };
-        let places = if channels == Channels::First { 1..2 } else { 1..argv.len() };
-        for place in places {
+        let count = if channels == Channels::First { 1 } else { usize::MAX };
+        for (place, channel) in argv.iter().enumerate().skip(1).take(count) {
             let is_pattern = channels == Channels::AllPatterns;
-            if !may_use_channel(&self.channels, argv[place], is_pattern) {
+            if !may_use_channel(&self.channels, channel, is_pattern) {
                 return Err(Denial::Channel(place));
             }
         }

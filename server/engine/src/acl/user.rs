@@ -7,7 +7,7 @@ use super::DEFAULT_USER;
 use super::permissions::{Denial, Request};
 use super::rules::RuleError;
 use super::selector::Selector;
-use crate::command::CommandTable;
+use crate::command::{CommandTable, Flags};
 use crate::settings::Secret;
 
 /// The SHA-256 of a password.
@@ -140,6 +140,10 @@ impl User {
     /// # Errors
     /// With what the selector that permits most refuses.
     pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), Denial> {
+        // Commands before authentication are for all users.
+        if request.entry.command.flags.contains(Flags::NO_AUTH) {
+            return Ok(());
+        }
         let mut denied = Denial::Command;
         for selector in self.all_selectors() {
             match selector.check(request) {

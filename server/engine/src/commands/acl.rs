@@ -393,13 +393,7 @@ fn dryrun(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if !entry.command.arity.admits(argv.len()) {
         return Err(Error::Arity(entry.full_name.clone()));
     }
-    let request = Request::new(entry, argv);
-    // Commands that are allowed before authentication are allowed to every user.
-    let result = match entry.command.flags.contains(Flags::NO_AUTH) {
-        true => Ok(()),
-        false => user.check(&request),
-    };
-    Ok(match result {
+    Ok(match user.check(&Request::new(entry, argv)) {
         Ok(()) => Reply::OK,
         Err(denial) => {
             let object = match denial {
@@ -632,6 +626,16 @@ mod tests {
             ));
         }
         stage.check("EVAL \"return redis.call('set', 'lock:1', 'v')\" 0 => OK");
+        for (call, permitted) in [
+            ("'get', 'k'", "nil"),
+            ("'get', 'lock:1'", "1"),
+            ("'del', 'lock:1'", "nil"),
+            ("'get'", "1"),
+        ] {
+            stage.check(&format!("EVAL \"return redis.acl_check_cmd({call})\" 0 => {permitted}"));
+        }
+        stage.check("EVAL \"return redis.acl_check_cmd('publish')\" 0 => 1; \
+                     EVAL \"return redis.acl_check_cmd('foo')\" 0 => !ERR Invalid command passed ...");
         stage.check(
             "b> FUNCTION LOAD \"#!lua name=l \\x0a redis.register_function('f', function(keys) \
              return redis.call('get', keys[1]) end)\"; FCALL f 1 lock:1 => \"v\"",
