@@ -36,7 +36,7 @@ impl Reason {
 /// An entry.
 #[derive(Clone, Debug)]
 pub(crate) struct LogEntry {
-    /// How many equal refusals it stands for.
+    /// The number of equal refusals.
     pub(crate) count: u64,
     pub(crate) reason: Reason,
     /// Where: `toplevel`, `multi` or `lua`.
@@ -97,7 +97,8 @@ pub(crate) struct AclLog {
 }
 
 impl AclLog {
-    /// Adds an entry, or counts it in an equal one. The oldest ones beyond `length_max` are removed.
+    /// Adds an entry, or counts it in an equal one. The oldest ones beyond `length_max` are
+    /// removed.
     pub(crate) fn add(&mut self, mut entry: LogEntry, length_max: usize) {
         self.counts[entry.reason as usize] += 1;
         let equal = self.entries.iter().take(SEARCHED_ENTRIES).position(|it| it.equals(&entry));

@@ -38,8 +38,8 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: FOR_ALL,
         doc: "Lists the categories, or the commands of a category.",
-        arguments: &[arg::string("categoryname").named("category").optional()],
-        example: "ACL CAT transaction => [\"discard\", \"exec\", \"multi\", \"unwatch\", \"watch\"]",
+        arguments: &[arg::string("categoryname").optional()],
+        example: "ACL CAT transaction => [\"discard\", \"exec\", \"multi\", ...]",
         run: cat,
         ..ACL
     },
@@ -468,7 +468,8 @@ mod tests {
             (
                 "(~a +get) (&b)",
                 &format!(
-                    "{NEW} resetchannels -@all (~a resetchannels -@all +get) (resetchannels &b -@all)"
+                    "{NEW} resetchannels -@all (~a resetchannels -@all +get) \
+                     (resetchannels &b -@all)"
                 ),
             ),
             ("(~a +get) clearselectors", &format!("{NEW} resetchannels -@all")),
@@ -634,8 +635,10 @@ mod tests {
         ] {
             stage.check(&format!("EVAL \"return redis.acl_check_cmd({call})\" 0 => {permitted}"));
         }
-        stage.check("EVAL \"return redis.acl_check_cmd('publish')\" 0 => 1; \
-                     EVAL \"return redis.acl_check_cmd('foo')\" 0 => !ERR Invalid command passed ...");
+        stage.check(
+            "EVAL \"return redis.acl_check_cmd('publish')\" 0 => 1; \
+                     EVAL \"return redis.acl_check_cmd('foo')\" 0 => !ERR Invalid command ...",
+        );
         stage.check(
             "b> FUNCTION LOAD \"#!lua name=l \\x0a redis.register_function('f', function(keys) \
              return redis.call('get', keys[1]) end)\"; FCALL f 1 lock:1 => \"v\"",
@@ -672,7 +675,8 @@ mod tests {
     fn authentication_uses_the_users() {
         const WRONG: &str = "!WRONGPASS invalid username-password pair or user is disabled.";
         check(&format!(
-            "ACL SETUSER u >p >q ~k +get; AUTH u p => {WRONG}; ACL SETUSER u on; AUTH u x => {WRONG}; \
+            "ACL SETUSER u >p >q ~k +get; AUTH u p => {WRONG}; ACL SETUSER u on; \
+             AUTH u x => {WRONG}; \
              AUTH x p => {WRONG}; AUTH u q => OK; ACL WHOAMI => {}",
             no_command("acl|whoami")
         ));
@@ -883,8 +887,10 @@ mod tests {
         );
         assert!(stage.engine.session(client).is_none());
         *file.lock().unwrap() = Err(());
-        stage.check("ACL LOAD => !ERR Error loading ACLs, opening file 'users.acl': No such file \
-                     or directory; ACL SAVE => !ERR There was an error trying to save the ACLs. ...");
+        stage.check(
+            "ACL LOAD => !ERR Error loading ACLs, opening file 'users.acl': No such file \
+                     or directory; ACL SAVE => !ERR There was an error trying to save the ...",
+        );
     }
 
     #[test]
