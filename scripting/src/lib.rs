@@ -69,6 +69,14 @@ pub trait Host {
         ShortReply::of(self.call(argv), place)
     }
 
+    /// `redis.acl_check_cmd(...)`: whether the caller may run a command; `None` if there is no such
+    /// command. A host without permissions answers with `COMMAND INFO`.
+    fn is_permitted(&mut self, argv: &[&[u8]]) -> Option<bool> {
+        let reply = self.call(&[b"COMMAND", b"INFO", argv.first()?]);
+        let Reply::Array(found) = reply else { return None };
+        matches!(found.first(), Some(Reply::Array(_))).then_some(true)
+    }
+
     /// `redis.setresp(2|3)`: the protocol of the replies of later calls. Every script starts in
     /// RESP2.
     fn set_protocol(&mut self, protocol: Protocol);

@@ -11,7 +11,6 @@ use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::{RedisServer, free_port};
 use lockwheel_tests::wire::Wire;
 
-
 /// Debian's name of the program.
 const EXPORTER: &str = "prometheus-redis-exporter";
 /// Set to 1 in CI, where nothing may be skipped.

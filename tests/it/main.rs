@@ -1,5 +1,6 @@
 //! The integration tests: one binary, one file per area of behaviour.
 
+mod acl;
 mod admin;
 mod attack;
 mod boundaries;

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use bytes::Bytes;
-use lockwheel_resp::{Protocol, Reply};
+use lockwheel_resp::Protocol;
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::{stop, work};
@@ -161,8 +161,7 @@ pub(super) unsafe extern "C-unwind" fn redis_debug(_: *mut lua_State) -> c_int {
     0
 }
 
-/// Whether the caller may run a command. It is answered by `COMMAND INFO`: a script runs with the
-/// caller's permissions, and a command that is not permitted fails when it is run.
+/// Whether the caller may run a command: a script runs with the caller's permissions.
 pub(super) unsafe extern "C-unwind" fn redis_acl_check_cmd(lua: *mut lua_State) -> c_int {
     // SAFETY: may raise, owns nothing.
     unsafe {
@@ -174,26 +173,22 @@ pub(super) unsafe extern "C-unwind" fn redis_acl_check_cmd(lua: *mut lua_State) 
             if ffi::lua_isstring(lua, i) == 0 {
                 raise_error(lua, "Lua redis lib command arguments must be strings or integers");
             }
+            ffi::lua_tolstring(lua, i, ptr::null_mut());
         }
-        ffi::lua_tolstring(lua, 1, ptr::null_mut());
-        match command_exists(lua) {
-            Some(true) => ffi::lua_pushboolean(lua, 1),
-            Some(false) => raise_error(lua, "Invalid command passed to redis.acl_check_cmd()"),
+        match is_permitted(lua, count) {
+            Some(Some(permitted)) => ffi::lua_pushboolean(lua, c_int::from(permitted)),
+            Some(None) => raise_error(lua, "Invalid command passed to redis.acl_check_cmd()"),
             None => stop(lua),
         }
     }
     1
 }
 
-/// Whether the host has the command at 1. Never raises.
-unsafe fn command_exists(lua: *mut lua_State) -> Option<bool> {
-    // SAFETY: the name is on the stack.
+/// Whether the host permits the command whose words are at 1 to `count`. Never raises.
+unsafe fn is_permitted(lua: *mut lua_State, count: c_int) -> Option<Option<bool>> {
+    // SAFETY: the words are strings on the stack.
     unsafe {
-        let name = bytes(lua, 1);
-        let reply = bridge(lua).with_host(|host| host.call(&[b"COMMAND", b"INFO", name]))?;
-        Some(match reply {
-            Reply::Array(found) => matches!(found.first(), Some(Reply::Array(_))),
-            _ => false,
-        })
+        let words: Vec<&[u8]> = (1..=count).map(|at| bytes(lua, at)).collect();
+        bridge(lua).with_host(|host| host.is_permitted(&words))
     }
 }

@@ -36,6 +36,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "tracking"
     "monitor"
     "slowlog"
+    "acl"
     "latency"
     "details/errors"
     "details/connection"

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use bitflags::bitflags;
 use lockwheel_resp::Reply;
 
+use crate::acl::Channels;
 use crate::argument::Argument;
 use crate::context::{Context, is};
 use crate::error::Error;
@@ -169,6 +170,17 @@ bitflags! {
         const TRANSACTION = 1 << 19;
         /// `@scripting`
         const SCRIPTING = 1 << 20;
+        /// `@lock`, a category of this server: the commands that have a meaning to locks.
+        const LOCK = 1 << 21;
+    }
+}
+
+impl Categories {
+    /// The category of that name, ignoring case.
+    pub fn named(name: &[u8]) -> Option<Categories> {
+        Categories::all()
+            .iter_names()
+            .find_map(|(known, category)| is(name, known).then_some(category))
     }
 }
 
@@ -227,11 +239,14 @@ pub enum ScriptArgument {
     Function,
 }
 
+/// What a command does to a key, in the terms of `COMMAND`: `RW`, `access`, `update`, ...
+pub type KeyFlags = &'static [&'static str];
+
 /// Where the keys of a command are, and how they are accessed.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
-    /// In the terms of `COMMAND`: `RW`, `access`, `update`, ...
-    pub flags: &'static [&'static str],
+    /// How they are accessed.
+    pub flags: KeyFlags,
     /// The position of the first key.
     pub begin: usize,
     /// Where the further keys are.
@@ -381,6 +396,10 @@ pub struct Command {
     pub categories: Categories,
     /// Where its keys are.
     pub keys: &'static [KeySpec],
+    /// How it accesses them, if that depends on its options.
+    pub key_flags: Option<fn(&[&[u8]]) -> KeyFlags>,
+    /// Which of its arguments are channels that it publishes to or subscribes to.
+    pub channels: Option<Channels>,
     /// The script that it runs, if any.
     pub script: Option<ScriptArgument>,
     /// Its group.
@@ -429,6 +448,8 @@ impl Command {
         flags: Flags::empty(),
         categories: Categories::empty(),
         keys: &[],
+        key_flags: None,
+        channels: None,
         script: None,
         group: Group::Generic,
         since: "1.0.0",
@@ -471,6 +492,9 @@ impl Command {
         if self.flags.contains(Flags::BLOCKING) {
             all |= Categories::BLOCKING;
         }
+        // Not the commands for tests, with which any lock can be removed.
+        let is_for_locks = self.lock != LockMeaning::None && !self.flags.contains(Flags::ADMIN);
+        all.set(Categories::LOCK, is_for_locks);
         all |= if self.flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
         all
     }
@@ -500,6 +524,11 @@ impl Command {
             },
         );
         joined.map_or((0, 0, 0), |(first, last)| (first, last, 1))
+    }
+
+    /// How a call accesses the keys of one of its specifications.
+    pub fn key_flags(&self, spec: &KeySpec, argv: &[&[u8]]) -> KeyFlags {
+        self.key_flags.map_or(spec.flags, |flags| flags(argv))
     }
 
     /// The positions of the keys in `argv`; `None` if the arguments are malformed.
@@ -601,6 +630,28 @@ impl CommandTable {
             .iter()
             .copied()
             .find(|&at| self.entries[at].command.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Finds a command by its name, or a subcommand as in `config|get`.
+    pub fn find_full_name(&self, name: &[u8]) -> Option<&Entry> {
+        let mut parts = name.splitn(2, |&byte| byte == b'|');
+        let parent = self.find(parts.next()?)?;
+        let at = match parts.next() {
+            Some(own) => self.find_subcommand(parent, own)?,
+            None => parent,
+        };
+        Some(self.entry(at))
+    }
+
+    /// Finds the command or subcommand of a request.
+    pub fn find_request(&self, argv: &[&[u8]]) -> Option<&Entry> {
+        let at = self.find(argv.first()?)?;
+        let has_subcommands = !self.entry(at).subcommands.is_empty();
+        let at = match argv.get(1).filter(|_| has_subcommands) {
+            Some(name) => self.find_subcommand(at, name)?,
+            None => at,
+        };
+        Some(self.entry(at))
     }
 
     /// The entry at a position.

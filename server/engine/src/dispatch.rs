@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::command::{Command, Entry, Flags, Group, ScriptArgument};
 use crate::context::{Caller, Context};
 use crate::error::Error;
-use crate::gates::{Closed, GateMask, Invocation, Paths};
+use crate::gates::{Closed, Conditions, GateMask, Invocation, Paths};
 use crate::sessions::ClientId;
 use crate::time::Time;
 
@@ -106,9 +106,10 @@ impl Context<'_> {
         };
         let (flags, path) = (entry.command.flags, Paths::SCRIPT);
         let call = Invocation { client, entry, argv, flags, path, database, time };
-        let passed = engine.pass_gates(&call);
-        engine.command_stats[entry.at].rejected += u64::from(passed.is_err());
-        passed.map(|()| entry).map_err(Error::from)
+        engine.pass_gates(&call).map(|()| entry).map_err(|closed| {
+            engine.command_stats[entry.at].rejected += 1;
+            engine.refusal(&call, closed)
+        })
     }
 
     #[inline(always)]
@@ -326,11 +327,33 @@ impl Engine {
         let call = waiter_call(client, entry, argv, database, time);
         if let Err(closed) = self.pass_gates(&call) {
             self.command_stats[at].rejected += 1;
-            let reply = Reply::from(Error::from(closed));
+            let reply = Reply::from(self.refusal(&call, closed));
             self.count_error(&reply);
             return reply;
         }
         self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
+    }
+
+    /// Checks whether the client may still run a queued command. Returns the error, if not.
+    #[inline]
+    pub(super) fn refuse_queued(
+        &mut self,
+        client: ClientId,
+        entry: &'static Entry,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> Option<Reply> {
+        let restricted = Conditions::RESTRICTED;
+        if !self.sessions.get(client)?.identity.conditions().contains(restricted) {
+            return None;
+        }
+        let denial = self.check_permission(client, entry, argv).err()?;
+        let (flags, path, database) = (entry.command.flags, Paths::QUEUED, 0);
+        let call = Invocation { client, entry, argv, flags, path, database, time };
+        self.command_stats[entry.at].rejected += 1;
+        let reply = Reply::from(self.deny(&call, denial));
+        self.count_error(&reply);
+        Some(reply)
     }
 
     /// Whether the command of a blocked client is delayed until the end of a pause.
@@ -415,12 +438,13 @@ impl Engine {
         let flags = self.flags_of_request(client, command, argv);
         let path = Paths::REQUEST;
         let database = self.sessions.get(client).map_or(0, |session| session.database);
-        match self.pass_gates(&Invocation { client, entry, argv, flags, path, database, time }) {
-            Err(Closed::Refused(error)) => {
-                self.command_stats[entry.at].rejected += 1;
-                return Err(error);
-            }
+        let call = Invocation { client, entry, argv, flags, path, database, time };
+        match self.pass_gates(&call) {
             Err(Closed::Paused) => return Ok(Admission::Paused),
+            Err(closed) => {
+                self.command_stats[entry.at].rejected += 1;
+                return Err(self.refusal(&call, closed));
+            }
             Ok(()) => {}
         }
         let Some(state) = self.sessions.get_mut(client) else { return Ok(Admission::Paused) };

@@ -7,6 +7,7 @@
 use bitflags::bitflags;
 use lockwheel_resp::Protocol;
 
+use crate::acl::Denial;
 use crate::command::{Entry, Flags};
 use crate::error::Error;
 use crate::growth::{check_growth, check_queue};
@@ -56,6 +57,8 @@ bitflags! {
         const NOT_READY = 1 << 9;
         /// The client receives all requests (`MONITOR`).
         const MONITOR = 1 << 10;
+        /// The client's user may not run all commands with any arguments.
+        const RESTRICTED = 1 << 11;
     }
 }
 
@@ -63,7 +66,8 @@ bitflags! {
 const OF_SESSION: Conditions = Conditions::UNAUTHENTICATED
     .union(Conditions::TRANSACTION)
     .union(Conditions::SUBSCRIBED)
-    .union(Conditions::MONITOR);
+    .union(Conditions::MONITOR)
+    .union(Conditions::RESTRICTED);
 
 /// The commands that a gate concerns.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +119,8 @@ pub struct Invocation<'a> {
 pub enum Closed {
     /// The client gets this error.
     Refused(Error),
+    /// The client's user may not run the command.
+    Denied(Denial),
     /// The command is run again when the pause ends.
     Paused,
 }
@@ -122,16 +128,6 @@ pub enum Closed {
 impl From<Error> for Closed {
     fn from(error: Error) -> Closed {
         Closed::Refused(error)
-    }
-}
-
-impl From<Closed> for Error {
-    /// The error for a call that cannot wait.
-    fn from(closed: Closed) -> Error {
-        match closed {
-            Closed::Refused(error) => error,
-            Closed::Paused => Error::line("ERR Clients are paused"),
-        }
     }
 }
 
@@ -175,6 +171,18 @@ pub const GATES: &[Gate] = &[
         when: Conditions::TRANSACTION,
         commands: Commands::With(Flags::NO_MULTI),
         check: |_, _| Err(Error::NotInTransaction.into()),
+    },
+    // `EXEC` checks each queued command itself: a command that is not permitted any more gets an
+    // error, and the others run.
+    Gate {
+        name: "permissions",
+        paths: Paths::REQUEST.union(Paths::SCRIPT).union(Paths::WAITER),
+        when: Conditions::RESTRICTED,
+        commands: Commands::Without(Flags::NO_AUTH),
+        check: |engine, call| {
+            let permitted = engine.check_permission(call.client, call.entry, call.argv);
+            permitted.map_err(Closed::Denied)
+        },
     },
     Gate {
         name: "slot",
@@ -362,8 +370,7 @@ impl Session {
     /// The conditions that this session meets: none for almost all requests.
     #[inline(always)]
     pub(super) fn conditions(&self) -> Conditions {
-        let mut conditions = Conditions::empty();
-        conditions.set(Conditions::UNAUTHENTICATED, !self.authenticated);
+        let mut conditions = self.identity.conditions();
         conditions.set(Conditions::TRANSACTION, self.transaction.is_some());
         conditions.set(Conditions::MONITOR, self.is_monitor);
         if self.protocol == Protocol::Resp2 && self.is_subscriber() {
@@ -391,6 +398,15 @@ impl Engine {
         conditions.set(all, self.sessions.pause.is_some_and(|pause| !pause.writes_only));
         conditions.set(Conditions::NOT_READY, !self.is_ready());
         self.conditions = conditions;
+    }
+
+    /// The error for a command that a gate has refused and that cannot wait.
+    pub(super) fn refusal(&mut self, call: &Invocation<'_>, closed: Closed) -> Error {
+        match closed {
+            Closed::Refused(error) => error,
+            Closed::Denied(denial) => self.deny(call, denial),
+            Closed::Paused => Error::line("ERR Clients are paused"),
+        }
     }
 
     /// The conditions that the engine and a session meet.

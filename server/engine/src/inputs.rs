@@ -6,7 +6,8 @@
 //! The same inputs in the same order give the same outputs. Time is an argument; randomness comes
 //! from the seed.
 //!
-//! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`].
+//! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`],
+//!   [`Engine::load_users`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
 //!   [`Engine::disconnect`], [`Engine::kill`].
 //! - **Requests begin**, for their times: [`Engine::begin_requests`]; with the sizes of their
@@ -132,7 +133,8 @@ impl Engine {
     /// refuses the connection. An error is the line to send before the connection is closed.
     pub fn admit(&mut self, origin: Origin, time: Time) -> Result<ClientId, &'static str> {
         let settings = &self.settings;
-        let protected = settings.protected_mode && settings.requirepass.is_none();
+        let protected =
+            settings.protected_mode && self.access.users().default_user().needs_no_password();
         let refusal = if self.sessions.clients.len() >= settings.maxclients as usize {
             Some("-ERR max number of clients reached\r\n")
         } else if protected && !origin.local {

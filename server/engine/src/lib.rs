@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod argument;
 pub mod command;
 pub mod commands;
@@ -63,6 +64,7 @@ pub mod wheel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use acl::AccessControl;
 use bytes::BytesMut;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
@@ -127,7 +129,6 @@ pub struct Stats {
     pub keyspace_misses: u64,
     pub expired_keys: u64,
     pub total_error_replies: u64,
-    pub acl_access_denied_auth: u64,
     /// Error replies by their code.
     pub errors: BTreeMap<String, u64>,
     pub peak_memory_bytes: u64,
@@ -212,6 +213,8 @@ pub struct Engine {
     pub(crate) writer: Writer,
     /// The state of all connections.
     pub(crate) sessions: Sessions,
+    /// The users.
+    pub(crate) access: AccessControl,
     /// The commands.
     pub(crate) commands: &'static CommandTable,
     gates: Gates,
@@ -308,6 +311,7 @@ impl Engine {
             writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
             first_settings: settings.clone(),
+            access: AccessControl::new(&settings, commands),
             settings,
             sessions: Sessions::new(hash_seed, time.now),
             commands,
@@ -371,9 +375,9 @@ impl Engine {
     /// Adds a client that has connected. A client in this process needs no password and uses RESP3.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
         self.stats.connections_received += 1;
-        let authenticated = self.settings.requirepass.is_none() || origin.in_process;
         let is_in_process = origin.in_process;
-        let client = self.sessions.clients.add(origin, time.now, authenticated);
+        let identity = self.access.first_identity(is_in_process);
+        let client = self.sessions.clients.add(origin, time.now, identity);
         if self.instruments.is_some() && !is_in_process {
             self.note_connection(client, time);
         }
@@ -554,6 +558,15 @@ impl Engine {
     pub fn kill(&mut self, client: ClientId) {
         self.disconnect(client);
         self.sessions.killed.push(client);
+    }
+
+    /// Disconnects a client: that of the running command after its reply.
+    pub(crate) fn close_client(&mut self, client: ClientId, caller: Option<ClientId>) {
+        if Some(client) != caller {
+            self.kill(client);
+        } else if let Some(session) = self.sessions.get_mut(client) {
+            session.close = Some(Close::AfterReplies);
+        }
     }
 
     /// Asks the caller to check the client's output limit at `moment`: the client gets an empty
@@ -819,7 +832,6 @@ impl Engine {
     /// A client has sent a wrong user or password, which are not logged.
     #[cold]
     pub(crate) fn note_denied_authentication(&mut self, client: ClientId) {
-        self.stats.acl_access_denied_auth += 1;
         let address = self.sessions.get(client).map_or("", |session| &session.origin.address);
         let line = format!("Authentication failed for client id={} addr={address}", client.serial);
         self.script_messages.push((LogLevel::Verbose, line));

@@ -24,6 +24,15 @@ pub const CLIENTS_MEMORY_BYTES_MIN: u64 = 128 * KIB as u64;
 /// Bytes of buffer that an idle connection keeps. Larger buffers are freed.
 pub const IDLE_BUFFER_BYTES: usize = 16 * KIB;
 
+// Users.
+
+/// Bytes of a key, channel or user name in the ACL log. Redis keeps all: a client that is refused
+/// could fill the memory with them.
+pub const ACL_LOG_OBJECT_BYTES_MAX: usize = KIB;
+
+/// Random bits of a generated password, as in Redis.
+pub const GENERATED_PASSWORD_BITS_MAX: usize = 4096;
+
 // Connections.
 
 /// Connected clients by default (`maxclients`), as in Redis.

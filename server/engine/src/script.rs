@@ -227,6 +227,12 @@ impl Host for ScriptHost<'_, '_> {
         self.context.call_known_for_script(self.mask, entry, argv, place)
     }
 
+    fn is_permitted(&mut self, argv: &[&[u8]]) -> Option<bool> {
+        let engine = &*self.context.engine;
+        let entry = engine.commands.find_request(argv)?;
+        Some(engine.check_permission(self.context.client, entry, argv).is_ok())
+    }
+
     fn set_protocol(&mut self, protocol: Protocol) {
         if let Some(script) = self.context.engine.script.as_mut() {
             script.protocol = protocol;

@@ -48,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl_file;
 mod client;
 mod clock;
 mod control;

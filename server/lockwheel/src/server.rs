@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use lockwheel_resp::Reply;
 use parking_lot::Mutex;
 
+use crate::acl_file::AclFileOnDisk;
 use crate::client::Client;
 use crate::clock;
 use crate::control::{Clock, Faults, Journal, since_epoch};
@@ -122,6 +123,8 @@ impl Builder {
         let process = process_usage::process(&workers.main_thread);
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
+        let acl_file = AclFileOnDisk::at(settings.text("aclfile"));
+        engine.load_users(acl_file).map_err(|error| Error::new(ErrorKind::Config, error))?;
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }

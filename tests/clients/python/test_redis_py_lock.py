@@ -160,6 +160,37 @@ def test_scripts_forgotten(client, name):
     assert not lock.locked()
 
 
+def test_user_that_may_only_lock(client, name):
+    """Lock: a user whose rules permit nothing but its locks"""
+    prefix, user = f"lock:{name}", f"user-{name}"
+    has_category = "lock" in client.acl_cat()
+    commands = ["+@lock"] if has_category else ["+set", "+get", "+del", "+pexpire", "+pttl"]
+    needs = ["+evalsha", "+script|load", "+ping", "+client|setinfo"]
+    rules = ["on", ">secret", f"~{prefix}:*", "-@all", *commands, *needs]
+    client.execute_command("ACL", "SETUSER", user, *rules)
+    try:
+        login = {"username": user, "password": "secret"}
+        with redis.Redis.from_url(servers.MAIN, **login) as restricted:
+            lock = restricted.lock(f"{prefix}:1", timeout=30)
+            assert lock.acquire(blocking=False)
+            assert lock.locked() and lock.owned()
+            assert lock.extend(10) and lock.reacquire()
+            assert not client.lock(f"{prefix}:1").acquire(blocking=False)
+            lock.release()
+            assert not lock.locked()
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                restricted.lock(f"other:{name}", timeout=30).acquire(blocking=False)
+            for command in (["KEYS", "*"], ["FLUSHALL"], ["CONFIG", "GET", "*"]):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    restricted.execute_command(*command)
+            # Its scripts reach no other key either.
+            script = "return redis.call('get', ARGV[1])"
+            with pytest.raises(redis.exceptions.ResponseError, match="(?i)permission|can't access"):
+                restricted.register_script(script)(args=[name])
+    finally:
+        assert client.acl_deluser(user) == 1
+
+
 def test_cluster(name):
     """Lock on a cluster client: one of many gets in"""
     if servers.CLUSTER is None:

@@ -177,7 +177,8 @@ pub(crate) fn names_secret(args: &[String]) -> bool {
     let names: Vec<&str> = secret.chain(OF_SENTINELS).collect();
     let names_one = |arg: &String| {
         let arg = arg.to_ascii_lowercase();
-        names.iter().any(|name| arg.contains(name))
+        let is_user = arg.strip_prefix("--").is_some_and(|name| name.trim().starts_with("user"));
+        is_user || names.iter().any(|name| arg.contains(name))
     };
     args.iter().any(names_one)
 }
@@ -296,6 +297,19 @@ impl<'a> CommandLine<'a> {
     }
 }
 
+/// A line of a configuration file as errors show it: without values that may be passwords.
+fn without_passwords(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let is_sensitive = table::find(first).is_some_and(|(_, directive)| directive.is_sensitive);
+    match () {
+        () if first.eq_ignore_ascii_case("user") => format!("{first} {second} ..."),
+        () if is_sensitive => format!("{first} ..."),
+        () => line.into_owned(),
+    }
+}
+
 /// Builds the settings.
 struct Loader<'a, 'r> {
     settings: Settings,
@@ -359,7 +373,7 @@ impl<'a, 'r> Loader<'a, 'r> {
             }
             let fatal = |reason: String| FatalConfigError::Directive {
                 place: format!("configuration file, at line {}", first_line + index),
-                line: String::from_utf8_lossy(line).into_owned(),
+                line: without_passwords(line),
                 reason,
             };
             let words = split(line);
@@ -384,6 +398,9 @@ impl<'a, 'r> Loader<'a, 'r> {
     }
 
     fn directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+        if name.eq_ignore_ascii_case("user") {
+            return self.settings.add_user(values);
+        }
         let Some((name, directive)) = table::find(name) else {
             return self.unknown_directive(name, values);
         };
@@ -445,7 +462,7 @@ impl<'a, 'r> Loader<'a, 'r> {
             };
             self.directive(directive, &[value]).map_err(|reason| FatalConfigError::Directive {
                 place: format!("environment variable {variable}"),
-                line: format!("{directive} {}", quoted(value)),
+                line: without_passwords(format!("{directive} {}", quoted(value)).as_bytes()),
                 reason,
             })?;
         }

@@ -27,6 +27,7 @@ const CLIENTS: [char; 2] = ['a', 'b'];
 
 /// Commands that are not drawn, and why. A name includes its subcommands.
 pub const EXCLUDED: &[(&str, &str)] = &[
+    ("ACL", "all clients share users; passwords are random"),
     ("BGREWRITEAOF", "writes to the server's disk"),
     ("BGSAVE", "writes to the server's disk"),
     ("CLIENT KILL", "ends other connections, the fuzzer's own among them"),

@@ -216,7 +216,7 @@ pub const LEFT_OUT_OPTIONS: &[(&str, &str, &str)] = &[
 
 /// Commands that are not drawn, and why. A name includes its subcommands.
 pub const LEFT_OUT: &[(&str, &str)] = &[
-    ("ACL", "Lockwheel knows the default user alone"),
+    ("ACL", "all clients share users; cases hold its forms"),
     ("AUTH", "the password is the server's affair"),
     ("BGREWRITEAOF", "it writes to the server's disk"),
     ("BGSAVE", "it writes to the server's disk"),

@@ -58,6 +58,9 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         flags: WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
+        key_flags: Some(|argv| {
+            if only_reads(&argv[2..]) { &["RO", "access"] } else { &["RW", "access", "update"] }
+        }),
         since: "3.2.0",
         complexity: "O(1) an operation",
         doc: "Reads and changes integers of any width at any bit of a string.",
@@ -429,6 +432,19 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 // --- integers among the bits ---
+
+/// Whether all operations of a `BITFIELD` are `GET`.
+fn only_reads(operations: &[&[u8]]) -> bool {
+    let mut operations = operations;
+    while let [word, after @ ..] = operations {
+        operations = match after {
+            [_, _, after @ ..] if is(word, "get") => after,
+            [_, after @ ..] if is(word, "overflow") => after,
+            _ => return false,
+        };
+    }
+    true
+}
 
 /// One of the operations of `BITFIELD`.
 struct Operation {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
+use crate::acl::Users;
 use crate::commands::client::yes_or_no;
 use crate::commands::tracking;
 use crate::context::{Context, integer, is};
@@ -139,7 +140,7 @@ fn line(client: &Session, request: &Request) -> String {
         ("tot-mem", (memory_bytes + client.pending.len() + running_bytes).to_string()),
         ("events", "r".to_owned()),
         ("cmd", client.last_command.to_owned()),
-        ("user", "default".to_owned()),
+        ("user", String::from_utf8_lossy(client.identity.user_name()).into_owned()),
         ("redir", tracking::redirect_number(client).to_string()),
         ("resp", if client.protocol == Protocol::Resp3 { "3" } else { "2" }.to_owned()),
     ];
@@ -181,11 +182,12 @@ struct Filter<'a> {
     kind: Option<Type>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     spares_caller: bool,
 }
 
 impl<'a> Filter<'a> {
-    fn parse(options: &[&'a [u8]]) -> Result<Filter<'a>, Error> {
+    fn parse(options: &[&'a [u8]], users: &Users) -> Result<Filter<'a>, Error> {
         let mut filter = Filter { spares_caller: true, ..Filter::default() };
         for option in options.chunks(2) {
             let &[name, value] = option else { return Err(Error::Syntax) };
@@ -202,8 +204,8 @@ impl<'a> Filter<'a> {
             } else if is(name, "laddr") {
                 filter.local_address = Some(value);
             } else if is(name, "user") {
-                // Every client is the default user, so only other names exclude any.
-                if value != b"default" {
+                filter.user = Some(value);
+                if users.get(value).is_none() {
                     let user = String::from_utf8_lossy(value);
                     return Err(Error::text(format!("ERR No such user '{user}'")));
                 }
@@ -221,6 +223,7 @@ impl<'a> Filter<'a> {
             && self.kind.is_none_or(|kind| kind == Type::of(client))
             && self.address.is_none_or(|address| address == client.origin.address.as_bytes())
             && self.local_address.is_none_or(|a| a == client.origin.local_address.as_bytes())
+            && self.user.is_none_or(|user| user == client.identity.user_name())
             && !(self.spares_caller && client.id == caller)
     }
 }
@@ -234,7 +237,7 @@ pub(super) fn kill(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
             _ => Ok(Reply::OK),
         };
     }
-    let filter = Filter::parse(&argv[2..])?;
+    let filter = Filter::parse(&argv[2..], context.engine.access.users())?;
     Ok(Reply::from(kill_matching(context.engine, context.client, &filter)))
 }
 
@@ -242,11 +245,7 @@ fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> 
     let mut victims = engine.sessions.clients.in_order();
     victims.retain(|&id| engine.sessions.get(id).is_some_and(|c| filter.admits(c, caller)));
     for &victim in &victims {
-        if victim != caller {
-            engine.kill(victim);
-        } else if let Some(client) = engine.sessions.get_mut(caller) {
-            client.close = Some(Close::AfterReplies);
-        }
+        engine.close_client(victim, Some(caller));
     }
     victims.len()
 }

@@ -1,9 +1,8 @@
 //! Commands about the connection itself: authentication, protocol, database, and its end.
 
 use lockwheel_resp::{Protocol, Reply};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
+use crate::acl;
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
@@ -176,11 +175,11 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     context.engine.update_consumers();
     context.engine.sessions.take_transaction(id);
     context.engine.sessions.clients.set_text(id, |client| &mut client.name, Default::default());
-    let needs_password = context.engine.settings.requirepass.is_some();
+    let identity = context.engine.access.first_identity(context.client().origin.in_process);
     let client = context.client_mut();
     client.database = 0;
     client.protocol = Protocol::Resp2;
-    client.authenticated = !needs_password;
+    client.identity = identity;
     // `CLIENT REPLY SKIP` before this command still skips its reply.
     client.reply_mode = ReplyMode { skip: client.reply_mode.skip, ..ReplyMode::default() };
     client.read_only = false;
@@ -191,37 +190,25 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 // --- authentication and protocol ---
 
-/// The only user.
-const USER: &[u8] = b"default";
-
 /// `AUTH`: replies with OK, or an error if user or password are wrong.
 fn auth(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match argv {
-        [_, _] if context.engine.settings.requirepass.is_none() => Err(Error::line(
-            "ERR AUTH <password> called without any password configured for the default user. \
+        [_, _] if context.engine.access.users().default_user().needs_no_password() => {
+            Err(Error::line(
+                "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
-        )),
-        [_, password] => authenticate(context, USER, password),
-        [_, user, password] => authenticate(context, user, password),
+            ))
+        }
+        [name, password] => authenticate(context, [name, acl::DEFAULT_USER, password]),
+        [name, user, password] => authenticate(context, [name, user, password]),
         _ => Err(Error::Syntax),
     }
     .map(|()| Reply::OK)
 }
 
-/// Authenticates the client if the password is right. Takes the same time whether the user, the
-/// password or both are wrong, so that the time reveals nothing.
-fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let required = context.engine.settings.requirepass.as_ref();
-    let expected = Sha256::digest(required.map_or("", |secret| secret.expose()));
-    let same_password = Sha256::digest(password).ct_eq(&expected);
-    let same_user = Sha256::digest(user).ct_eq(&Sha256::digest(USER));
-    let open = u8::from(required.is_none()).into();
-    if bool::from(same_user & (same_password | open)) {
-        context.client_mut().authenticated = true;
-        return Ok(());
-    }
-    context.engine.note_denied_authentication(context.client);
-    Err(Error::line("WRONGPASS invalid username-password pair or user is disabled."))
+/// Authenticates the client. `words` are the command, the user and the password.
+fn authenticate(context: &mut Context<'_>, words: [&[u8]; 3]) -> Result<(), Error> {
+    context.engine.authenticate(context.client, words, context.time)
 }
 
 /// `HELLO`: replies with a description of the server.
@@ -246,9 +233,9 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         };
     }
     if let Some((user, password)) = credentials {
-        authenticate(context, user, password)?;
+        authenticate(context, [argv[0], user, password])?;
     }
-    if !context.client().authenticated {
+    if !context.client().identity.is_authenticated() {
         return Err(Error::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -300,9 +287,9 @@ mod tests {
     use crate::testing::{Stage, check};
 
     fn guarded() -> Stage {
-        let mut stage = Stage::new(Settings::default());
-        stage.engine.settings.requirepass = Some(Secret::new("open sesame"));
-        stage
+        let mut settings = Settings::default();
+        settings.requirepass = Some(Secret::new("open sesame"));
+        Stage::new(settings)
     }
 
     const WRONG: &str = "!WRONGPASS invalid username-password pair or user is disabled.";

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Write};
 use lockwheel_resp::Reply;
 
 use crate::Engine;
+use crate::acl::Reason;
 use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
 use crate::context::{Context, is};
@@ -361,9 +362,11 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("io_threaded_reads_processed", traffic.reads() * is_threaded);
     fields.add("io_threaded_writes_processed", traffic.writes() * is_threaded);
     fields.zeros(&["reply_buffer_shrinks", "reply_buffer_expands"]);
-    fields.add("acl_access_denied_auth", stats.acl_access_denied_auth);
-    fields.zeros(&["acl_access_denied_cmd", "acl_access_denied_key"]);
-    fields.zeros(&["acl_access_denied_channel"]);
+    let refusals = &engine.access.log;
+    fields.add("acl_access_denied_auth", refusals.count(Reason::Authentication));
+    fields.add("acl_access_denied_cmd", refusals.count(Reason::Command));
+    fields.add("acl_access_denied_key", refusals.count(Reason::Key));
+    fields.add("acl_access_denied_channel", refusals.count(Reason::Channel));
 }
 
 fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {

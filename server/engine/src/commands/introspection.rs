@@ -7,7 +7,7 @@ use lockwheel_resp::Reply;
 
 use crate::argument::{self as arg, Argument, ArgumentType};
 use crate::command::{
-    Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeySpec,
+    Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeyFlags, KeySpec,
 };
 use crate::context::{Context, is};
 use crate::error::Error;
@@ -154,7 +154,7 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return describe_all(context, argv);
     }
     let describe = |name: &&[u8]| {
-        by_full_name(table, name).map_or(Reply::Null, |entry| description(table, entry))
+        table.find_full_name(name).map_or(Reply::Null, |entry| description(table, entry))
     };
     Ok(Reply::Array(argv[2..].iter().map(describe).collect()))
 }
@@ -166,7 +166,7 @@ fn docs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let asked: Vec<&Entry> = if argv.len() == 2 {
         table.top().iter().map(|&at| table.entry(at)).collect()
     } else {
-        argv[2..].iter().filter_map(|name| by_full_name(table, name)).collect()
+        argv[2..].iter().filter_map(|name| table.find_full_name(name)).collect()
     };
     Ok(documents(table, version, asked.into_iter()))
 }
@@ -181,9 +181,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
                 glob::matches_ignoring_case(wanted, entry.full_name.as_bytes())
             }),
             () if is(kind, "aclcat") => {
-                let category = Categories::all()
-                    .iter_names()
-                    .find_map(|(name, category)| is(wanted, name).then_some(category));
+                let category = Categories::named(wanted);
                 Box::new(move |entry| {
                     category.is_some_and(|c| entry.command.all_categories().contains(c))
                 })
@@ -196,24 +194,15 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::Array(names.map(|entry| Reply::bulk(&entry.full_name)).collect()))
 }
 
-/// Finds a command by its name, or a subcommand as in `config|get`.
-fn by_full_name<'t>(table: &'t CommandTable, name: &[u8]) -> Option<&'t Entry> {
-    let mut parts = name.splitn(2, |&byte| byte == b'|');
-    let parent = table.find(parts.next()?)?;
-    let at = match parts.next() {
-        Some(own) => table.find_subcommand(parent, own)?,
-        None => parent,
-    };
-    Some(table.entry(at))
-}
-
 // --- descriptions ---
 
 fn description(table: &CommandTable, entry: &Entry) -> Reply {
     let command = entry.command;
     let shown = command.flags - Flags::HIDDEN;
     let flags = shown.iter_names().map(|(name, _)| lower_status("", name));
-    let categories = command.all_categories().iter_names().map(|(name, _)| lower_status("@", name));
+    // Clients compare the categories with those of Redis.
+    let categories = command.all_categories() - Categories::LOCK;
+    let categories = categories.iter_names().map(|(name, _)| lower_status("@", name));
     let (first, last, step) = command.key_range();
     let subcommands = entry.subcommands.iter().map(|&at| description(table, table.entry(at)));
     Reply::Array(vec![
@@ -395,22 +384,13 @@ fn getkeysandflags(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
     Ok(Reply::Array(keys.into_iter().map(pair).collect()))
 }
 
-/// What a command does to a key, as in [`KeySpec::flags`].
-type KeyFlags = &'static [&'static str];
-
 /// The keys of a command line, each with its flags.
 fn keys_of<'a>(
     table: &CommandTable,
     argv: &[&'a [u8]],
 ) -> Result<Vec<(&'a [u8], KeyFlags)>, Error> {
     const NO_SUCH_COMMAND: Error = Error::line("ERR Invalid command specified");
-    let mut at = table.find(argv[0]).ok_or(NO_SUCH_COMMAND)?;
-    if !table.entry(at).subcommands.is_empty()
-        && let Some(name) = argv.get(1)
-    {
-        at = table.find_subcommand(at, name).ok_or(NO_SUCH_COMMAND)?;
-    }
-    let command = table.entry(at).command;
+    let command = table.find_request(argv).ok_or(NO_SUCH_COMMAND)?.command;
     let is_key = |spec: &&KeySpec| !spec.flags.contains(&"not_key");
     if !command.keys.iter().any(|spec| is_key(&spec)) {
         return Err(Error::line("ERR The command has no key arguments"));
@@ -429,19 +409,10 @@ fn keys_of<'a>(
             }
             return Err(Error::line("ERR Invalid arguments specified for command"));
         }
-        let flags = flags_for(command, spec, argv);
+        let flags = command.key_flags(spec, argv);
         keys.extend(places.into_iter().map(|place| (argv[place], flags)));
     }
     Ok(keys)
-}
-
-/// The flags of a command's keys, which may depend on its options.
-fn flags_for(command: &Command, spec: &KeySpec, argv: &[&[u8]]) -> KeyFlags {
-    if command.name != "set" {
-        return spec.flags;
-    }
-    let reads = argv[3..].iter().any(|option| is(option, "get"));
-    if reads { &["RW", "access", "update"] } else { &["OW", "update"] }
 }
 
 #[cfg(test)]

@@ -530,7 +530,7 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `LOCKWHEEL RESET`: replies with OK.
 fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let rate = context.engine.reset(context.time)?;
+    let rate = context.engine.reset(context.client, context.time)?;
     context.engine.flow = Some(Flow::Clock(ClockOrder::Restart(rate)));
     Ok(Reply::OK)
 }

@@ -2,6 +2,7 @@
 //!
 //! A new command needs a change only in the file of its family; a new family needs a line here.
 
+pub mod acl;
 pub mod bits;
 pub mod client;
 mod client_list;
@@ -59,6 +60,7 @@ use crate::time::{Millis, Time};
 
 /// The rows of every family except the sentinel's.
 pub const FAMILIES: &[&[Command]] = &[
+    acl::COMMANDS,
     bits::COMMANDS,
     client::COMMANDS,
     cluster::COMMANDS,

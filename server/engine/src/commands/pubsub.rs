@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
+use crate::acl::Channels;
 use crate::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::commands::{help, help_row, unknown_form};
@@ -24,6 +25,7 @@ const PUBSUB: Command =
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "psubscribe",
+        channels: Some(Channels::AllPatterns),
         arity: Arity::AtLeast(2),
         flags: SUBSCRIBES,
         complexity: "O(log N) a pattern, N being the number of patterns",
@@ -35,6 +37,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "publish",
+        channels: Some(Channels::First),
         arity: Arity::Exactly(3),
         flags: PUBLISHES,
         complexity: "O(N+M): N listeners of the channel, M patterns of all clients",
@@ -66,6 +69,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "spublish",
+        channels: Some(Channels::First),
         arity: Arity::Exactly(3),
         flags: PUBLISHES,
         keys: &[KeySpec::one(&["not_key"])],
@@ -80,6 +84,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "ssubscribe",
+        channels: Some(Channels::All),
         arity: Arity::AtLeast(2),
         flags: SUBSCRIBES,
         keys: &[KeySpec::all(&["not_key"])],
@@ -93,6 +98,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "subscribe",
+        channels: Some(Channels::All),
         arity: Arity::AtLeast(2),
         flags: SUBSCRIBES,
         complexity: "O(log N) a channel, N being the number of channels",

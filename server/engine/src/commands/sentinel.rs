@@ -15,6 +15,7 @@ use crate::settings::{Master, Peer, Sentinel, SetOptionError};
 
 /// The commands that a sentinel has besides this family, by name.
 pub const SHARED_COMMANDS: &[&str] = &[
+    "acl",
     "auth",
     "client",
     "command",

@@ -100,8 +100,11 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     let engine = &mut *context.engine;
-    engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
+    let changes = engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
     engine.apply_settings();
+    if changes.iter().any(|change| change.directive.sets_default_password()) {
+        engine.set_default_password(Some(context.client));
+    }
     Ok(Reply::OK)
 }
 
@@ -112,19 +115,13 @@ impl Engine {
         self.update_conditions();
         self.update_access_counter();
         self.latency.set_limits(&self.settings);
-        if self.settings.requirepass.is_none() {
-            for id in self.sessions.clients.in_order() {
-                if let Some(client) = self.sessions.get_mut(id) {
-                    client.authenticated = true;
-                }
-            }
-        }
     }
 
     /// Sets the counters of `INFO` to zero.
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats::default();
         self.reset_rates();
+        self.access.log.reset_counts();
         self.writer.reset_freed_objects();
         self.command_stats.fill(CommandStats::default());
     }

@@ -147,6 +147,21 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
+    /// Whether keys outside the arguments may be read.
+    fn reads_other_keys(&self) -> bool {
+        self.by.is_some_and(|pattern| pattern.contains(&b'*')) || !self.get.is_empty()
+    }
+
+    /// The error for a user that may not read all keys.
+    fn not_permitted(&self) -> Error {
+        if self.by.is_some_and(|pattern| pattern.contains(&b'*')) {
+            return Error::line(
+                "ERR BY option of SORT denied due to insufficient ACL permissions.",
+            );
+        }
+        Error::line("ERR GET option of SORT denied due to insufficient ACL permissions.")
+    }
+
     /// The range of `length` results that `LIMIT` selects.
     fn window(&self, length: usize) -> Range<usize> {
         let (start, count) = self.limit;
@@ -162,6 +177,9 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
     let mut options = Options::parse(&argv[2..], may_store)?;
     if context.engine.settings.cluster_enabled {
         options.stay_in_slot()?;
+    }
+    if options.reads_other_keys() && !may_read_all_keys(context, argv) {
+        return Err(options.not_permitted());
     }
     let (mut elements, is_set) = elements(context, argv[1])?;
     let constant = options.by.is_some_and(|pattern| !pattern.contains(&b'*'));
@@ -193,6 +211,11 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
             Ok(Reply::Array(results.into_iter().map(bulk).collect()))
         }
     }
+}
+
+fn may_read_all_keys(context: &Context<'_>, argv: &[&[u8]]) -> bool {
+    let entry = context.engine.commands.find_request(argv);
+    entry.is_none_or(|entry| context.engine.may_read_all_keys(context.client, entry, argv))
 }
 
 /// The elements of a key that can be sorted, in its own order; and whether it is a set.

@@ -272,6 +272,10 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
+        key_flags: Some(|argv| {
+            let reads = argv[3..].iter().any(|option| is(option, "get"));
+            if reads { &["RW", "access", "update"] } else { &["OW", "update"] }
+        }),
         doc: "Sets a key to a string, optionally with conditions and a time to live.",
         arguments: &[
             arg::key("key"),

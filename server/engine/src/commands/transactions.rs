@@ -127,8 +127,9 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         let database = context.client().database;
         let entry = context.engine.commands.entry(queued.command);
         let caller = Caller::Transaction;
+        let refused = context.engine.refuse_queued(client, entry, &argv, time);
         let mut context = context.engine.context(client, caller, entry, database, time);
-        let reply = context.call(entry, &argv);
+        let reply = refused.unwrap_or_else(|| context.call(entry, &argv));
         let state = context.client();
         protocols.push(match &reply {
             // Confirmations of subscriptions are sent in every reply mode.

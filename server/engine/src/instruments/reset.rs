@@ -6,16 +6,17 @@ use crate::Engine;
 use crate::error::Error;
 use crate::instruments::faults::Faults;
 use crate::instruments::journal::Journal;
+use crate::sessions::ClientId;
 use crate::time::{Rate, Time};
 
 impl Engine {
     /// Restores the state after the start, except connections and the time: removes keys, scripts,
     /// functions, rules, gates, the journal and the names of clients, ends a pause, and restores
-    /// settings and counters. Returns the rate that the clock had at the start.
+    /// settings, users and counters. Returns the rate that the clock had at the start.
     ///
     /// # Errors
     /// While a script runs.
-    pub(crate) fn reset(&mut self, time: Time) -> Result<Rate, Error> {
+    pub(crate) fn reset(&mut self, caller: ClientId, time: Time) -> Result<Rate, Error> {
         self.change_functions(|writer, libraries, _| writer.flush_libraries(libraries))?;
         self.flush_scripts();
         for database in 0..self.writer.keyspace().count() {
@@ -37,6 +38,7 @@ impl Engine {
         self.unpause();
         self.settings = self.first_settings.clone();
         self.apply_settings();
+        self.reset_users(Some(caller));
         self.reset_stats();
         Ok(if self.settings.clock_is_frozen() { Rate::STOPPED } else { Rate::REAL })
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
+use crate::acl::Identity;
 use crate::memory::CLIENT_BYTES;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::{ClientId, Origin, ReplyMode, Session};
@@ -28,8 +29,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Adds a client. `authenticated` is true if no password is set.
-    pub fn add(&mut self, origin: Origin, now: Millis, authenticated: bool) -> ClientId {
+    /// Adds a client.
+    pub(crate) fn add(&mut self, origin: Origin, now: Millis, identity: Identity) -> ClientId {
         self.last_serial += 1;
         let protocol = if origin.in_process { Protocol::Resp3 } else { Protocol::Resp2 };
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -45,7 +46,7 @@ impl Clients {
             library_version: Bytes::new(),
             database: 0,
             protocol,
-            authenticated,
+            identity,
             reply_mode: ReplyMode::default(),
             read_only: false,
             slot: None,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
+use crate::acl::Identity;
 use crate::limits;
 use crate::memory::CLIENT_BYTES;
 use crate::sessions::buffers::Buffers;
@@ -110,8 +111,8 @@ pub struct Session {
     pub database: usize,
     /// The protocol of its replies.
     pub protocol: Protocol,
-    /// Whether it has authenticated, or no password is set.
-    pub authenticated: bool,
+    /// What it may do.
+    pub identity: Identity,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
     /// `READONLY`

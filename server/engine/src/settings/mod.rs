@@ -18,11 +18,13 @@ pub use table::{
     names,
 };
 pub use types::{
-    ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel, MaxmemoryPolicy,
-    MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
+    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
+    MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
 pub use value::{Value, ValueKind, WRONG_NUMBER};
 
+use crate::acl::ConfiguredUser;
+use crate::argument::REDACTED;
 use crate::limits::JOURNAL_ENTRIES_DEFAULT;
 use crate::notify::Events;
 use crate::time::Millis;
@@ -68,6 +70,12 @@ pub struct Settings {
     pub protected_mode: bool,
     /// The password of the default user.
     pub requirepass: Option<Secret>,
+    /// The permission of new users to use channels.
+    pub acl_pubsub_default: ChannelDefault,
+    /// Entries that the ACL log keeps.
+    pub acllog_max_len: u64,
+    /// The users in the configuration file. Not a directive.
+    pub users: Vec<ConfiguredUser>,
     /// Number of databases.
     pub databases: u32,
     /// Maximum number of connected clients.
@@ -190,6 +198,9 @@ impl Default for Settings {
             port: 6379,
             protected_mode: true,
             requirepass: None,
+            acl_pubsub_default: ChannelDefault::default(),
+            acllog_max_len: 128,
+            users: Vec::new(),
             databases: 16,
             maxclients: 10_000,
             timeout_seconds: 0,
@@ -320,7 +331,11 @@ impl Settings {
                 if hit && !found.iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
                     let spelling = if is_glob { name.as_bytes() } else { pattern };
                     let spelling = String::from_utf8_lossy(spelling).into_owned();
-                    found.push((spelling, directive.value(self).to_string()));
+                    let mut value = directive.value(self).to_string();
+                    if directive.is_sensitive && !value.is_empty() {
+                        value = String::from_utf8_lossy(REDACTED).into_owned();
+                    }
+                    found.push((spelling, value));
                 }
             }
         }
@@ -371,9 +386,30 @@ impl Settings {
         Ok(changed.into_iter().map(change).collect())
     }
 
+    /// Adds a user from the words after `user` in a configuration file.
+    ///
+    /// # Errors
+    /// If a rule is wrong, or the user exists.
+    pub fn add_user(&mut self, words: &[&str]) -> Result<(), String> {
+        let user = ConfiguredUser::parse(words)?;
+        if self.users.iter().any(|known| known.name() == user.name()) {
+            return Err(format!(
+                "Error in user declaration '{}': Duplicate user found. A user can only be defined \
+                 once in config files",
+                user.name()
+            ));
+        }
+        self.users.push(user);
+        Ok(())
+    }
+
     /// Sets a directive before the server starts, even if it cannot be changed later. A directive
-    /// that needs the log is refused unless `appendonly` was set before.
+    /// that needs the log is refused unless `appendonly` was set before. `user` adds a user.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        if name.eq_ignore_ascii_case("user") {
+            let words: Vec<&str> = value.split_whitespace().collect();
+            return self.add_user(&words).map_err(|reason| refused("user", reason));
+        }
         let unknown = || ConfigError::UnknownOption(name.to_owned());
         let (name, directive) = table::find(name).ok_or_else(unknown)?;
         let words: Vec<&str> = if directive.kind.takes_words() {
@@ -598,7 +634,7 @@ mod tests {
     fn get_returns_the_value_that_was_set() {
         for (name, given, expected) in [
             ("hz", "1000", "500"),
-            ("requirepass", "s p", "s p"),
+            ("requirepass", "s p", "(redacted)"),
             ("requirepass", "", ""),
             ("notify-keyspace-events", "KEA", "AKE"),
             ("maxmemory", "1kb", "1024"),

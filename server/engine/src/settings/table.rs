@@ -2,8 +2,8 @@
 //! directive of our own, add a field to `Settings` and a row here.
 
 use super::types::{
-    ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel, MaxmemoryPolicy,
-    MemoryShare, Permission, Secret, Supervised,
+    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
+    MaxmemoryPolicy, MemoryShare, Permission, Secret, Supervised,
 };
 use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
@@ -99,6 +99,11 @@ impl Directive {
     const fn own(mut self) -> Directive {
         self.is_own = true;
         self
+    }
+
+    /// Whether its value is the password of the default user.
+    pub(crate) fn sets_default_password(&self) -> bool {
+        self.name == "requirepass"
     }
 
     const fn secret(mut self) -> Directive {
@@ -204,7 +209,6 @@ const SHUTDOWN_FLAGS: &[&str] = &["default", "save", "nosave", "now", "force"];
 const SYSLOG_FACILITIES: &[&str] =
     &["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"];
 const OOM_MODES: &[&str] = &["no", "yes", "relative", "absolute"];
-const ACL_PUBSUB: &[&str] = &["allchannels", "resetchannels"];
 const SANITIZE: &[&str] = &["no", "yes", "clients"];
 const DISKLESS_LOAD: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 const PROPAGATION: &[&str] = &["ignore", "panic", "panic-on-replicas"];
@@ -320,9 +324,11 @@ pub static DIRECTIVES: &[Directive] = &[
     used("enable-protected-configs", PERMISSION, "no", Fixed, field!(enable_protected_configs),
         "Which clients may change protected directives."),
     accepted("enable-module-command", PERMISSION, "no", Fixed, "Which clients may use MODULE."),
-    unsupported("aclfile", Text, "", Fixed, "File with the ACL users."),
-    accepted("acllog-max-len", LONG, "128", Live, "Maximum number of entries in the ACL log."),
-    accepted("acl-pubsub-default", Choice(ACL_PUBSUB), "resetchannels", Live,
+    process("aclfile", Text, "", Fixed, "File with the ACL users."),
+    used("acllog-max-len", LONG, "128", Live, field!(acllog_max_len),
+        "Maximum number of entries in the ACL log."),
+    used("acl-pubsub-default", Choice(ChannelDefault::NAMES), "resetchannels", Live,
+        field!(acl_pubsub_default),
         "Channel permissions of new users."),
 
     // Limits and memory
@@ -697,7 +703,7 @@ pub const FOREIGN: &[&str] = &[
 pub const FOREIGN_PREFIXES: &[&str] = &["bf-", "cf-", "search-", "ts-"];
 
 /// Directives that cannot be ignored safely, although they are not options.
-pub const FORBIDDEN: &[&str] = &["loadmodule", "rename-command", "user"];
+pub const FORBIDDEN: &[&str] = &["loadmodule", "rename-command"];
 
 /// A field that can be converted to one [`Value`].
 trait Field {
@@ -759,7 +765,14 @@ macro_rules! choice_fields {
     )*};
 }
 
-choice_fields!(CompatVersion, EndpointType, FlushPolicy, MaxmemoryPolicy, Permission);
+choice_fields!(
+    ChannelDefault,
+    CompatVersion,
+    EndpointType,
+    FlushPolicy,
+    MaxmemoryPolicy,
+    Permission
+);
 
 macro_rules! plain_fields {
     ($($field:ty => $value:ident,)*) => {$(

@@ -98,6 +98,24 @@ choice! {
 }
 
 choice! {
+    /// The permission of new users to use channels.
+    ChannelDefault {
+        /// All channels.
+        All = "allchannels",
+        /// None.
+        #[default]
+        None = "resetchannels",
+    }
+}
+
+impl ChannelDefault {
+    /// Whether new users may use all channels.
+    pub fn allows_all(self) -> bool {
+        self == ChannelDefault::All
+    }
+}
+
+choice! {
     /// When the log is flushed.
     FlushPolicy {
         /// Once a second. Output is sent when it is written.

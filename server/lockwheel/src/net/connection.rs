@@ -388,7 +388,7 @@ impl Connection {
         time: Time,
     ) -> Status {
         let Some(state) = engine.session(self.client) else { return Status::Done };
-        transfer.parser.set_authenticated(state.authenticated);
+        transfer.parser.set_authenticated(state.identity.is_authenticated());
         let bulk_bytes_max = engine.settings().proto_max_bulk_len_bytes;
         transfer.parser.set_bulk_bytes_max(usize::try_from(bulk_bytes_max).unwrap_or(usize::MAX));
         let used = match transfer.parser.parse(transfer.input.unread()) {

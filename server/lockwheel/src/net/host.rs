@@ -723,7 +723,7 @@ fn micros(span: Millis) -> i64 {
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
     let limits = &engine.settings().client_output_buffer_limits;
     match engine.session(client) {
-        Some(state) if !state.authenticated => UNAUTHENTICATED_LIMIT,
+        Some(state) if !state.identity.is_authenticated() => UNAUTHENTICATED_LIMIT,
         Some(state) if state.is_subscriber() => limits.pubsub,
         _ => limits.normal,
     }
