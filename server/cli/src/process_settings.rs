@@ -22,6 +22,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) unixsocket: Option<String>,
     /// Whether the server listens on a TCP port.
     pub(crate) listens: bool,
+    /// Whether the server listens on a TLS port.
+    pub(crate) listens_for_tls: bool,
 }
 
 impl ProcessSettings {
@@ -30,6 +32,7 @@ impl ProcessSettings {
         let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
         let is_on = |name| settings.text(name) == "yes";
         let unixsocket = path("unixsocket");
+        let listens_for_tls = settings.text("tls-port") != "0";
         ProcessSettings {
             daemonize: is_on("daemonize"),
             supervised: Supervised::from_name(&settings.text("supervised")).unwrap_or_default(),
@@ -37,7 +40,8 @@ impl ProcessSettings {
             loglevel: level(LogLevel::from_name(&settings.text("loglevel")).unwrap_or_default()),
             logfile: path("logfile"),
             end_with_stdin: is_on("end-with-stdin"),
-            listens: settings.port != 0 || unixsocket.is_none(),
+            listens: settings.port != 0 || unixsocket.is_none() && !listens_for_tls,
+            listens_for_tls,
             unixsocket,
         }
     }

@@ -64,6 +64,8 @@ mod server;
 #[doc(hidden)]
 pub mod simulation;
 mod snapshots;
+#[cfg(feature = "tls")]
+mod tls;
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

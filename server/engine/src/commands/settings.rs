@@ -6,6 +6,7 @@ use crate::argument as arg;
 use crate::command::{Arity, Command, CommandStats, Flags, Group};
 use crate::context::Context;
 use crate::error::Error;
+use crate::settings::{ConfigError, find};
 use crate::{Engine, Stats, glob};
 
 const CONFIG: Command = Command {
@@ -100,12 +101,24 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     let engine = &mut *context.engine;
-    engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
+    engine.change_settings(&pairs).map_err(|error| Error::text(error.to_string()))?;
     engine.apply_settings();
     Ok(Reply::OK)
 }
 
 impl Engine {
+    /// Sets all named directives, or none.
+    fn change_settings(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), ConfigError> {
+        let mut next = self.settings.clone();
+        next.set(pairs)?;
+        if let Some(user) = &mut self.settings_user {
+            let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));
+            user.adopt(&next, &names.map(|(name, _)| name).collect::<Vec<_>>())?;
+        }
+        self.settings = next;
+        Ok(())
+    }
+
     /// Updates the state that the engine derives from its settings.
     pub(crate) fn apply_settings(&mut self) {
         self.set_events(self.settings.notify_keyspace_events);
