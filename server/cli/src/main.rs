@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings};
 use lockwheel_engine::settings::{LOCKWHEEL_VERSION, Master, Mode, Sentinel, Supervised};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use self::launch::{Invocation, load};
@@ -28,6 +28,8 @@ mod program_name;
 mod redis_cli;
 mod run_command;
 mod title;
+#[cfg(feature = "tls")]
+mod tls_client;
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
@@ -129,27 +131,27 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return fail_in_log(&error.to_string()),
     };
-    let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, .. } = process;
+    let ProcessSettings { supervised, end_with_stdin, .. } = process;
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
     // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        // Ignored: a server continues when its terminal closes.
-        let _hang_up = signal(SignalKind::hangup())?;
+        // Does not end the server, which continues when its terminal closes.
+        let hang_up = signal(SignalKind::hangup())?;
         let signalled = async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let Some(server) = start(settings, supervised, signalled).await? else { return Ok(false) };
         info!("Server initialized");
-        if listens {
+        if process.has_port() {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
         }
         if let Some(sentinel) = sentinel {
             log_sentinel(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
         }
-        log_ready(&server, listens, unixsocket.as_deref());
-        title.set(&title_text(&server, listens, mode));
+        log_ready(&server, &process);
+        title.set(&title_text(&server, &process, mode));
         let notify = async {
             notify_when_ready(&server, supervised).await;
             std::future::pending::<()>().await;
@@ -160,6 +162,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
             () = stdin_closed(), if end_with_stdin => Some("the end of standard input"),
             () = server.stopped() => None,
             () = notify => None,
+            () = reload_at_signals(&server, hang_up) => None,
         };
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
@@ -207,6 +210,24 @@ async fn start(
             }
         }
     }
+}
+
+/// Reads the certificates of TLS again at each signal; never ends.
+async fn reload_at_signals(server: &Server, mut hang_up: Signal) {
+    while hang_up.recv().await.is_some() {
+        #[cfg(feature = "tls")]
+        match server.reload_tls() {
+            Ok(true) => info!("Received SIGHUP: TLS is configured anew"),
+            Ok(false) => {}
+            Err(error) => warn!(
+                "Received SIGHUP: Failed to configure TLS, the old configuration stays in use: \
+                 {error}"
+            ),
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = server;
+    }
+    std::future::pending().await
 }
 
 /// Notifies the supervisor when the server serves commands: when the restart guard is over.
@@ -258,21 +279,26 @@ fn raise_file_limit(clients: u32) -> u32 {
 }
 
 /// Logs that the server is ready, in all the texts that launchers wait for.
-fn log_ready(server: &Server, listens: bool, unixsocket: Option<&str>) {
-    if listens {
+fn log_ready(server: &Server, process: &ProcessSettings) {
+    if process.has_port() {
         let port = server.addr().port();
         info!("The server is now ready to accept connections on port {port}");
+    }
+    if process.listens {
         info!("Ready to accept connections tcp");
     }
-    if let Some(path) = unixsocket {
+    if process.listens_for_tls {
+        info!("Ready to accept connections tls");
+    }
+    if let Some(path) = &process.unixsocket {
         info!("The server is now ready to accept connections at {path}");
         info!("Ready to accept connections unix");
     }
 }
 
 /// The text that `ps` shows after the name of the program, as for Redis.
-fn title_text(server: &Server, listens: bool, mode: Mode) -> String {
-    let address = if listens { server.addr().to_string() } else { server.url() };
+fn title_text(server: &Server, process: &ProcessSettings, mode: Mode) -> String {
+    let address = if process.has_port() { server.addr().to_string() } else { server.url() };
     match mode {
         Mode::Standalone => address,
         Mode::Cluster | Mode::Sentinel => format!("{address} [{}]", mode.name()),

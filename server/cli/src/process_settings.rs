@@ -20,13 +20,18 @@ pub(crate) struct ProcessSettings {
     pub(crate) end_with_stdin: bool,
     /// Path of the unix socket, if any.
     pub(crate) unixsocket: Option<String>,
-    /// Whether the server listens on a TCP port.
+    /// Whether the server listens on a TCP port for connections without TLS.
     pub(crate) listens: bool,
     /// Whether the server listens on a TLS port.
     pub(crate) listens_for_tls: bool,
 }
 
 impl ProcessSettings {
+    /// Whether the server listens on any port.
+    pub(crate) fn has_port(&self) -> bool {
+        self.listens || self.listens_for_tls
+    }
+
     /// Reads the directives. Their values were checked when they were set.
     pub(crate) fn of(settings: &Settings) -> ProcessSettings {
         let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());

@@ -65,7 +65,8 @@ mod server;
 pub mod simulation;
 mod snapshots;
 #[cfg(feature = "tls")]
-mod tls;
+#[doc(hidden)]
+pub mod tls;
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

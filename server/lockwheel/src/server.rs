@@ -259,18 +259,17 @@ impl Server {
     }
 
     /// Reads the certificates and keys of TLS again, for new connections. `CONFIG SET` of one of
-    /// their directives does the same.
+    /// their directives does the same. Returns whether the server accepts connections with TLS.
     ///
     /// # Errors
     /// If one of them cannot be used: those in use stay. Also if the server has ended.
     #[cfg(feature = "tls")]
-    pub fn reload_tls(&self) -> Result<(), Error> {
-        self.host
-            .with(|engine| match self.tls.current() {
-                None => Ok(()),
-                Some(_) => self.tls.load(engine.settings()),
-            })?
-            .map_err(|error| Error::new(ErrorKind::Config, error))
+    pub fn reload_tls(&self) -> Result<bool, Error> {
+        let loaded = self.host.with(|engine| match self.tls.current() {
+            None => Ok(false),
+            Some(_) => self.tls.load(engine.settings()).map(|()| true),
+        })?;
+        loaded.map_err(|error| Error::new(ErrorKind::Config, error))
     }
 
     /// Runs one command within this process, in a new session: see [`Client::call`].

@@ -567,7 +567,7 @@ pub static DIRECTIVES: &[Directive] = &[
         "Name of the node in log messages."),
     used("cluster-announce-port", PORT, "0", Live, field!(cluster_announce_port),
         "Port that the node announces; 0 announces `port`."),
-    accepted("cluster-announce-tls-port", PORT, "0", Live,
+    process("cluster-announce-tls-port", PORT, "0", Live,
         "TLS port that the node announces; 0 announces `tls-port`."),
     used("cluster-announce-bus-port", PORT, "0", Live, field!(cluster_announce_bus_port),
         "Port of the cluster bus that the node announces; 0 announces `cluster-port`."),

@@ -39,10 +39,7 @@ const SOME: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// If one of them has a word that is not understood, or leaves no suite.
-pub(super) fn suites(
-    ciphers: &str,
-    ciphersuites: &str,
-) -> Result<Vec<SupportedCipherSuite>, String> {
+pub fn suites(ciphers: &str, ciphersuites: &str) -> Result<Vec<SupportedCipherSuite>, String> {
     let of = |is_13: bool| {
         NAMES.iter().map(|(name, _)| *name).filter(move |name| name.starts_with("TLS_") == is_13)
     };
@@ -120,7 +117,7 @@ fn members(name: &str, known: &[&'static str]) -> Vec<&'static str> {
 ///
 /// # Errors
 /// If it has a version that is not supported.
-pub(super) fn versions(protocols: &str) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
+pub fn versions(protocols: &str) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
     let mut versions = Vec::new();
     for name in protocols.split_whitespace() {
         let version = match name.to_ascii_lowercase().as_str() {

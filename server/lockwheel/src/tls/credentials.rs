@@ -14,7 +14,7 @@ use rustls::{InconsistentKeys, RootCertStore};
 ///
 /// # Errors
 /// What is wrong with which file.
-pub(super) fn certified_key(
+pub fn certified_key(
     provider: &CryptoProvider,
     cert_file: &str,
     key_file: &str,
@@ -53,7 +53,7 @@ fn key_error(key_file: &str, error: &Error) -> String {
 ///
 /// # Errors
 /// What is wrong with which file.
-pub(super) fn authorities(file: &str, directory: &str) -> Result<Arc<RootCertStore>, String> {
+pub fn authorities(file: &str, directory: &str) -> Result<Arc<RootCertStore>, String> {
     let failed = |path: &Path, error: String| {
         let path = path.display();
         format!("Failed to configure CA certificate(s) file/directory: {path}: {error}")

@@ -1,8 +1,9 @@
 //! The configuration of TLS: from the directives to what a handshake needs. This module reads the
-//! files that the directives name; it knows no sockets.
+//! files that the directives name; it knows no sockets. The program uses parts of it for its own
+//! connections to servers.
 
-mod ciphers;
-mod credentials;
+pub mod ciphers;
+pub mod credentials;
 mod server_config;
 mod session_cache;
 

@@ -1,0 +1,56 @@
+//! TLS connections to servers.
+
+use std::fmt;
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+/// A connection with TLS.
+pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// How to connect with TLS: the trusted certificates, those of the client, and the rest.
+#[derive(Clone)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+    server_name: Option<String>,
+}
+
+impl TlsClient {
+    /// A client with this configuration. The server's certificate must be for `server_name`, or for
+    /// the host of the URL if there is none.
+    pub fn new(config: Arc<ClientConfig>, server_name: Option<String>) -> TlsClient {
+        TlsClient { config, server_name }
+    }
+
+    /// Completes the handshake on a connection to `host`.
+    ///
+    /// # Errors
+    /// If the connection or the handshake fails.
+    pub fn connect(&self, host: &str, mut tcp: TcpStream) -> io::Result<TlsStream> {
+        let name = self.server_name.as_deref().unwrap_or(host).to_owned();
+        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let mut connection =
+            ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut tcp)?;
+        }
+        Ok(StreamOwned::new(connection, tcp))
+    }
+}
+
+impl fmt::Debug for TlsClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsClient").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for TlsClient {
+    fn eq(&self, other: &TlsClient) -> bool {
+        Arc::ptr_eq(&self.config, &other.config) && self.server_name == other.server_name
+    }
+}
+
+impl Eq for TlsClient {}
