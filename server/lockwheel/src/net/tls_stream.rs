@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::limits;
+use crate::tls::state::TlsState;
 
 /// See the module's documentation. No lock that is taken elsewhere is waited for while its own lock
 /// is held.
@@ -51,8 +52,7 @@ impl TlsStream {
     /// # Errors
     /// If the configuration does not allow a connection.
     pub(crate) fn new(tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream> {
-        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(TlsStream { tcp, state: Mutex::new(TlsState::new(connection)) })
+        Ok(TlsStream { tcp, state: Mutex::new(TlsState::new(config)?) })
     }
 
     /// Continues the handshake as far as the socket allows.
@@ -65,10 +65,10 @@ impl TlsStream {
             if self.flush(&mut state, access)? == Flushed::Partly {
                 return Ok(HandshakeStep::NeedsOutput);
             }
-            if !state.connection.is_handshaking() {
+            if !state.is_handshaking() {
                 return Ok(HandshakeStep::Complete);
             }
-            if state.has_ended {
+            if state.has_ended() {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             match self.receive(&mut state, &mut [], access) {
@@ -85,12 +85,12 @@ impl TlsStream {
     pub(crate) fn read(&self, into: &mut [u8], access: Access) -> io::Result<usize> {
         let mut state = self.state.lock();
         let read = state.take_input(into)?;
-        if read > 0 || state.has_ended {
+        if read > 0 || state.has_ended() {
             return Ok(read);
         }
         let received = self.receive(&mut state, into, access)?;
         match received.input {
-            0 if state.has_ended => Ok(0),
+            0 if state.has_ended() => Ok(0),
             0 if received.is_last => Err(ErrorKind::WouldBlock.into()),
             0 => Err(ErrorKind::Interrupted.into()),
             input => Ok(input),
@@ -102,7 +102,7 @@ impl TlsStream {
         let mut state = self.state.lock();
         state.encrypt(bytes)?;
         match self.flush(&mut state, access)? {
-            Flushed::Completely => Ok(std::mem::take(&mut state.encrypted)),
+            Flushed::Completely => Ok(state.take_encrypted()),
             Flushed::Partly => Err(ErrorKind::WouldBlock.into()),
         }
     }
@@ -111,19 +111,19 @@ impl TlsStream {
     /// has to be read.
     pub(crate) fn is_at_end(&self) -> bool {
         let mut state = self.state.lock();
-        while !state.has_ended && !state.has_input() {
+        while !state.has_ended() && !state.has_input() {
             match self.receive(&mut state, &mut [], Access::Direct) {
                 Ok(_) => {}
                 Err(error) => return error.kind() != ErrorKind::WouldBlock,
             }
         }
-        state.has_ended && !state.has_input()
+        state.has_ended() && !state.has_input()
     }
 
     /// Whether there is input that was received from the socket already, or its end.
     pub(crate) fn has_input(&self) -> bool {
         let state = self.state.lock();
-        state.has_input() || state.has_ended
+        state.has_input() || state.has_ended()
     }
 
     /// Whether there is input.
@@ -142,7 +142,7 @@ impl TlsStream {
     /// Tells the peer that the connection ends, if the socket takes the record now.
     pub(crate) fn send_close_notify(&self) {
         let mut state = self.state.lock();
-        state.connection.send_close_notify();
+        state.close();
         // Nothing else can be done: the socket is shut down next.
         let _ = self.flush(&mut state, Access::Direct);
     }
@@ -165,10 +165,10 @@ impl TlsStream {
             let received =
                 self.transfer(access, Interest::READABLE, most, || (&*self.socket()).read(buffer))?;
             if received == 0 {
-                state.has_ended = true;
+                state.end();
                 return Ok(Received { input: 0, is_last: true });
             }
-            let taken = state.process(&buffer[..received], into);
+            let taken = state.receive(&buffer[..received], into);
             // Alerts and updates of keys; what the socket does not take goes with the next reply.
             let flushed = self.flush(state, access);
             let input = taken?;
@@ -179,9 +179,9 @@ impl TlsStream {
 
     /// Sends the encrypted bytes, as far as the socket takes them.
     fn flush(&self, state: &mut TlsState, access: Access) -> io::Result<Flushed> {
-        while state.connection.wants_write() {
+        while state.wants_write() {
             let mut socket = SocketWriter { stream: self, access };
-            match state.connection.write_tls(&mut socket) {
+            match state.write_to(&mut socket) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Flushed::Partly),
@@ -251,85 +251,6 @@ impl Write for SocketWriter<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The server's side of one TLS connection, without its socket.
-#[derive(Debug)]
-pub(crate) struct TlsState {
-    connection: ServerConnection,
-    /// Received bytes that have not been decrypted, because there was no room for their content.
-    /// Usually empty.
-    unprocessed: Vec<u8>,
-    /// Decrypted bytes within `connection`.
-    decrypted: usize,
-    /// The first bytes of the output that are encrypted and not completely sent.
-    encrypted: usize,
-    /// The peer sends no more.
-    has_ended: bool,
-}
-
-impl TlsState {
-    fn new(mut connection: ServerConnection) -> TlsState {
-        // What is encrypted at once is limited here.
-        connection.set_buffer_limit(None);
-        TlsState {
-            connection,
-            unprocessed: Vec::new(),
-            decrypted: 0,
-            encrypted: 0,
-            has_ended: false,
-        }
-    }
-
-    fn has_input(&self) -> bool {
-        self.decrypted > 0 || !self.unprocessed.is_empty()
-    }
-
-    /// Moves input that was received before to `into`.
-    fn take_input(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let unprocessed = std::mem::take(&mut self.unprocessed);
-        self.process(&unprocessed, into)
-    }
-
-    /// Decrypts `received` and moves the content to `into`. What does not fit is kept.
-    fn process(&mut self, received: &[u8], into: &mut [u8]) -> io::Result<usize> {
-        let mut rest = received;
-        let mut taken = 0;
-        loop {
-            while self.decrypted > 0 && taken < into.len() {
-                let read = self.connection.reader().read(&mut into[taken..])?;
-                taken += read;
-                self.decrypted -= read.min(self.decrypted);
-            }
-            if rest.is_empty() {
-                break;
-            }
-            if self.decrypted > 0 {
-                self.unprocessed.extend_from_slice(rest);
-                break;
-            }
-            if self.connection.read_tls(&mut rest)? == 0 {
-                // What comes after the end is ignored.
-                break;
-            }
-            let state = self
-                .connection
-                .process_new_packets()
-                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-            self.decrypted = state.plaintext_bytes_to_read();
-            self.has_ended |= state.peer_has_closed();
-        }
-        Ok(taken)
-    }
-
-    /// Encrypts the first bytes of the output, unless they are encrypted already.
-    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.encrypted == 0 {
-            let count = bytes.len().min(limits::TLS_WRITE_BYTES_MAX);
-            self.encrypted = self.connection.writer().write(&bytes[..count])?;
-        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ pub mod ciphers;
 pub mod credentials;
 mod server_config;
 mod session_cache;
+pub mod state;
 
 use std::sync::Arc;
 
