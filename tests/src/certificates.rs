@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use lockwheel::{Builder, Server};
 use lockwheel_compat::tls::TlsClient;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
@@ -25,6 +28,8 @@ impl Certificates {
         let folder = Folder::new();
         let mut params = CertificateParams::new(Vec::new()).expect("valid names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // No two authorities may have the same name.
+        params.distinguished_name = named(&folder.path(""));
         let key = new_key();
         let certificate = params.self_signed(&key).expect("a certificate");
         fs::write(folder.path("ca.crt"), certificate.pem()).expect("a file");
@@ -37,6 +42,7 @@ impl Certificates {
     pub fn issue(&self, name: &str, validity: Validity) {
         let names = ["localhost", "127.0.0.1", name].map(String::from);
         let mut params = CertificateParams::new(names).expect("valid names");
+        params.distinguished_name = named(name);
         if validity == Validity::Past {
             params.not_before = date_time_ymd(2001, 1, 1);
             params.not_after = date_time_ymd(2002, 1, 1);
@@ -127,6 +133,12 @@ pub enum Validity {
     Now,
     /// It has expired.
     Past,
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
 }
 
 fn new_key() -> KeyPair {

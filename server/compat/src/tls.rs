@@ -1,7 +1,7 @@
 //! TLS connections to servers.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -35,7 +35,11 @@ impl TlsClient {
         let mut connection =
             ClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut tcp)?;
+            connection.complete_io(&mut tcp).map_err(|error| match error.kind() {
+                // Not to be confused with a reply that is not valid.
+                ErrorKind::InvalidData => io::Error::other(format!("no TLS connection: {error}")),
+                _ => error,
+            })?;
         }
         Ok(StreamOwned::new(connection, tcp))
     }

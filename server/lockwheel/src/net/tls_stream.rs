@@ -142,7 +142,9 @@ impl TlsStream {
     /// Tells the peer that the connection ends, if the socket takes the record now.
     pub(crate) fn send_close_notify(&self) {
         let mut state = self.state.lock();
-        state.close();
+        if !state.is_handshaking() {
+            state.close();
+        }
         // Nothing else can be done: the socket is shut down next.
         let _ = self.flush(&mut state, Access::Direct);
     }
