@@ -95,7 +95,7 @@ fn server_main(args: &[String]) -> ExitCode {
             for warning in warnings {
                 warn!("{warning}");
             }
-            serve(*settings, process, &title)
+            serve(*settings, &process, &title)
         }
         Err(error) => fail(&error.to_string()),
     }
@@ -109,7 +109,7 @@ fn environment() -> Vec<(String, String)> {
 }
 
 /// Runs the server until it is stopped.
-fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> ExitCode {
+fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> ExitCode {
     // The directory above it must exist. If this fails, so does the next call.
     let _ = std::fs::create_dir(&process.dir);
     if let Err(error) = std::env::set_current_dir(&process.dir) {
@@ -131,7 +131,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return fail_in_log(&error.to_string()),
     };
-    let ProcessSettings { supervised, end_with_stdin, .. } = process;
+    let ProcessSettings { supervised, end_with_stdin, .. } = *process;
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
     // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
@@ -150,8 +150,8 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         if let Some(sentinel) = sentinel {
             log_sentinel(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
         }
-        log_ready(&server, &process);
-        title.set(&title_text(&server, &process, mode));
+        log_ready(&server, process);
+        title.set(&title_text(&server, process, mode));
         let notify = async {
             notify_when_ready(&server, supervised).await;
             std::future::pending::<()>().await;
@@ -227,7 +227,7 @@ async fn reload_at_signals(server: &Server, mut hang_up: Signal) {
         #[cfg(not(feature = "tls"))]
         let _ = server;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Notifies the supervisor when the server serves commands: when the restart guard is over.
