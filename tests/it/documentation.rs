@@ -4,9 +4,9 @@
 //!
 //! Each page has its own server, started for tests, and an empty folder in which its blocks run in
 //! order, beside a link to the checkout (`../lockwheel`). Port 6379 in a block is replaced by the
-//! port of that server, and port 6380 by a free one. A `console` block must print the text below each `$` line, in which `...`
-//! matches any text within a line and, alone on a line, any number of lines. `NOT_RUN` lists the
-//! blocks that cannot run here.
+//! port of that server, and port 6380 by a free one. A `console` block must print the text below
+//! each `$` line, in which `...` matches any text within a line and, alone on a line, any number of
+//! lines. `NOT_RUN` lists the blocks that cannot run here.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

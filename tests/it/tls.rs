@@ -331,9 +331,9 @@ fn outcomes(server: &Server, certificates: &Certificates, other: &Certificates) 
 fn with_certificate_of(certificates: &Certificates, other: &Certificates) -> TlsClient {
     for suffix in ["crt", "key"] {
         let from = other.path(&format!("client.{suffix}"));
-        fs::copy(from, certificates.path(&format!("stranger.{suffix}"))).expect("a copy");
+        fs::copy(from, certificates.path(&format!("of_other.{suffix}"))).expect("a copy");
     }
-    certificates.client_as("stranger")
+    certificates.client_as("of_other")
 }
 
 #[test]
@@ -434,8 +434,8 @@ fn unusable_settings_are_refused_at_the_start() {
     let certificates = Certificates::new();
     let other = Certificates::new();
     fs::write(certificates.path("empty"), "").expect("a file");
-    let encrypted =
-        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----";
+    let kind = "ENCRYPTED PRIVATE KEY";
+    let encrypted = format!("-----BEGIN {kind}-----\nMAA=\n-----END {kind}-----\n");
     fs::write(certificates.path("encrypted"), encrypted).expect("a file");
     let path = |name| certificates.path(name);
     let other_key = other.path("server.key");

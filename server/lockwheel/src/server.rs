@@ -115,14 +115,7 @@ impl Builder {
     /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
-        let mut listen = ListenSettings::of(&settings);
-        if self.listens_for_tls {
-            listen.tls_port.get_or_insert(0);
-        }
-        #[cfg(not(feature = "tls"))]
-        if listen.tls_port.is_some() {
-            return Err(Error::new(ErrorKind::Config, NO_TLS.to_owned()));
-        }
+        let listen = listen_settings(&settings, self.listens_for_tls)?;
         #[cfg(feature = "tls")]
         let tls = tls_config(&settings, &listen)?;
         settings.choose_restart_guard();
@@ -144,15 +137,7 @@ impl Builder {
         if let Some(path) = &listen.pidfile {
             runtime_files.write_pidfile(Path::new(path))?;
         }
-        if let Some(address) = address {
-            settings.port = address.port();
-        }
-        if let Some(address) = tls_address {
-            let port = address.port().to_string();
-            settings
-                .apply("tls-port", &port)
-                .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
-        }
+        note_ports(&mut settings, address, tls_address)?;
         let process =
             Process { id: std::process::id(), resident_bytes, clock_ns: clock::monotonic_ns };
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
@@ -411,6 +396,36 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
     }
 }
 
+/// Where to listen: for TLS at any free port if `listens_for_tls` and no directive names one.
+fn listen_settings(settings: &Settings, listens_for_tls: bool) -> Result<ListenSettings, Error> {
+    let mut listen = ListenSettings::of(settings);
+    if listens_for_tls {
+        listen.tls_port.get_or_insert(0);
+    }
+    if listen.tls_port.is_some() && cfg!(not(feature = "tls")) {
+        let problem = "tls-port: this program was built without TLS (the cargo feature `tls`)";
+        return Err(Error::new(ErrorKind::Config, problem.to_owned()));
+    }
+    Ok(listen)
+}
+
+/// Sets the ports at which the server listens, where any free one was asked for.
+fn note_ports(
+    settings: &mut Settings,
+    address: Option<SocketAddr>,
+    tls_address: Option<SocketAddr>,
+) -> Result<(), Error> {
+    if let Some(address) = address {
+        settings.port = address.port();
+    }
+    if let Some(address) = tls_address {
+        settings
+            .apply("tls-port", &address.port().to_string())
+            .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// The configuration of TLS. Only a server that listens for TLS reads its files.
 #[cfg(feature = "tls")]
 fn tls_config(settings: &Settings, listen: &ListenSettings) -> Result<TlsConfig, Error> {
@@ -422,10 +437,6 @@ fn tls_config(settings: &Settings, listen: &ListenSettings) -> Result<TlsConfig,
     }
     Ok(config)
 }
-
-/// The error for `tls-port` without the feature.
-#[cfg(not(feature = "tls"))]
-const NO_TLS: &str = "tls-port: this program was built without TLS (the cargo feature `tls`)";
 
 /// The resident memory of the whole process. Only Linux shows it in a file.
 fn resident_bytes() -> Option<u64> {

@@ -68,6 +68,7 @@ enum PendingConnection {
         stream: std::net::TcpStream,
         from: SocketAddr,
         /// With TLS.
+        #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no TLS"))]
         is_tls: bool,
     },
     /// Through the unix socket.

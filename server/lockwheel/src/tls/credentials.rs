@@ -48,8 +48,8 @@ fn key_error(key_file: &str, error: &Error) -> String {
     }
 }
 
-/// The certificates of the authorities in a file, in a directory, or in both. A name that is empty
-/// stands for none.
+/// The certificates of the authorities in a file, in a directory, or in both. An empty name
+/// means none.
 ///
 /// # Errors
 /// What is wrong with which file.
