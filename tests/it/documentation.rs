@@ -4,9 +4,9 @@
 //!
 //! Each page has its own server, started for tests, and an empty folder in which its blocks run in
 //! order, beside a link to the checkout (`../lockwheel`). Port 6379 in a block is replaced by the
-//! port of that server. A `console` block must print the text below each `$` line, in which `...`
-//! matches any text within a line and, alone on a line, any number of lines. `NOT_RUN` lists the
-//! blocks that cannot run here.
+//! port of that server, and port 6380 by a free one. A `console` block must print the text below
+//! each `$` line, in which `...` matches any text within a line and, alone on a line, any number of
+//! lines. `NOT_RUN` lists the blocks that cannot run here.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
+use lockwheel_tests::redis_server::free_port;
 
 use crate::boundaries::root;
 
@@ -101,6 +102,8 @@ struct Page {
     name: String,
     folder: Folder,
     port: u16,
+    /// A port for a server that the page starts.
+    other_port: u16,
     _server: Daemon,
 }
 
@@ -381,12 +384,13 @@ impl Page {
         );
         write_script(&programs.join("lockwheel"), &choose);
         symlink(daemon::program(), programs.join("lockwheel.real")).expect("a link");
-        Page { name, folder, port, _server: server }
+        Page { name, folder, port, other_port: free_port(), _server: server }
     }
 
     /// A shell with this script. Port 6379 is another one.
     fn shell(&self, script: &str, port: u16, timeout_seconds: u32) -> Command {
         let script = script.replace("6379", &port.to_string());
+        let script = script.replace("6380", &self.other_port.to_string());
         let mut command = Command::new("timeout");
         command.arg(timeout_seconds.to_string());
         command.args(["bash", "-euo", "pipefail", "-c", &script]);

@@ -38,6 +38,8 @@ mod reply_mode;
 mod run;
 mod storms;
 mod tiers;
+mod tls;
+mod tls_handshakes;
 mod turns;
 mod virtual_time;
 mod waiters;

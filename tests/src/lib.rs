@@ -5,6 +5,7 @@
 //! with the server, so that an error there cannot hide itself.
 
 pub mod attack;
+pub mod certificates;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockwheel_compat::address::{Address, Endpoint};
 use lockwheel_compat::frame::show;
+use lockwheel_compat::tls::TlsClient;
 use lockwheel_compat::wire;
 
 /// The time within which a reply must arrive. No reply needs nearly as long, so a loaded machine
@@ -26,6 +27,24 @@ impl Wire {
             wire::Wire::connect(&address, protocol, REPLY_TIMEOUT)
                 .expect("the server accepts the connection"),
         )
+    }
+
+    /// Connects with TLS.
+    pub fn connect_tls(address: SocketAddr, client: &TlsClient) -> Wire {
+        Wire::try_connect_tls(address, client).expect("the server accepts the connection")
+    }
+
+    /// Connects with TLS, and gets a reply to a first request: a server may refuse the client's
+    /// certificate after the client believes the handshake complete.
+    pub fn try_connect_tls(address: SocketAddr, client: &TlsClient) -> io::Result<Wire> {
+        let mut wire = open_tls(address, client)?;
+        wire.call(&["PING"])?;
+        Ok(Wire(wire))
+    }
+
+    /// Connects with TLS and sends nothing.
+    pub fn open_tls(address: SocketAddr, client: &TlsClient) -> Wire {
+        Wire(open_tls(address, client).expect("the server accepts the connection"))
     }
 
     /// Sends one command as an array of bulk strings.
@@ -104,4 +123,9 @@ impl From<Wire> for wire::Wire {
     fn from(wire: Wire) -> wire::Wire {
         wire.0
     }
+}
+
+fn open_tls(address: SocketAddr, client: &TlsClient) -> io::Result<wire::Wire> {
+    let (host, port) = (address.ip().to_string(), address.port());
+    wire::Wire::open(&Endpoint::Tls(host, port, Some(client.clone())), REPLY_TIMEOUT)
 }

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use lockwheel::{Builder, Server, Settings};
 use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use self::launch::{Invocation, load};
@@ -30,6 +30,8 @@ mod redis_cli;
 mod run_command;
 mod supervisor;
 mod title;
+#[cfg(feature = "tls")]
+mod tls_client;
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
@@ -108,7 +110,7 @@ fn server_main(args: &[String]) -> ExitCode {
             for warning in warnings {
                 warn!("{warning}");
             }
-            serve(*settings, process, &title)
+            serve(*settings, &process, &title)
         }
         Err(error) => fail(&error.to_string()),
     }
@@ -122,7 +124,7 @@ fn environment() -> Vec<(String, String)> {
 }
 
 /// Runs the server until it is stopped.
-fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> ExitCode {
+fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> ExitCode {
     // The directory above it must exist. If this fails, so does the next call.
     let _ = std::fs::create_dir(&process.dir);
     if let Err(error) = std::env::set_current_dir(&process.dir) {
@@ -144,29 +146,29 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return fail_in_log(&error.to_string()),
     };
-    let ProcessSettings { supervised, end_with_stdin, listens, unixsocket, admin, .. } = process;
+    let ProcessSettings { supervised, end_with_stdin, ref admin, .. } = *process;
     let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
     // Signal handlers are installed before the first client can connect.
     let end = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        // Ignored: a server continues when its terminal closes.
-        let _hang_up = signal(SignalKind::hangup())?;
+        // Does not end the server, which continues when its terminal closes.
+        let hang_up = signal(SignalKind::hangup())?;
         let signalled = async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let Some(server) = start(settings, supervisor, signalled).await? else { return Ok(false) };
-        admin::start(&admin, &server)?;
+        admin::start(admin, &server)?;
         info!("Server initialized");
-        if listens {
+        if process.has_port() {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
         }
         if let Some(sentinel) = sentinel {
             log_sentinel(&sentinel, &server.node_id().map_err(std::io::Error::other)?);
         }
-        log_ready(&server, listens, unixsocket.as_deref());
-        title.set(&title_text(&server, listens, mode));
+        log_ready(&server, process);
+        title.set(&title_text(&server, process, mode));
         let notify = async {
             supervisor.ready(&server).await;
             std::future::pending::<()>().await;
@@ -177,6 +179,7 @@ fn serve(mut settings: Settings, process: ProcessSettings, title: &Title) -> Exi
             () = stdin_closed(), if end_with_stdin => Some("the end of standard input"),
             () = server.stopped() => None,
             () = notify => None,
+            () = reload_at_signals(&server, hang_up) => None,
         };
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
@@ -226,6 +229,24 @@ async fn start(
     }
 }
 
+/// Reads the certificates of TLS again at each signal; never ends.
+async fn reload_at_signals(server: &Server, mut hang_up: Signal) {
+    while hang_up.recv().await.is_some() {
+        #[cfg(feature = "tls")]
+        match server.reload_tls() {
+            Ok(true) => info!("Received SIGHUP: TLS is configured anew"),
+            Ok(false) => {}
+            Err(error) => warn!(
+                "Received SIGHUP: Failed to configure TLS, the old configuration stays in use: \
+                 {error}"
+            ),
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = server;
+    }
+    std::future::pending::<()>().await;
+}
+
 /// Waits until standard input is closed. Input is discarded.
 async fn stdin_closed() {
     let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -257,21 +278,26 @@ fn raise_file_limit(clients: u32) -> u32 {
 }
 
 /// Logs that the server is ready, in all the texts that launchers wait for.
-fn log_ready(server: &Server, listens: bool, unixsocket: Option<&str>) {
-    if listens {
+fn log_ready(server: &Server, process: &ProcessSettings) {
+    if process.has_port() {
         let port = server.addr().port();
         info!("The server is now ready to accept connections on port {port}");
+    }
+    if process.listens {
         info!("Ready to accept connections tcp");
     }
-    if let Some(path) = unixsocket {
+    if process.listens_for_tls {
+        info!("Ready to accept connections tls");
+    }
+    if let Some(path) = &process.unixsocket {
         info!("The server is now ready to accept connections at {path}");
         info!("Ready to accept connections unix");
     }
 }
 
 /// The text that `ps` shows after the name of the program, as for Redis.
-fn title_text(server: &Server, listens: bool, mode: Mode) -> String {
-    let address = if listens { server.addr().to_string() } else { server.url() };
+fn title_text(server: &Server, process: &ProcessSettings, mode: Mode) -> String {
+    let address = if process.has_port() { server.addr().to_string() } else { server.url() };
     match mode {
         Mode::Standalone => address,
         Mode::Cluster | Mode::Sentinel => format!("{address} [{}]", mode.name()),

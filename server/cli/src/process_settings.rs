@@ -22,18 +22,26 @@ pub(crate) struct ProcessSettings {
     pub(crate) end_with_stdin: bool,
     /// Path of the unix socket, if any.
     pub(crate) unixsocket: Option<String>,
-    /// Whether the server listens on a TCP port.
+    /// Whether the server listens on a TCP port for connections without TLS.
     pub(crate) listens: bool,
     /// The listener for monitoring.
     pub(crate) admin: AdminSettings,
+    /// Whether the server listens on a TLS port.
+    pub(crate) listens_for_tls: bool,
 }
 
 impl ProcessSettings {
+    /// Whether the server listens on any port.
+    pub(crate) fn has_port(&self) -> bool {
+        self.listens || self.listens_for_tls
+    }
+
     /// Reads the directives. Their values were checked when they were set.
     pub(crate) fn of(settings: &Settings) -> ProcessSettings {
         let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
         let is_on = |name| settings.text(name) == "yes";
         let unixsocket = path("unixsocket");
+        let listens_for_tls = settings.text("tls-port") != "0";
         ProcessSettings {
             daemonize: is_on("daemonize"),
             supervised: Supervised::from_name(&settings.text("supervised")).unwrap_or_default(),
@@ -41,7 +49,8 @@ impl ProcessSettings {
             loglevel: level(LogLevel::from_name(&settings.text("loglevel")).unwrap_or_default()),
             logfile: path("logfile"),
             end_with_stdin: is_on("end-with-stdin"),
-            listens: settings.port != 0 || unixsocket.is_none(),
+            listens: settings.port != 0 || unixsocket.is_none() && !listens_for_tls,
+            listens_for_tls,
             unixsocket,
             admin: AdminSettings {
                 port: settings.text("admin-port").parse().unwrap_or_default(),

@@ -2,11 +2,15 @@
 
 use std::fmt;
 
+#[cfg(feature = "tls")]
+use crate::tls::TlsClient;
+
 /// The default port.
 const PORT: u16 = 6379;
 
 /// A server's address, the credentials and the database, from
-/// `redis://[[user]:password@]host[:port][/database]` or `unix://path[?db=database]`.
+/// `redis://[[user]:password@]host[:port][/database]`, the same with `rediss` for TLS, or
+/// `unix://path[?db=database]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The endpoint to connect to.
@@ -24,6 +28,10 @@ pub struct Address {
 pub enum Endpoint {
     /// A host name or address, and a port.
     Tcp(String, u16),
+    /// A host name or address, and a port for connections with TLS. [`Address::set_tls`] says how
+    /// to connect.
+    #[cfg(feature = "tls")]
+    Tls(String, u16, Option<TlsClient>),
     /// The path of a unix socket.
     Unix(String),
 }
@@ -42,11 +50,20 @@ impl Address {
         let user = Some(parsed.username()).filter(|user| !user.is_empty()).map(decode);
         let password = parsed.password().map(decode);
         match parsed.scheme() {
-            "redis" | "valkey" | "tcp" => {
+            "redis" | "rediss" | "valkey" | "valkeys" | "tcp" => {
                 let host = parsed.host_str().filter(|host| !host.is_empty());
                 let host = host.ok_or_else(|| format!("{text}: no host"))?;
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let endpoint = Endpoint::Tcp(host, parsed.port().unwrap_or(PORT));
+                let port = parsed.port().unwrap_or(PORT);
+                let endpoint = match parsed.scheme() {
+                    #[cfg(feature = "tls")]
+                    "rediss" | "valkeys" => Endpoint::Tls(host, port, None),
+                    #[cfg(not(feature = "tls"))]
+                    "rediss" | "valkeys" => {
+                        return Err(format!("{text}: this program was built without TLS"));
+                    }
+                    _ => Endpoint::Tcp(host, port),
+                };
                 let database = database(parsed.path().trim_start_matches('/'))?;
                 Ok(Address { endpoint, user, password, database })
             }
@@ -57,8 +74,17 @@ impl Address {
                 let endpoint = Endpoint::Unix(decode(parsed.path()));
                 Ok(Address { endpoint, user, password, database })
             }
-            "rediss" | "valkeys" => Err(format!("{text}: TLS is not supported yet")),
-            other => Err(format!("{text}: {other}:// is not known: redis:// or unix://")),
+            other => {
+                Err(format!("{text}: {other}:// is not known: redis://, rediss:// or unix://"))
+            }
+        }
+    }
+
+    /// Sets how to connect if the URL asks for TLS.
+    #[cfg(feature = "tls")]
+    pub fn set_tls(&mut self, client: &TlsClient) {
+        if let Endpoint::Tls(.., tls) = &mut self.endpoint {
+            *tls = Some(client.clone());
         }
     }
 }
@@ -66,10 +92,15 @@ impl Address {
 /// Without the password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.endpoint {
-            Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "redis://[{host}]:{port}"),
-            Endpoint::Tcp(host, port) => write!(f, "redis://{host}:{port}"),
-            Endpoint::Unix(path) => write!(f, "unix://{path}"),
+        let (scheme, host, port) = match &self.endpoint {
+            Endpoint::Tcp(host, port) => ("redis", host, port),
+            #[cfg(feature = "tls")]
+            Endpoint::Tls(host, port, _) => ("rediss", host, port),
+            Endpoint::Unix(path) => return write!(f, "unix://{path}"),
+        };
+        match host.contains(':') {
+            true => write!(f, "{scheme}://[{host}]:{port}"),
+            false => write!(f, "{scheme}://{host}:{port}"),
         }
     }
 }
@@ -113,11 +144,15 @@ mod tests {
         check("redis://:p%40ss@h", "redis://h:6379 - p@ss -");
         check("redis://u:p@h:1", "redis://h:1 u p -");
         check("unix:///tmp/s?db=2", "unix:///tmp/s - - 2");
+        #[cfg(feature = "tls")]
+        check("rediss://:p@[::1]/2", "rediss://[::1]:6379 - p 2");
     }
 
     #[test]
     fn invalid_urls_are_errors() {
-        for text in ["rediss://h", "http://h", "redis://h/x", "redis://"] {
+        #[cfg(not(feature = "tls"))]
+        assert!(Address::parse("rediss://h").is_err());
+        for text in ["http://h", "redis://h/x", "redis://"] {
             assert!(Address::parse(text).is_err(), "{text}");
         }
     }

@@ -44,6 +44,8 @@ mod suite;
 pub mod target;
 pub mod tidy;
 pub mod time;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod wire;
 pub mod words;
 pub mod wrapping;

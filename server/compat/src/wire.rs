@@ -8,6 +8,8 @@ use std::time::Duration;
 use super::address::{Address, Endpoint};
 use super::frame::Frame;
 use super::time::Deadline;
+#[cfg(feature = "tls")]
+use super::tls::TlsStream;
 
 /// The shortest time-out of a socket: zero would mean none.
 const SOCKET_TIMEOUT_MIN: Duration = Duration::from_millis(1);
@@ -46,6 +48,8 @@ impl Timeouts {
 
 enum Stream {
     Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream>),
     Unix(UnixStream),
 }
 
@@ -55,6 +59,11 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => {
                 stream.set_read_timeout(timeout)?;
+                stream.read(chunk)
+            }
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => {
+                stream.sock.set_read_timeout(timeout)?;
                 stream.read(chunk)
             }
             Stream::Unix(stream) => {
@@ -71,6 +80,11 @@ impl Stream {
                 stream.set_write_timeout(timeout)?;
                 stream.write(bytes)
             }
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => {
+                stream.sock.set_write_timeout(timeout)?;
+                stream.write(bytes)
+            }
             Stream::Unix(stream) => {
                 stream.set_write_timeout(timeout)?;
                 stream.write(bytes)
@@ -85,23 +99,18 @@ impl Wire {
     pub fn open(endpoint: &Endpoint, timeouts: impl Into<Timeouts>) -> io::Result<Wire> {
         let timeouts = timeouts.into();
         let stream = match endpoint {
-            Endpoint::Tcp(host, port) => {
-                let until = timeouts.next()?;
-                let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
-                for address in (host.as_str(), *port).to_socket_addrs()? {
-                    let timeout = until.remaining().max(SOCKET_TIMEOUT_MIN);
-                    outcome = TcpStream::connect_timeout(&address, timeout);
-                    if outcome.is_ok() {
-                        break;
-                    }
-                }
-                let stream = outcome.map_err(|error| match is_silence(&error) {
-                    // Not to be confused with a reply that does not come.
-                    true => io::Error::new(io::ErrorKind::HostUnreachable, "no connection in time"),
-                    false => error,
+            Endpoint::Tcp(host, port) => Stream::Tcp(connect(host, *port, timeouts.next()?)?),
+            #[cfg(feature = "tls")]
+            Endpoint::Tls(host, port, client) => {
+                let client = client.as_ref().ok_or_else(|| {
+                    io::Error::other("a rediss:// address needs certificates to trust")
                 })?;
-                stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
+                let until = timeouts.next()?;
+                let tcp = connect(host, *port, until)?;
+                let timeout = Some(until.remaining().max(SOCKET_TIMEOUT_MIN));
+                tcp.set_read_timeout(timeout)?;
+                tcp.set_write_timeout(timeout)?;
+                Stream::Tls(Box::new(client.connect(host, tcp)?))
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
@@ -233,6 +242,8 @@ impl Wire {
     pub fn shut(&self, how: Shutdown) -> io::Result<()> {
         match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(how),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.sock.shutdown(how),
             Stream::Unix(stream) => stream.shutdown(how),
         }
     }
@@ -245,6 +256,24 @@ impl Wire {
         }
         Ok(())
     }
+}
+
+fn connect(host: &str, port: u16, until: Deadline) -> io::Result<TcpStream> {
+    let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in (host, port).to_socket_addrs()? {
+        let timeout = until.remaining().max(SOCKET_TIMEOUT_MIN);
+        outcome = TcpStream::connect_timeout(&address, timeout);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let stream = outcome.map_err(|error| match is_silence(&error) {
+        // Not to be confused with a reply that does not come.
+        true => io::Error::new(io::ErrorKind::HostUnreachable, "no connection in time"),
+        false => error,
+    })?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A command as an array of bulk strings.

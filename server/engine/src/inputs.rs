@@ -6,7 +6,7 @@
 //! The same inputs in the same order give the same outputs. Time is an argument; randomness comes
 //! from the seed.
 //!
-//! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`],
+//! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`], [`Engine::set_settings_user`],
 //!   [`Engine::load_users`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
 //!   [`Engine::disconnect`], [`Engine::kill`].
@@ -72,7 +72,7 @@ use crate::command::{CommandStats, Entry};
 use crate::rates::Traffic;
 use crate::script::ScriptMonitor;
 use crate::sessions::{ClientId, Origin, Session};
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsUser};
 use crate::store::records::Record;
 use crate::time::{ClockOrder, Millis, Rate, Time};
 use crate::{Engine, Stats};
@@ -127,6 +127,11 @@ impl Engine {
     /// Sets what serves other clients while a script runs for a long time.
     pub fn set_script_monitor(&mut self, monitor: Box<dyn ScriptMonitor>) {
         self.script_monitor = Some(monitor);
+    }
+
+    /// Sets the part of the server that has to adopt the directives that `CONFIG SET` changes.
+    pub fn set_settings_user(&mut self, user: Box<dyn SettingsUser>) {
+        self.settings_user = Some(user);
     }
 
     /// Adds a client that has connected, unless the server is full, protected, or a rule of a test

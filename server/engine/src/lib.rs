@@ -70,7 +70,7 @@ use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Interpreter, LogLevel};
 
-use crate::settings::{MemoryShare, Settings};
+use crate::settings::{MemoryShare, Settings, SettingsUser};
 use command::{CommandStats, CommandTable};
 use counter::increment;
 use dispatch::DispatchResult;
@@ -254,6 +254,7 @@ pub struct Engine {
     script_bytes_before: usize,
     /// Serves other clients while a script runs for a long time.
     pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
+    pub(crate) settings_user: Option<Box<dyn SettingsUser>>,
     /// Log messages, most of them of scripts; the caller takes them.
     pub(crate) script_messages: Vec<(LogLevel, String)>,
     /// The rate of the caller's lease clock; for clients that query it.
@@ -336,6 +337,7 @@ impl Engine {
             lua_bytes,
             script_bytes_before: lua_bytes,
             script_monitor: None,
+            settings_user: None,
             script_messages: Vec::new(),
             clock_rate: Rate::REAL,
             flow: None,

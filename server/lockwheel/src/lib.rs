@@ -66,6 +66,9 @@ mod server;
 #[doc(hidden)]
 pub mod simulation;
 mod snapshots;
+#[cfg(feature = "tls")]
+#[doc(hidden)]
+pub mod tls;
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

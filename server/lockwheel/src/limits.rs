@@ -87,6 +87,26 @@ pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Unanswered TCP keepalive probes after which a connection is closed, as in Redis.
 pub(crate) const KEEPALIVE_PROBES: u32 = 3;
 
+/// Bytes of a TLS connection that are read with one system call, and encrypted bytes that are kept
+/// until there is room for what they contain: a whole record with its header.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_READ_BYTES: usize = READ_BYTES + 512;
+
+/// Bytes that are encrypted at once: four records. Until the socket has taken them all, they are in
+/// memory twice.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_WRITE_BYTES_MAX: usize = 64 * KIB;
+
+/// TLS connections whose handshake is not complete; with one more, the oldest is closed. Each takes
+/// up to some 30 KiB of memory. A handshake takes milliseconds, so a server that is not attacked
+/// has only a few.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_HANDSHAKES_MAX: usize = 1024;
+
+/// TLS sessions that are kept to be resumed, some 500 bytes each, whatever the directive says.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_SESSIONS_MAX: usize = 1 << 17;
+
 /// Requests of one connection for which the clock is read once, unless the turn ends in between.
 /// The clock is read after the requests have arrived, so no lease begins before its request;
 /// reading the clock costs as much as a small command.

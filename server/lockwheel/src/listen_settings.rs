@@ -6,8 +6,10 @@ use lockwheel_engine::settings::Settings;
 /// Where and how a server listens. The engine keeps the values of these directives for `CONFIG`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenSettings {
-    /// TCP port; 0 means none if there is a unix socket, and any free one otherwise.
+    /// TCP port; 0 means none if there is another socket, and any free one otherwise.
     pub(crate) port: u16,
+    /// TLS port, if any; 0 means any free one.
+    pub(crate) tls_port: Option<u16>,
     /// Addresses to listen on; one with a `-` before it is optional.
     pub(crate) bind: Vec<String>,
     /// Connections that the kernel queues before they are accepted.
@@ -31,6 +33,7 @@ impl ListenSettings {
         let mode = u32::from_str_radix(&settings.text("unixsocketperm"), 8);
         ListenSettings {
             port: settings.port,
+            tls_port: u16::try_from(number("tls-port")).ok().filter(|&port| port != 0),
             bind: settings.text("bind").split_whitespace().map(str::to_owned).collect(),
             tcp_backlog: number("tcp-backlog"),
             unixsocket: path("unixsocket"),

@@ -23,6 +23,8 @@ use crate::net::runtime_files::RuntimeFiles;
 use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
 use crate::process_usage;
+#[cfg(feature = "tls")]
+use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Rate};
@@ -32,12 +34,14 @@ use lockwheel_engine::time::{Millis, Rate};
 pub struct Builder {
     settings: Result<Settings, Error>,
     seed: Option<u64>,
+    /// Listen for TLS at a free port, unless a directive names one.
+    listens_for_tls: bool,
 }
 
 impl Builder {
     /// A builder with settings that have been read elsewhere, such as from a command line.
     pub fn from_settings(settings: Settings) -> Builder {
-        Builder { settings: Ok(settings), seed: None }
+        Builder { settings: Ok(settings), seed: None, listens_for_tls: false }
     }
 
     /// Sets the TCP port, on the loopback interface unless `bind` is set. The default, 0, means any
@@ -57,6 +61,18 @@ impl Builder {
                 .apply(directive, value)
                 .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
         })
+    }
+
+    /// Accepts connections with TLS, with the certificate (and its chain) and the private key in
+    /// these PEM files: at any free port unless `tls-port` is set, and instead of connections
+    /// without TLS unless a [port](Builder::port) is. Clients need no certificate unless
+    /// `tls-auth-clients` is set afterwards, with `tls-ca-cert-file`.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, cert_file: impl AsRef<Path>, key_file: impl AsRef<Path>) -> Builder {
+        self.listens_for_tls = true;
+        self.config("tls-cert-file", &cert_file.as_ref().to_string_lossy())
+            .config("tls-key-file", &key_file.as_ref().to_string_lossy())
+            .config("tls-auth-clients", "no")
     }
 
     /// Stops the server's [`Clock`] at the start, until it is moved or started.
@@ -100,26 +116,29 @@ impl Builder {
     /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
-        let listen = ListenSettings::of(&settings);
+        let listen = listen_settings(&settings, self.listens_for_tls)?;
+        #[cfg(feature = "tls")]
+        let tls = tls_config(&settings, &listen)?;
         settings.choose_restart_guard();
         let restored = Restored::find(&settings)?;
         let clock = clock(&settings, restored.as_ref().and_then(Restored::lease_clock));
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
-        let acceptor = Acceptor::open(
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
+        let mut acceptor = Acceptor::open(
             &listen,
             workers.runtimes(),
             workers.client_tasks.clone(),
             &runtime_files,
         )?;
+        #[cfg(feature = "tls")]
+        acceptor.use_tls(tls.clone());
         let acceptor = Arc::new(acceptor);
-        let address = acceptor.address();
+        let (address, tls_address) = (acceptor.address(), acceptor.tls_address());
         if let Some(path) = &listen.pidfile {
             runtime_files.write_pidfile(Path::new(path))?;
         }
-        if let Some(address) = address {
-            settings.port = address.port();
-        }
+        note_ports(&mut settings, address, tls_address)?;
         let process = process_usage::process(&workers.main_thread);
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
@@ -128,6 +147,8 @@ impl Builder {
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
+        #[cfg(feature = "tls")]
+        engine.set_settings_user(Box::new(tls.clone()));
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);
         let monitor = SlowScriptMonitor::new(&host, &acceptor);
         host.with(|engine| engine.set_script_monitor(Box::new(monitor)))?;
@@ -135,7 +156,17 @@ impl Builder {
         let threads = Mutex::new(threads);
         // If the log cannot be loaded, the server is dropped, which stops it.
         let (unixsocket, seed) = (listen.unixsocket, self.seed);
-        let server = Server { host, address, unixsocket, threads, settings, seed };
+        let server = Server {
+            host,
+            address,
+            tls_address,
+            unixsocket,
+            threads,
+            settings,
+            seed,
+            #[cfg(feature = "tls")]
+            tls,
+        };
         if let Some(restored) = restored {
             restored.restore(&server.host)?;
         }
@@ -165,11 +196,14 @@ impl Builder {
 pub struct Server {
     pub(crate) host: Arc<Host>,
     address: Option<SocketAddr>,
+    tls_address: Option<SocketAddr>,
     unixsocket: Option<String>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// For a restart: the settings at the start, with the port that was free, and the seed.
     settings: Settings,
     seed: Option<u64>,
+    #[cfg(feature = "tls")]
+    tls: TlsConfig,
 }
 
 impl Server {
@@ -186,21 +220,43 @@ impl Server {
         Builder::from_settings(Settings::default()).port(0).config("bind", "127.0.0.1")
     }
 
-    /// The TCP address of the server.
+    /// The TCP address of the server: that for connections without TLS, if it has both.
     ///
     /// # Panics
     /// If the server was configured without one (`port 0` with a `unixsocket`).
     pub fn addr(&self) -> SocketAddr {
-        self.address.expect("a server that listens at an address")
+        self.address.or(self.tls_address).expect("a server that listens at an address")
     }
 
-    /// The URL for Redis clients: `redis://127.0.0.1:54321/`, or `unix:///path`.
+    /// The address for connections with TLS, if there is one.
+    #[cfg(feature = "tls")]
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.tls_address
+    }
+
+    /// The URL for Redis clients: `redis://127.0.0.1:54321/`, `rediss://127.0.0.1:54321/` if it
+    /// accepts only connections with TLS, or `unix:///path`.
     pub fn url(&self) -> String {
-        match (self.address, &self.unixsocket) {
-            (Some(address), _) => format!("redis://{address}/"),
-            (None, Some(path)) => format!("unix://{path}"),
-            (None, None) => String::new(),
+        match (self.address, self.tls_address, &self.unixsocket) {
+            (Some(address), ..) => format!("redis://{address}/"),
+            (None, Some(address), _) => format!("rediss://{address}/"),
+            (None, None, Some(path)) => format!("unix://{path}"),
+            (None, None, None) => String::new(),
         }
+    }
+
+    /// Reads the certificates and keys of TLS again, for new connections. `CONFIG SET` of one of
+    /// their directives does the same. Returns whether the server accepts connections with TLS.
+    ///
+    /// # Errors
+    /// If one of them cannot be used: those in use stay. Also if the server has ended.
+    #[cfg(feature = "tls")]
+    pub fn reload_tls(&self) -> Result<bool, Error> {
+        let loaded = self.host.with(|engine| match self.tls.current() {
+            None => Ok(false),
+            Some(_) => self.tls.load(engine.settings()).map(|()| true),
+        })?;
+        loaded.map_err(|error| Error::new(ErrorKind::Config, error))
     }
 
     /// Runs one command within this process, in a new session: see [`Client::call`].
@@ -266,7 +322,8 @@ impl Server {
     /// As [`Builder::start`].
     pub fn restart(&mut self) -> Result<(), Error> {
         self.stop();
-        *self = Builder { settings: Ok(self.settings.clone()), seed: self.seed }.start()?;
+        let settings = Ok(self.settings.clone());
+        *self = Builder { settings, seed: self.seed, listens_for_tls: false }.start()?;
         Ok(())
     }
 
@@ -339,6 +396,48 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
         (false, ..) => clock::Clock::controlled(begin.max(lease), Rate::REAL),
         (true, ..) => clock::Clock::controlled(begin.max(lease), Rate::STOPPED),
     }
+}
+
+/// Where to listen: for TLS at any free port if `listens_for_tls` and no directive names one.
+fn listen_settings(settings: &Settings, listens_for_tls: bool) -> Result<ListenSettings, Error> {
+    let mut listen = ListenSettings::of(settings);
+    if listens_for_tls {
+        listen.tls_port.get_or_insert(0);
+    }
+    if listen.tls_port.is_some() && cfg!(not(feature = "tls")) {
+        let problem = "tls-port: this program was built without TLS (the cargo feature `tls`)";
+        return Err(Error::new(ErrorKind::Config, problem.to_owned()));
+    }
+    Ok(listen)
+}
+
+/// Sets the ports at which the server listens, where any free one was asked for.
+fn note_ports(
+    settings: &mut Settings,
+    address: Option<SocketAddr>,
+    tls_address: Option<SocketAddr>,
+) -> Result<(), Error> {
+    if let Some(address) = address {
+        settings.port = address.port();
+    }
+    if let Some(address) = tls_address {
+        settings
+            .apply("tls-port", &address.port().to_string())
+            .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// The configuration of TLS. Only a server that listens for TLS reads its files.
+#[cfg(feature = "tls")]
+fn tls_config(settings: &Settings, listen: &ListenSettings) -> Result<TlsConfig, Error> {
+    let config = TlsConfig::default();
+    if listen.tls_port.is_some() {
+        config.load(settings).map_err(|error| {
+            Error::new(ErrorKind::Config, format!("Failed to configure TLS: {error}"))
+        })?;
+    }
+    Ok(config)
 }
 
 fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {

@@ -12,9 +12,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+#[cfg(feature = "tls")]
+use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::case::Case;
 use lockwheel_compat::report::{Format, Report};
 use lockwheel_compat::target::Target;
+#[cfg(feature = "tls")]
+use lockwheel_compat::tls::TlsClient;
 use lockwheel_compat::{
     Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, TIME_LIMIT, fuzz, key_prefix_of_run,
     record, time::show_span,
@@ -23,6 +27,8 @@ use lockwheel_engine::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, Meter};
+#[cfg(feature = "tls")]
+use crate::tls_client::TlsOptions;
 
 /// Exit status if a case has failed.
 const FAILED: u8 = 1;
@@ -50,8 +56,14 @@ the end. Exit status: 0 all cases have passed, 1 a case has failed, 2 the suite 
 #[command(name = "lockwheel compat", bin_name = "lockwheel compat", after_help = EXAMPLES)]
 struct Arguments {
     #[arg(required_unless_present = "list")]
-    #[arg(help = "The server: redis://[[user]:password@]host[:port][/database] or unix://path")]
+    #[arg(
+        help = "The server: redis://[[user]:password@]host[:port][/database], rediss:// for TLS, \
+                  or unix://path"
+    )]
     url: Option<String>,
+    #[cfg(feature = "tls")]
+    #[command(flatten, next_help_heading = "TLS")]
+    tls: TlsOptions,
     /// A server that is correct by definition: every command is sent to both, and replies compared
     #[arg(long, value_name = "URL")]
     reference: Option<String>,
@@ -259,10 +271,26 @@ fn record(options: &Options) -> Result<u8, Error> {
     Ok(0)
 }
 
+/// Sets how to connect to the servers whose URLs ask for TLS.
+#[cfg(feature = "tls")]
+fn set_tls(options: &mut Options, tls: &TlsOptions) -> Result<(), Error> {
+    let mut addresses: Vec<&mut Address> =
+        [&mut options.target].into_iter().chain(&mut options.reference).collect();
+    addresses.retain(|address| matches!(address.endpoint, Endpoint::Tls(..)));
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let client = TlsClient::new(tls.config().map_err(Error::Usage)?, tls.sni.clone());
+    addresses.into_iter().for_each(|address| address.set_tls(&client));
+    Ok(())
+}
+
 fn options(arguments: &Arguments) -> Result<Options, Error> {
     let mut options = Options::new(arguments.url.as_deref().unwrap_or(UNUSED_URL))?;
     let address = |text: &String| Address::parse(text).map_err(Error::Usage);
     options.reference = arguments.reference.as_ref().map(address).transpose()?;
+    #[cfg(feature = "tls")]
+    set_tls(&mut options, &arguments.tls)?;
     options.only.clone_from(&arguments.only);
     options.allow_flush = arguments.allow_flush;
     if arguments.quick {

@@ -8,6 +8,8 @@ use clap::Parser;
 
 use super::connection::{Address, Login, Protocol};
 use super::format::Style;
+#[cfg(feature = "tls")]
+use crate::tls_client::TlsOptions;
 
 const REMARKS: &str = "\
 Without a command, commands are read from standard input, one per line; arguments may be quoted, and
@@ -42,7 +44,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "username")]
     user: Option<String>,
     #[arg(short = 'u', value_name = "uri")]
-    #[arg(help = "The server: redis://[[user]:password@]host[:port][/database]")]
+    #[arg(
+        help = "The server: redis://[[user]:password@]host[:port][/database], rediss:// for TLS"
+    )]
     uri: Option<Uri>,
     /// The database
     #[arg(short = 'n', value_name = "db", allow_negative_numbers = true)]
@@ -78,6 +82,13 @@ pub(super) struct Arguments {
     /// Do not warn about a password on the command line
     #[arg(long)]
     no_auth_warning: bool,
+    /// Connect with TLS
+    #[cfg(feature = "tls")]
+    #[arg(long)]
+    tls: bool,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    tls_options: TlsOptions,
     /// Print this help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -98,6 +109,13 @@ impl Arguments {
         let uri = self.uri.as_ref();
         let host = uri.and_then(|uri| uri.host.clone()).unwrap_or_else(|| self.host.clone());
         Address::Tcp(host, uri.and_then(|uri| uri.port).unwrap_or(self.port))
+    }
+
+    /// How to connect with TLS, if that was asked for.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> Option<&TlsOptions> {
+        let uri_asks = self.uri.as_ref().is_some_and(|uri| uri.is_tls);
+        (self.tls || uri_asks).then_some(&self.tls_options)
     }
 
     /// The login to send first.
@@ -137,9 +155,10 @@ impl Arguments {
     }
 }
 
-/// `redis://[[user]:password@][host][:port][/database]`
+/// `redis://[[user]:password@][host][:port][/database]`, or the same with `rediss`
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Uri {
+    is_tls: bool,
     user: Option<String>,
     password: Option<String>,
     host: Option<String>,
@@ -151,8 +170,15 @@ impl std::str::FromStr for Uri {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Uri, &'static str> {
-        let rest = text.strip_prefix("redis://").ok_or("Invalid URI scheme")?;
-        let mut uri = Uri::default();
+        let (scheme, rest) = text.split_once("://").ok_or("Invalid URI scheme")?;
+        let is_tls = scheme == "rediss";
+        if is_tls && cfg!(not(feature = "tls")) {
+            return Err("rediss:// is only supported when built with the feature \"tls\"");
+        }
+        if scheme != "redis" && !is_tls {
+            return Err("Invalid URI scheme");
+        }
+        let mut uri = Uri { is_tls, ..Uri::default() };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut address = authority;
         if let Some((login, after)) = authority.rsplit_once('@') {
@@ -208,6 +234,8 @@ mod tests {
         let host = |text| Uri { host: some(text), ..Uri::default() };
         assert_eq!(uri("redis://h"), Ok(host("h")));
         assert_eq!(uri("redis://"), Ok(Uri::default()));
+        #[cfg(feature = "tls")]
+        assert_eq!(uri("rediss://h"), Ok(Uri { is_tls: true, ..host("h") }));
         assert_eq!(uri("redis://h:1/2"), Ok(Uri { port: Some(1), database: Some(2), ..host("h") }));
         assert_eq!(uri("redis://[::1]:1"), Ok(Uri { port: Some(1), ..host("::1") }));
         assert_eq!(uri("redis://p%40:x@h").map(|it| it.password), Ok(some("x")));

@@ -8,6 +8,13 @@ use std::path::PathBuf;
 
 use bytes::{Buf, BytesMut};
 use lockwheel_resp::{Reply, decode, encode_request};
+#[cfg(feature = "tls")]
+use rustls::pki_types::ServerName;
+#[cfg(feature = "tls")]
+use rustls::{ClientConnection, StreamOwned};
+
+#[cfg(feature = "tls")]
+use crate::tls_client::TlsOptions;
 
 /// Bytes read from a socket at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -49,6 +56,8 @@ pub(super) enum Protocol {
 trait Stream: Read + Write {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
+#[cfg(feature = "tls")]
+impl Stream for StreamOwned<ClientConnection, TcpStream> {}
 
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
@@ -56,8 +65,25 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open(address: &Address) -> io::Result<Connection> {
-        Ok(Connection { stream: connect(address)?, received: BytesMut::new() })
+    pub(super) fn open(
+        address: &Address,
+        #[cfg(feature = "tls")] tls: Option<&TlsOptions>,
+    ) -> io::Result<Connection> {
+        let stream: Box<dyn Stream> = match address {
+            Address::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port))?;
+                stream.set_nodelay(true)?;
+                #[cfg(feature = "tls")]
+                match tls {
+                    Some(options) => Box::new(connect_tls(host, stream, options)?),
+                    None => Box::new(stream),
+                }
+                #[cfg(not(feature = "tls"))]
+                Box::new(stream)
+            }
+            Address::Unix(path) => Box::new(UnixStream::connect(path)?),
+        };
+        Ok(Connection { stream, received: BytesMut::new() })
     }
 
     /// Sends the password and selects database and protocol. Returns the error if the server
@@ -123,13 +149,20 @@ pub(super) fn error_text(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(text).to_owned()
 }
 
-fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
-    match address {
-        Address::Tcp(host, port) => {
-            let stream = TcpStream::connect((host.as_str(), *port))?;
-            stream.set_nodelay(true)?;
-            Ok(Box::new(stream))
-        }
-        Address::Unix(path) => Ok(Box::new(UnixStream::connect(path)?)),
+/// Completes the handshake.
+#[cfg(feature = "tls")]
+fn connect_tls(
+    host: &str,
+    mut tcp: TcpStream,
+    options: &TlsOptions,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let name = options.sni.as_deref().unwrap_or(host).to_owned();
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let config = options.config().map_err(io::Error::other)?;
+    let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    while connection.is_handshaking() {
+        let failed = |error| io::Error::other(format!("SSL_connect failed: {error}"));
+        connection.complete_io(&mut tcp).map_err(failed)?;
     }
+    Ok(StreamOwned::new(connection, tcp))
 }

@@ -49,6 +49,8 @@ fn run(arguments: Arguments) -> Result<(), End> {
     let interval = Duration::try_from_secs_f64(arguments.interval).unwrap_or_default();
     let mut session = Session::new(Settings {
         address: arguments.address(),
+        #[cfg(feature = "tls")]
+        tls: arguments.tls().cloned(),
         login: arguments.login(),
         style: arguments.style(),
         errors_count: arguments.errors_count && !arguments.command.is_empty(),

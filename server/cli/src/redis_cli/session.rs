@@ -9,6 +9,8 @@ use lockwheel_resp::Reply;
 
 use super::connection::{Address, Connection, Login, error_text};
 use super::format::{Style, is_text, print, print_text};
+#[cfg(feature = "tls")]
+use crate::tls_client::TlsOptions;
 
 /// Ends the program with this exit status.
 pub(super) struct End(pub(super) u8);
@@ -16,6 +18,8 @@ pub(super) struct End(pub(super) u8);
 /// The settings of a session.
 pub(super) struct Settings {
     pub(super) address: Address,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<TlsOptions>,
     pub(super) login: Login,
     pub(super) style: Style,
     /// An error reply ends the program.
@@ -41,7 +45,11 @@ impl Session {
     pub(super) fn connect(&mut self) -> bool {
         self.in_transaction = false;
         let Settings { address, login, .. } = &self.settings;
-        self.connection = match Connection::open(address) {
+        #[cfg(feature = "tls")]
+        let opened = Connection::open(address, self.settings.tls.as_ref());
+        #[cfg(not(feature = "tls"))]
+        let opened = Connection::open(address);
+        self.connection = match opened {
             Ok(connection) => Some(connection),
             Err(error) => {
                 print_error(&format!(

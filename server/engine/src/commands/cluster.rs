@@ -492,7 +492,11 @@ fn info() -> String {
 struct Address {
     ip: String,
     hostname: Option<String>,
+    /// The port for the kind of connection that the client uses, with TLS or without.
     port: u16,
+    plain_port: u16,
+    /// 0 if the server does not listen for TLS.
+    tls_port: u16,
     bus_port: u16,
     preferred: EndpointType,
 }
@@ -514,13 +518,20 @@ impl Address {
             reached.trim_matches(['[', ']'])
         };
         let or = |chosen: u16, otherwise: u16| if chosen == 0 { otherwise } else { chosen };
+        let number = |name| settings.text(name).parse().unwrap_or(0);
+        let tls_port: u16 = number("tls-port");
         // Nothing listens on the bus port, so the server starts even if the number would be too
         // large.
-        let bus_port = settings.port.checked_add(BUS_DISTANCE).unwrap_or(0);
+        let bus_port = or(settings.port, tls_port).checked_add(BUS_DISTANCE).unwrap_or(0);
+        let is_tls = tls_port != 0 && reached_port == tls_port.to_string();
+        let plain_port = or(settings.cluster_announce_port, settings.port);
+        let tls_port = or(number("cluster-announce-tls-port"), tls_port);
         Address {
             ip: settings.cluster_announce_ip.clone().unwrap_or_else(|| reached.to_owned()),
             hostname: settings.cluster_announce_hostname.clone(),
-            port: or(settings.cluster_announce_port, settings.port),
+            port: if is_tls || plain_port == 0 { tls_port } else { plain_port },
+            plain_port,
+            tls_port,
             bus_port: or(settings.cluster_announce_bus_port, or(settings.cluster_port, bus_port)),
             preferred: settings.cluster_preferred_endpoint_type,
         }
@@ -572,12 +583,11 @@ fn slots(context: &mut Context<'_>) -> Reply {
 
 fn shards(context: &mut Context<'_>) -> Reply {
     let address = address(context);
-    let mut node = vec![
-        ("id", Reply::bulk(&context.engine.node_id)),
-        ("port", Reply::Integer(address.port.into())),
-        ("ip", Reply::bulk(&address.ip)),
-        ("endpoint", address.endpoint()),
-    ];
+    let mut node = vec![("id", Reply::bulk(&context.engine.node_id))];
+    let ports = [("port", address.plain_port), ("tls-port", address.tls_port)];
+    let ports = ports.into_iter().filter(|&(_, port)| port != 0);
+    node.extend(ports.map(|(name, port)| (name, Reply::Integer(port.into()))));
+    node.extend([("ip", Reply::bulk(&address.ip)), ("endpoint", address.endpoint())]);
     node.extend(address.hostname.map(|hostname| ("hostname", Reply::bulk(hostname))));
     node.extend([
         ("role", Reply::bulk("master")),

@@ -158,7 +158,11 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("process_id", engine.process.id);
     fields.add("process_supervised", engine.settings.text("supervised"));
     fields.add("run_id", &engine.run_id);
-    fields.add("tcp_port", engine.settings.port);
+    let tcp_port = match engine.settings.port {
+        0 => engine.settings.text("tls-port"),
+        port => port.to_string(),
+    };
+    fields.add("tcp_port", tcp_port);
     fields.add("server_time_usec", time.wall_us);
     fields.add("uptime_in_seconds", uptime_seconds);
     fields.add("uptime_in_days", uptime_seconds / (24 * 60 * 60));

@@ -6,6 +6,7 @@ use crate::argument as arg;
 use crate::command::{Arity, Command, CommandStats, Flags, Group};
 use crate::context::Context;
 use crate::error::Error;
+use crate::settings::{Change, ConfigError};
 use crate::{Engine, Stats, glob};
 
 const CONFIG: Command = Command {
@@ -100,7 +101,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
     let engine = &mut *context.engine;
-    let changes = engine.settings.set(&pairs).map_err(|error| Error::text(error.to_string()))?;
+    let changes = engine.change_settings(&pairs).map_err(|error| Error::text(error.to_string()))?;
     engine.apply_settings();
     if changes.iter().any(|change| change.directive.sets_default_password()) {
         engine.set_default_password(Some(context.client));
@@ -109,6 +110,18 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 impl Engine {
+    /// Sets all named directives, or none.
+    fn change_settings(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
+        let mut next = self.settings.clone();
+        let changes = next.set(pairs)?;
+        if let Some(user) = &mut self.settings_user {
+            let names: Vec<&str> = changes.iter().map(|change| change.directive.name).collect();
+            user.adopt(&next, &names)?;
+        }
+        self.settings = next;
+        Ok(changes)
+    }
+
     /// Updates the state that the engine derives from its settings.
     pub(crate) fn apply_settings(&mut self) {
         self.set_events(self.settings.notify_keyspace_events);

@@ -302,6 +302,17 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// A layer above the engine that uses directives in a way that can fail, such as reading the files
+/// they name.
+pub trait SettingsUser: Send {
+    /// `CONFIG SET` is about to change the settings to `next`; `names` are the directives of the
+    /// command, also those that keep their values. Afterwards all of them are in use, or none.
+    ///
+    /// # Errors
+    /// If one of them cannot be used. The settings then stay as they are.
+    fn adopt(&mut self, next: &Settings, names: &[&'static str]) -> Result<(), ConfigError>;
+}
+
 impl Settings {
     /// The mode of the server.
     pub fn mode(&self) -> Mode {
@@ -597,7 +608,10 @@ mod tests {
                     "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.",
                 ),
             ),
-            (vec![("tls-port", "7000")], failed("tls-port", "not supported by this server")),
+            (
+                vec![("tls-key-file-pass", "x")],
+                failed("tls-key-file-pass", "not supported by this server"),
+            ),
             (
                 vec![("timeout", "5"), ("appendonly", "yes")],
                 failed("appendonly", "can be set only when the server starts"),

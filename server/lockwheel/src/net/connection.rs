@@ -549,7 +549,11 @@ impl Connection {
     /// Whether the peer has closed the connection, even if the client's own thread has not read
     /// that yet.
     pub(crate) fn peer_has_closed(&self) -> bool {
-        self.stream.is_at_end()
+        let has_closed = self.stream.is_at_end();
+        if self.stream.has_input() {
+            self.outbox.wake();
+        }
+        has_closed
     }
 
     /// How long the client may stay idle at least. As in Redis, blocked clients and subscribers are
@@ -650,6 +654,7 @@ impl Transfer {
                 self.request_is_partial = false;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
         Ok(true)

@@ -21,12 +21,16 @@ use tracing::{debug, error, warn};
 use crate::limits;
 use crate::listen_settings::ListenSettings;
 use crate::net::connection::Connection;
+#[cfg(feature = "tls")]
+use crate::net::handshakes::Handshakes;
 use crate::net::host::{Failed, Host};
 use crate::net::registry::Receiver;
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::stream::Stream;
 use crate::net::turn;
 use crate::net::workers::ClientTasks;
+#[cfg(feature = "tls")]
+use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
 use lockwheel_engine::sessions::Origin;
 
@@ -39,11 +43,20 @@ pub(crate) struct Acceptor {
     next_runtime: AtomicUsize,
     /// Counts the clients' tasks.
     client_tasks: ClientTasks,
+    /// What TLS connections are accepted with.
+    #[cfg(feature = "tls")]
+    tls: TlsConfig,
+    #[cfg(feature = "tls")]
+    handshakes: Arc<Handshakes>,
 }
 
 #[derive(Debug)]
 enum Listener {
-    Tcp(TcpListener),
+    Tcp {
+        listener: TcpListener,
+        /// For connections with TLS.
+        is_tls: bool,
+    },
     Unix(UnixListener),
 }
 
@@ -51,7 +64,13 @@ enum Listener {
 #[derive(Debug)]
 enum PendingConnection {
     /// Through a TCP socket.
-    Tcp(std::net::TcpStream, SocketAddr),
+    Tcp {
+        stream: std::net::TcpStream,
+        from: SocketAddr,
+        /// With TLS.
+        #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no TLS"))]
+        is_tls: bool,
+    },
     /// Through the unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
@@ -77,30 +96,12 @@ impl Acceptor {
         runtime_files: &RuntimeFiles,
     ) -> io::Result<Acceptor> {
         let mut listeners = Vec::new();
-        let mut port = settings.port;
-        let networked = settings.unixsocket.is_none() || settings.port != 0;
-        for address in settings.bind.iter().filter(|_| networked) {
-            let (address, optional) = match address.strip_prefix('-') {
-                Some(address) => (address, true),
-                None => (address.as_str(), false),
-            };
-            match listen(address, port, settings.tcp_backlog) {
-                Ok(listener) => {
-                    // A free port is chosen once and then shared by all addresses.
-                    port = listener.local_addr()?.port();
-                    listeners.push(Listener::Tcp(listener));
-                }
-                Err(error) if optional => {
-                    warn!(address, %error, "not listening at an optional address");
-                }
-                Err(error) => {
-                    let reason = reason(&error);
-                    let message = format!(
-                        "Could not create server TCP listening socket {address}:{port}: {reason}"
-                    );
-                    return Err(io::Error::new(error.kind(), message));
-                }
-            }
+        let has_other = settings.unixsocket.is_some() || settings.tls_port.is_some();
+        if settings.port != 0 || !has_other {
+            listen_at_all(settings, settings.port, false, &mut listeners)?;
+        }
+        if let Some(port) = settings.tls_port {
+            listen_at_all(settings, port, true, &mut listeners)?;
         }
         if let Some(path) = &settings.unixsocket {
             let listener = unix_listener(Path::new(path), settings.unixsocketperm, runtime_files);
@@ -111,14 +112,40 @@ impl Acceptor {
             })?;
             listeners.push(Listener::Unix(listener));
         }
-        Ok(Acceptor { listeners, runtimes, next_runtime: AtomicUsize::new(0), client_tasks })
+        Ok(Acceptor {
+            listeners,
+            runtimes,
+            next_runtime: AtomicUsize::new(0),
+            client_tasks,
+            #[cfg(feature = "tls")]
+            tls: TlsConfig::default(),
+            #[cfg(feature = "tls")]
+            handshakes: Arc::default(),
+        })
     }
 
-    /// The first address clients can connect to by TCP.
+    /// TLS connections are accepted with this configuration.
+    #[cfg(feature = "tls")]
+    pub(crate) fn use_tls(&mut self, config: TlsConfig) {
+        self.tls = config;
+    }
+
+    /// The first address clients can connect to by TCP without TLS.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.first_address(false)
+    }
+
+    /// The first address clients can connect to with TLS.
+    pub(crate) fn tls_address(&self) -> Option<SocketAddr> {
+        self.first_address(true)
+    }
+
+    fn first_address(&self, wants_tls: bool) -> Option<SocketAddr> {
         self.listeners.iter().find_map(|listener| match listener {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
-            Listener::Unix(_) => None,
+            Listener::Tcp { listener, is_tls } if *is_tls == wants_tls => {
+                listener.local_addr().ok()
+            }
+            _ => None,
         })
     }
 
@@ -140,6 +167,8 @@ impl Acceptor {
             let mut some = || self.accept_some(|| listener.accept(), host, engine);
             while matches!(some(), Ok(Backlog::MayHaveMore)) {}
         }
+        #[cfg(feature = "tls")]
+        self.handshakes.continue_all(host, engine);
     }
 
     async fn accept_loop(&self, at: usize, host: &Arc<Host>) -> io::Result<()> {
@@ -203,7 +232,8 @@ impl Acceptor {
         Ok(Backlog::MayHaveMore)
     }
 
-    /// Makes the connection a client, or refuses it with an error.
+    /// Makes the connection a client, or refuses it with an error. One with TLS becomes a client
+    /// after its handshake.
     fn admit(
         &self,
         pending: PendingConnection,
@@ -213,15 +243,43 @@ impl Acceptor {
         let turn = self.next_runtime.fetch_add(1, Ordering::Relaxed);
         let runtime = &self.runtimes[turn % self.runtimes.len()];
         let origin = pending.origin();
+        #[cfg(feature = "tls")]
+        let is_tls = matches!(pending, PendingConnection::Tcp { is_tls: true, .. });
         let stream = {
             // A socket belongs to the runtime that is entered when it is created.
             let _entered = runtime.enter();
             pending.into_stream(engine.settings().tcp_keepalive_seconds)?
         };
+        #[cfg(feature = "tls")]
+        let stream = match stream {
+            Stream::Tcp(tcp) if is_tls => {
+                let handshake = self.begin_handshake(tcp, origin, host, engine)?;
+                self.client_tasks.spawn_on(runtime, handshake);
+                return Ok(());
+            }
+            stream => stream,
+        };
         if let Some(connection) = admit(host, engine, origin, stream) {
             self.client_tasks.spawn_on(runtime, connection.run(Arc::clone(host)));
         }
         Ok(())
+    }
+
+    /// Begins a handshake; returns the task of the connection.
+    #[cfg(feature = "tls")]
+    fn begin_handshake(
+        &self,
+        tcp: tokio::net::TcpStream,
+        origin: Origin,
+        host: &Arc<Host>,
+        engine: &Engine,
+    ) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+        // A server with a TLS port has a configuration.
+        let config = self.tls.current().ok_or(io::ErrorKind::NotConnected)?;
+        let limit_seconds = engine.settings().text("tls-handshake-timeout").parse().unwrap_or(1);
+        let handshake = self.handshakes.begin(tcp, config, origin)?;
+        let limit = Duration::from_secs(limit_seconds);
+        Ok(handshake.run(Arc::clone(&self.handshakes), Arc::clone(host), limit))
     }
 }
 
@@ -242,6 +300,7 @@ pub(crate) fn admit(
             debug!("Refused connection from {address}: {}", refusal.trim_end());
             // If the socket does not take the error, the client gets none.
             let _ = stream.write_directly(refusal.as_bytes());
+            stream.shut_down();
             return None;
         }
     };
@@ -258,8 +317,9 @@ impl Listener {
     /// Accepts one connection that is queued now.
     fn accept(&self) -> io::Result<PendingConnection> {
         match self {
-            Listener::Tcp(listener) => {
-                listener.accept().map(|(stream, from)| PendingConnection::Tcp(stream, from))
+            Listener::Tcp { listener, is_tls } => {
+                let (stream, from) = listener.accept()?;
+                Ok(PendingConnection::Tcp { stream, from, is_tls: *is_tls })
             }
             Listener::Unix(listener) => {
                 listener.accept().map(|(stream, _)| PendingConnection::Unix(stream))
@@ -270,9 +330,10 @@ impl Listener {
     /// Registers the socket with the runtime that has been entered.
     fn register(&self) -> io::Result<RegisteredListener> {
         Ok(match self {
-            Listener::Tcp(listener) => {
-                RegisteredListener::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
-            }
+            Listener::Tcp { listener, is_tls } => RegisteredListener::Tcp {
+                listener: tokio::net::TcpListener::from_std(listener.try_clone()?)?,
+                is_tls: *is_tls,
+            },
             Listener::Unix(listener) => {
                 RegisteredListener::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
             }
@@ -282,16 +343,17 @@ impl Listener {
 
 /// A listening socket that a runtime polls.
 enum RegisteredListener {
-    Tcp(tokio::net::TcpListener),
+    Tcp { listener: tokio::net::TcpListener, is_tls: bool },
     Unix(tokio::net::UnixListener),
 }
 
 impl RegisteredListener {
     fn poll_accept(&self, context: &mut task::Context<'_>) -> Poll<io::Result<PendingConnection>> {
         Poll::Ready(match self {
-            RegisteredListener::Tcp(listener) => {
+            RegisteredListener::Tcp { listener, is_tls } => {
                 let (stream, from) = ready!(listener.poll_accept(context))?;
-                stream.into_std().map(|stream| PendingConnection::Tcp(stream, from))
+                let is_tls = *is_tls;
+                stream.into_std().map(|stream| PendingConnection::Tcp { stream, from, is_tls })
             }
             RegisteredListener::Unix(listener) => {
                 let (stream, _) = ready!(listener.poll_accept(context))?;
@@ -304,7 +366,7 @@ impl RegisteredListener {
 impl PendingConnection {
     fn origin(&self) -> Origin {
         match self {
-            PendingConnection::Tcp(stream, from) => Origin {
+            PendingConnection::Tcp { stream, from, .. } => Origin {
                 address: from.to_string(),
                 local_address: stream
                     .local_addr()
@@ -334,7 +396,7 @@ impl PendingConnection {
 
     fn into_stream(self, keepalive_seconds: u32) -> io::Result<Stream> {
         match self {
-            PendingConnection::Tcp(stream, _) => {
+            PendingConnection::Tcp { stream, .. } => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 if keepalive_seconds > 0 {
@@ -382,6 +444,39 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => "bind: Address already in use".to_owned(),
         _ => error.to_string(),
     }
+}
+
+/// Listens at all addresses of the configuration.
+fn listen_at_all(
+    settings: &ListenSettings,
+    mut port: u16,
+    is_tls: bool,
+    listeners: &mut Vec<Listener>,
+) -> io::Result<()> {
+    for address in &settings.bind {
+        let (address, optional) = match address.strip_prefix('-') {
+            Some(address) => (address, true),
+            None => (address.as_str(), false),
+        };
+        match listen(address, port, settings.tcp_backlog) {
+            Ok(listener) => {
+                // A free port is chosen once and then shared by all addresses.
+                port = listener.local_addr()?.port();
+                listeners.push(Listener::Tcp { listener, is_tls });
+            }
+            Err(error) if optional => {
+                warn!(address, %error, "not listening at an optional address");
+            }
+            Err(error) => {
+                let reason = reason(&error);
+                let message = format!(
+                    "Could not create server TCP listening socket {address}:{port}: {reason}"
+                );
+                return Err(io::Error::new(error.kind(), message));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn listen(address: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {

@@ -7,6 +7,8 @@
 pub(crate) mod commit_gate;
 pub(crate) mod connection;
 pub(crate) mod dependencies;
+#[cfg(feature = "tls")]
+pub(crate) mod handshakes;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;
@@ -17,6 +19,8 @@ pub(crate) mod runtime_files;
 pub(crate) mod slow_script;
 pub(crate) mod stream;
 pub(crate) mod ticker;
+#[cfg(feature = "tls")]
+pub(crate) mod tls_stream;
 pub(crate) mod turn;
 pub(crate) mod wake_timer;
 pub(crate) mod workers;

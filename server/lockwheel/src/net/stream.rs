@@ -1,4 +1,4 @@
-//! A connected socket, TCP or unix.
+//! A connected socket: TCP, with or without TLS, or unix.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
@@ -9,6 +9,8 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
+#[cfg(feature = "tls")]
+use crate::net::tls_stream::{Access, TlsStream};
 #[cfg(feature = "simulation")]
 use crate::simulation::pipe::Pipe;
 
@@ -19,6 +21,9 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     /// A unix socket.
     Unix(UnixStream),
+    /// A TCP socket with TLS.
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream>),
     /// A connection of a simulation.
     #[cfg(feature = "simulation")]
     Simulated(Pipe),
@@ -30,6 +35,8 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.poll_read_ready(context),
             Stream::Unix(stream) => stream.poll_read_ready(context),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.poll_readable(context),
             #[cfg(feature = "simulation")]
             Stream::Simulated(pipe) => pipe.poll_readable(context),
         }
@@ -40,19 +47,31 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.poll_write_ready(context),
             Stream::Unix(stream) => stream.poll_write_ready(context),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.poll_writable(context),
             #[cfg(feature = "simulation")]
             Stream::Simulated(pipe) => pipe.poll_writable(context),
         }
     }
 
-    /// Reads the available bytes, as many as fit.
+    /// Reads the available bytes, as many as fit. With `Interrupted`, there were bytes that made no
+    /// input: the caller should try again after other connections.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            return stream.read(into, Access::Runtime);
+        }
         let most = into.len();
         self.transfer(Interest::READABLE, most, || self.read_directly(into))
     }
 
-    /// Writes as many bytes as the socket takes now.
+    /// Writes as many bytes as the socket takes now. After `WouldBlock`, the next call must begin
+    /// with the same bytes: some of them may be encrypted already.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            return stream.write(bytes, Access::Runtime);
+        }
         self.transfer(Interest::WRITABLE, bytes.len(), || self.write_directly(bytes))
     }
 
@@ -74,6 +93,8 @@ impl Stream {
         let outcome = match self {
             Stream::Tcp(stream) => stream.try_io(interest, attempt),
             Stream::Unix(stream) => stream.try_io(interest, attempt),
+            #[cfg(feature = "tls")]
+            Stream::Tls(_) => unreachable!("callers handle it before"),
             #[cfg(feature = "simulation")]
             Stream::Simulated(_) => attempt(),
         };
@@ -86,6 +107,10 @@ impl Stream {
         if let Stream::Simulated(pipe) = self {
             return pipe.read(into);
         }
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            return stream.read(into, Access::Direct);
+        }
         (&*self.socket()).read(into)
     }
 
@@ -95,19 +120,38 @@ impl Stream {
         if let Stream::Simulated(pipe) = self {
             return pipe.write(bytes);
         }
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            return stream.write(bytes, Access::Direct);
+        }
         (&*self.socket()).write(bytes)
     }
 
-    /// Whether the client has closed its side and all bytes have been read. Reads nothing.
+    /// Whether the client has closed its side and all bytes have been read. Gives no bytes to the
+    /// caller, but may take them from the socket: see [`Stream::has_input`].
     pub(crate) fn is_at_end(&self) -> bool {
         #[cfg(feature = "simulation")]
         if let Stream::Simulated(pipe) = self {
             return pipe.is_at_end();
         }
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            return stream.is_at_end();
+        }
         match self.socket().peek(&mut [MaybeUninit::uninit()]) {
             Ok(bytes) => bytes == 0,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
+    }
+
+    /// Whether there are bytes to read that were taken from the socket already: the runtime may not
+    /// wake the task for them.
+    pub(crate) fn has_input(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            return stream.has_input();
+        }
+        false
     }
 
     /// Must be called before the last write: the bytes are sent together with the shutdown, so that
@@ -128,6 +172,10 @@ impl Stream {
         if let Stream::Simulated(pipe) = self {
             return pipe.shut_down();
         }
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            stream.send_close_notify();
+        }
         // Fails if the client has closed the connection already.
         let _ = self.socket().shutdown(Shutdown::Both);
     }
@@ -137,6 +185,8 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => SockRef::from(stream),
             Stream::Unix(stream) => SockRef::from(stream),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.socket(),
             #[cfg(feature = "simulation")]
             Stream::Simulated(_) => unreachable!("callers handle it before"),
         }

@@ -1,0 +1,146 @@
+//! Certificates for tests of TLS, made when they are needed, and clients that use them.
+
+use std::fs;
+use std::sync::Arc;
+
+use lockwheel::{Builder, Server};
+use lockwheel_compat::tls::TlsClient;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+use crate::daemon::Folder;
+
+/// An authority, and a folder with its certificate (`ca.crt`), and certificates and keys that it
+/// has issued (`server.crt`, `server.key`, and those of [`Certificates::issue`]).
+pub struct Certificates {
+    folder: Folder,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Certificates {
+    /// Makes an authority, and a certificate of a server at this machine.
+    pub fn new() -> Certificates {
+        let folder = Folder::new();
+        let mut params = CertificateParams::new(Vec::new()).expect("valid names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // No two authorities may have the same name.
+        params.distinguished_name = named(&folder.path(""));
+        let key = new_key();
+        let certificate = params.self_signed(&key).expect("a certificate");
+        fs::write(folder.path("ca.crt"), certificate.pem()).expect("a file");
+        let certificates = Certificates { folder, issuer: Issuer::new(params, key) };
+        certificates.issue("server", Validity::Now);
+        certificates
+    }
+
+    /// Makes a certificate and a key: `name.crt` and `name.key`.
+    pub fn issue(&self, name: &str, validity: Validity) {
+        let names = ["localhost", "127.0.0.1", name].map(String::from);
+        let mut params = CertificateParams::new(names).expect("valid names");
+        params.distinguished_name = named(name);
+        if validity == Validity::Past {
+            params.not_before = date_time_ymd(2001, 1, 1);
+            params.not_after = date_time_ymd(2002, 1, 1);
+        }
+        let key = new_key();
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        fs::write(self.path(&format!("{name}.crt")), certificate.pem()).expect("a file");
+        fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).expect("a file");
+    }
+
+    /// The path of a file.
+    pub fn path(&self, name: &str) -> String {
+        self.folder.path(name)
+    }
+
+    /// The options of a daemon that listens for TLS only, on this port.
+    pub fn options(&self, port: u16) -> Vec<String> {
+        let port = port.to_string();
+        let paths = ["server.crt", "server.key", "ca.crt"].map(|name| self.path(name));
+        let [cert, key, ca] = paths.each_ref();
+        let words = ["--port", "0", "--tls-port", &port, "--tls-cert-file", cert];
+        let more = ["--tls-key-file", key, "--tls-ca-cert-file", ca];
+        words.into_iter().chain(more).map(String::from).collect()
+    }
+
+    /// A server in this process that listens for TLS only. It asks clients for no certificate.
+    pub fn server(&self) -> Builder {
+        Server::builder()
+            .tls(self.path("server.crt"), self.path("server.key"))
+            .config("tls-ca-cert-file", &self.path("ca.crt"))
+    }
+
+    /// A client without a certificate that trusts the authority.
+    pub fn client(&self) -> TlsClient {
+        self.client_with(None, &[&rustls::version::TLS13, &rustls::version::TLS12])
+    }
+
+    /// A client with the certificate of this name.
+    pub fn client_as(&self, name: &str) -> TlsClient {
+        self.client_with(Some(name), &[&rustls::version::TLS13])
+    }
+
+    /// A client with a certificate, if it has a name, that speaks these versions of TLS.
+    pub fn client_with(
+        &self,
+        name: Option<&str>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> TlsClient {
+        TlsClient::new(Arc::new(self.client_config(name, versions)), None)
+    }
+
+    /// The configuration of [`Certificates::client_with`].
+    pub fn client_config(
+        &self,
+        name: Option<&str>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .expect("supported versions")
+            .with_root_certificates(self.authorities());
+        let Some(name) = name else { return builder.with_no_client_auth() };
+        let (chain, key) = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        let chain = vec![CertificateDer::from_pem_file(chain).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+        builder.with_client_auth_cert(chain, key).expect("a usable certificate")
+    }
+
+    fn authorities(&self) -> RootCertStore {
+        let mut authorities = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(self.path("ca.crt"));
+        authorities.add(authority.expect("a certificate")).expect("a usable certificate");
+        authorities
+    }
+}
+
+impl Default for Certificates {
+    fn default() -> Certificates {
+        Certificates::new()
+    }
+}
+
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// Now.
+    Now,
+    /// It has expired.
+    Past,
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn new_key() -> KeyPair {
+    KeyPair::generate().expect("a key")
+}
