@@ -6,7 +6,7 @@ use crate::argument as arg;
 use crate::command::{Arity, Command, CommandStats, Flags, Group};
 use crate::context::Context;
 use crate::error::Error;
-use crate::settings::{Change, ConfigError};
+use crate::settings::{Change, ConfigError, find};
 use crate::{Engine, Stats, glob};
 
 const CONFIG: Command = Command {
@@ -115,8 +115,9 @@ impl Engine {
         let mut next = self.settings.clone();
         let changes = next.set(pairs)?;
         if let Some(user) = &mut self.settings_user {
-            let names: Vec<&str> = changes.iter().map(|change| change.directive.name).collect();
-            user.adopt(&next, &names)?;
+            // Also those that keep their value: their files may have changed.
+            let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));
+            user.adopt(&next, &names.map(|(name, _)| name).collect::<Vec<_>>())?;
         }
         self.settings = next;
         Ok(changes)
