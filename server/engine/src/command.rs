@@ -239,11 +239,11 @@ pub enum ScriptArgument {
     Function,
 }
 
+/// Returns how a call with these arguments accesses its keys.
+pub type FindKeyFlags = fn(&[&[u8]]) -> KeyFlags;
+
 /// What a command does to a key, in the terms of `COMMAND`: `RW`, `access`, `update`, ...
 pub type KeyFlags = &'static [&'static str];
-
-/// Returns the flags of a request's keys, where they depend on its arguments.
-pub type KeyFlagsOfRequest = fn(&[&[u8]]) -> KeyFlags;
 
 /// Where the keys of a command are, and how they are accessed.
 #[derive(Clone, Copy, Debug)]
@@ -400,7 +400,7 @@ pub struct Command {
     /// Where its keys are.
     pub keys: &'static [KeySpec],
     /// How it accesses them, if that depends on its options.
-    pub key_flags: Option<KeyFlagsOfRequest>,
+    pub key_flags: Option<FindKeyFlags>,
     /// Which of its arguments are channels that it publishes to or subscribes to.
     pub channels: Option<Channels>,
     /// The script that it runs, if any.

@@ -322,16 +322,18 @@ pub(super) struct Gates {
     pub(super) requests: GateMask,
     /// The mask of scripts while no condition is met.
     scripts: GateMask,
-    /// Whether any gate of scripts depends on a condition of the session.
+    /// Whether a session can meet a condition that a gate of scripts depends on.
     scripts_depend_on_session: bool,
 }
 
 impl Gates {
-    /// The gates of a table.
-    pub(super) fn new(table: &'static [Gate]) -> Gates {
+    /// The gates of a table. `has_restricted_users` tells whether a session can be restricted.
+    pub(super) fn new(table: &'static [Gate], has_restricted_users: bool) -> Gates {
         let mask = |path| mask(table, path, Conditions::empty());
+        let mut possible = OF_SESSION;
+        possible.set(Conditions::RESTRICTED, has_restricted_users);
         let depends =
-            |gate: &Gate| gate.paths.contains(Paths::SCRIPT) && gate.when.intersects(OF_SESSION);
+            |gate: &Gate| gate.paths.contains(Paths::SCRIPT) && gate.when.intersects(possible);
         Gates {
             table,
             requests: mask(Paths::REQUEST),
@@ -383,7 +385,12 @@ impl Session {
 impl Engine {
     /// Replaces the table of gates. For tests, which add gates to [`GATES`].
     pub fn set_gates(&mut self, table: &'static [Gate]) {
-        self.gates = Gates::new(table);
+        self.gates = Gates::new(table, self.access.users().has_restricted());
+    }
+
+    /// Determines which sessions can be restricted. Must be called when users have changed.
+    pub(crate) fn update_gates(&mut self) {
+        self.set_gates(self.gates.table);
     }
 
     /// Determines the conditions that the engine meets. Must be called whenever one of their causes
@@ -546,7 +553,7 @@ mod tests {
         for bits in 0..=Conditions::all().bits() {
             let conditions = Conditions::from_bits_truncate(bits);
             for path in Paths::all() {
-                let mask = Gates::new(GATES).mask(path, conditions);
+                let mask = Gates::new(GATES, true).mask(path, conditions);
                 for &flags in &all_flags {
                     let mut gates = GATES.iter().filter(|g| g.can_be_closed(path, conditions));
                     let concerned = gates.any(|gate| gate.concerns(flags));

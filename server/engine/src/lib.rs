@@ -308,15 +308,16 @@ impl Engine {
         let latency = Latency::new(&settings);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let state = State::new(keyspace, Libraries::new(functions));
+        let access = AccessControl::new(&settings, commands);
         let mut engine = Engine {
             writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
             first_settings: settings.clone(),
-            access: AccessControl::new(&settings, commands),
+            gates: Gates::new(GATES, access.users().has_restricted()),
+            access,
             settings,
             sessions: Sessions::new(hash_seed, time.now),
             commands,
-            gates: Gates::new(GATES),
             command_stats: vec![CommandStats::default(); commands.entries().len()],
             instruments,
             has_consumers: false,

@@ -153,6 +153,7 @@ impl Wheel {
     /// Handles a changed deadline of a timer, in constant time and mostly without touching another
     /// timer. Among equal deadlines the timer comes after those in the slot into which it is moved,
     /// either now or when its present slot begins.
+    #[inline]
     pub fn reschedule(&mut self, nodes: &mut impl Nodes, index: u32) {
         let due = tick_of(nodes.deadline(index)).max(self.elapsed);
         if due < self.start_of(nodes.links(index).list) {

@@ -165,7 +165,7 @@ def test_user_that_may_only_lock(client, name):
     prefix, user = f"lock:{name}", f"user-{name}"
     has_category = "lock" in client.acl_cat()
     commands = ["+@lock"] if has_category else ["+set", "+get", "+del", "+pexpire", "+pttl"]
-    needs = ["+evalsha", "+script|load", "+ping", "+client|setinfo"]
+    needs = ["+evalsha", "+script|load"]
     rules = ["on", ">secret", f"~{prefix}:*", "-@all", *commands, *needs]
     client.execute_command("ACL", "SETUSER", user, *rules)
     try:

@@ -302,9 +302,10 @@ fn without_passwords(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let is_sensitive = table::find(first).is_some_and(|(_, directive)| directive.is_sensitive);
+    let name = first.trim_matches(['"', '\'']);
+    let is_sensitive = table::find(name).is_some_and(|(_, directive)| directive.is_sensitive);
     match () {
-        () if first.eq_ignore_ascii_case("user") => format!("{first} {second} ..."),
+        () if name.eq_ignore_ascii_case("user") => format!("{first} {second} ..."),
         () if is_sensitive => format!("{first} ..."),
         () => line.into_owned(),
     }
@@ -692,6 +693,7 @@ mod tests {
                     1h30m (ms, s, m, h, d)";
         let integer = "argument couldn't be parsed into an integer";
         let count = "wrong number of arguments";
+        let wrong_user = "Error in user declaration '%Q~': Syntax error";
         let unsupported = "not supported by this server";
         let sampled: &[(&[&str], usize, &str, &str)] = &[
             (&["--foo", "bar"], 2, r#"foo "bar""#, &unknown("foo", "")),
@@ -713,8 +715,7 @@ mod tests {
             (&["--port=1"], 2, "port=1", bad),
             (&["--port", "1", "--version"], 3, "version", bad),
             (&["--include"], 2, "include", bad),
-            (&["--user", "a"], 2, r#"user "a""#, unsupported),
-            (&["--aclfile", "f"], 2, r#"aclfile "f""#, unsupported),
+            (&["--user", "a", ">p", "%Q~"], 2, r#"user "a" ..."#, wrong_user),
             (&["--slaveof", "db", "1"], 2, r#"slaveof "db" "1""#, unsupported),
             (&["--rename-command", "a"], 2, r#"rename-command "a""#, unsupported),
         ];
@@ -733,6 +734,18 @@ mod tests {
         check_fatal(&["circular"], &at(1), "include circular", nested);
         let printed = launch(&["dangling"], &[]).unwrap_err().to_string();
         assert_eq!(printed, "Fatal error, can't open config file 'nowhere': no such file\n");
+    }
+
+    #[test]
+    fn errors_show_no_passwords() {
+        for (line, shown) in [
+            ("user a on >p", "user a ..."),
+            ("\"User\"  a  >p", "\"User\" a ..."),
+            ("requirepass 'p", "requirepass ..."),
+            ("timeout x", "timeout x"),
+        ] {
+            assert_eq!(without_passwords(line.as_bytes()), shown);
+        }
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Users {
         if name == DEFAULT_USER { None } else { self.by_name.remove(name) }
     }
 
+    /// Whether any user may not do everything.
+    pub(crate) fn has_restricted(&self) -> bool {
+        self.iter().any(|user| !user.is_unrestricted())
+    }
+
     /// All users, in the order of their names.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
         self.by_name.values()

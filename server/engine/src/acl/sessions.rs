@@ -251,6 +251,7 @@ impl Engine {
     /// to a channel, are closed: that of `caller` after the reply.
     pub(crate) fn change_users(&mut self, users: Users, caller: Option<ClientId>) {
         let before = std::mem::replace(&mut self.access.users, users);
+        self.update_gates();
         for client in self.sessions.clients.in_order() {
             let Some(session) = self.sessions.get_mut(client) else { continue };
             let (users, identity) = (&self.access.users, &mut session.identity);
