@@ -17,8 +17,8 @@ use self::program_name::ProgramName;
 use self::supervisor::Supervisor;
 use self::title::Title;
 
-#[cfg(feature = "compat")]
 mod admin;
+#[cfg(feature = "compat")]
 mod compat_command;
 mod launch;
 mod limits;
