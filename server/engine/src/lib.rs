@@ -305,7 +305,6 @@ impl Engine {
         }
         let functions = commands::functions::functions(seed[3], settings.compat_version);
         let instruments = Instruments::of(&settings, time, seed);
-        let latency = Latency::new(&settings);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let state = State::new(keyspace, Libraries::new(functions));
         let access = AccessControl::new(&settings, commands);
@@ -315,6 +314,7 @@ impl Engine {
             first_settings: settings.clone(),
             gates: Gates::new(GATES, access.users().has_restricted()),
             access,
+            latency: Latency::new(&settings),
             settings,
             sessions: Sessions::new(hash_seed, time.now),
             commands,
@@ -325,7 +325,6 @@ impl Engine {
             traffic: Arc::default(),
             samples: Samples::default(),
             requests_of: None,
-            latency,
             random,
             started_at: time.now,
             process,
