@@ -191,7 +191,7 @@ fn unusable_arguments_are_explained() {
     for (arguments, complaint) in [
         (&["compat", &url][..], "Connection refused"),
         (&["compat"], "required"),
-        (&["compat", "http://localhost"], "redis:// or unix://"),
+        (&["compat", "http://localhost"], "redis://, rediss:// or unix://"),
         (&["compat", &url, "--only", "no such thing"], "nothing is called no such thing"),
         (&["compat", &url, "--cases", "/nowhere"], "/nowhere: No such file"),
         (&["compat", &url, "--reply-timeout", "0s"], "not positive"),
