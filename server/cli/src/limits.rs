@@ -45,3 +45,10 @@ pub(crate) const ADMIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause after a connection could not be accepted.
 pub(crate) const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Keys that the server examines for one request of `lockwheel locks`: other clients wait for less
+/// than a millisecond meanwhile.
+pub(crate) const LOCKS_PER_REQUEST: usize = 200;
+
+/// How often `lockwheel locks --watch` reads the locks.
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
