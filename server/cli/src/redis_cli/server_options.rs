@@ -1,4 +1,4 @@
-//! The options that name a server, of `redis-cli` and `lockwheel locks`, and the parser of its URIs.
+//! The options that name a server, for `redis-cli` and `lockwheel locks`; the parser of its URIs.
 
 use std::path::PathBuf;
 
