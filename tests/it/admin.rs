@@ -184,7 +184,7 @@ fn requests_for_another_host_are_refused() {
 fn malformed_requests_are_refused() {
     let server = Monitored::start(&[]);
     assert_eq!(server.request("POST /metrics", &["Host: localhost"]).0, 405);
-    assert_eq!(server.get("/locks").0, 404);
+    assert_eq!(server.get("/lock").0, 404);
     let long = format!("Host: localhost\r\nX: {}", "x".repeat(100_000));
     assert_eq!(server.request("GET /healthz", &[&long]).0, 431);
     assert_eq!(server.get("/healthz").0, 200);
@@ -206,8 +206,8 @@ fn slow_script_delays_readiness_and_not_health() {
 #[test]
 fn wrong_addresses_end_the_start() {
     for (bind, reason) in [
-        ("0.0.0.0", "admin-bind 0.0.0.0: only loopback addresses are allowed"),
-        ("localhost", "admin-bind localhost: only loopback addresses are allowed"),
+        ("0.0.0.0", "admin-bind 0.0.0.0: an address other than loopback needs `admin-tls yes`"),
+        ("localhost", "admin-bind localhost: not an address"),
         ("", "admin-port needs an address in admin-bind"),
     ] {
         let port = free_port().to_string();
