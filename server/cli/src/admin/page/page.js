@@ -333,6 +333,13 @@ function newRow() {
   return row;
 }
 
+/** A number; one of interest is emphasized, and 0 is not. */
+function setNumber(node, number, isOfInterest = false) {
+  setText(node, numbers.format(number));
+  node.classList.toggle("zero", number === 0);
+  node.classList.toggle("some", isOfInterest && number > 0);
+}
+
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -356,11 +363,10 @@ function fillRow(row, lock, place) {
   setText(parts.kind, lock.kind);
   setText(parts.confidence, lock.confidence === "certain" ? "" : lock.confidence);
   setText(parts.holder, first ? holderText(first) + more : "none");
-  setText(parts.address, first?.name ? `${shown(first.address)} ${shown(first.user)}` : "");
-  setText(parts.waiters, numbers.format(lock.waiters.length));
-  parts.waiters.classList.toggle("some", lock.waiters.length > 0);
+  setText(parts.address, first?.name ? `${shown(first.address)} \u00b7 ${shown(first.user)}` : "");
+  setNumber(parts.waiters, lock.waiters.length, true);
   setText(parts.next, next ? `next: ${holderText(next)}` : "");
-  setText(parts.renewals, numbers.format(lock.renewals));
+  setNumber(parts.renewals, lock.renewals);
 }
 
 /** A span in two units at most, such as 4 min 12 s. */
@@ -445,9 +451,7 @@ function showTimes() {
     const { lock, parts } = row;
     fillLease(lock, parts.left, parts.bar, parts.fill);
     setText(parts.since, heldFor(lock));
-    const refusals = refusalsOf(lock);
-    setText(parts.refusals, numbers.format(refusals));
-    parts.refusals.classList.toggle("some", refusals > 0);
+    setNumber(parts.refusals, refusalsOf(lock), true);
   }
   if (opened?.lock && openedParts) {
     const { left, bar, fill, since } = openedParts;
@@ -606,18 +610,16 @@ function facts(lock) {
   const left = element("div", "line");
   const since = element("dd");
   openedParts = { bar, left, fill: bar.firstChild, since };
-  const full = lock.lease_full_ms === null ? "" : ` of ${span(lock.lease_full_ms)}`;
   const kind = `${lock.kind}, ${lock.confidence}: ${lock.reason}`;
-  const shape = lock.shape;
   const made = element("dl", "facts");
   const add = (name, value) => made.append(element("dt", "", name), value);
   add("Lease", element("dd", "lease", left, bar));
-  if (full) add("Full lease", element("dd", "", span(lock.lease_full_ms)));
+  if (lock.lease_full_ms !== null) add("Full lease", element("dd", "", span(lock.lease_full_ms)));
   add("Held for", since);
   add("Renewals", element("dd", "", numbers.format(lock.renewals)));
   add("Refused", element("dd", "", numbers.format(lock.refusals)));
   add("Kind", element("dd", "", kind));
-  add("Shape", element("dd", "", shape));
+  add("Shape", element("dd", "", lock.shape));
   add("Database", element("dd", "", `${lock.database}`));
   return made;
 }
