@@ -134,24 +134,24 @@ type KnownLock struct {
 
 // KnownLocks returns the keys that are or were locks, also those that are only possibly locks.
 func (j Journal) KnownLocks() (locks []KnownLock, err error) {
-	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "LOCKS", "KNOWN")
+	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "JOURNAL", "KNOWN")
 }
 
 // DeclareLocks declares that keys that match the pattern are locks, however they are made.
 func (j Journal) DeclareLocks(pattern string) error {
-	_, err := j.server.Call("LOCKWHEEL", "LOCKS", "DECLARE", pattern)
+	_, err := j.server.Call("LOCKWHEEL", "JOURNAL", "DECLARE", pattern)
 	return err
 }
 
 // IgnoreLocks declares that keys that match the pattern are no locks.
 func (j Journal) IgnoreLocks(pattern string) error {
-	_, err := j.server.Call("LOCKWHEEL", "LOCKS", "IGNORE", pattern)
+	_, err := j.server.Call("LOCKWHEEL", "JOURNAL", "IGNORE", pattern)
 	return err
 }
 
 // Locks returns the held locks, also those that are only possibly locks.
 func (j Journal) Locks() (locks []Lock, err error) {
-	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "LOCKS")
+	return locks, j.server.callJSON(&locks, "LOCKWHEEL", "JOURNAL", "HOLDERS")
 }
 
 // Finding is a common mistake in the use of the lock of one key.

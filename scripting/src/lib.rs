@@ -449,6 +449,12 @@ impl Interpreter {
         Some(Found { script: cached.script, at })
     }
 
+    /// The text of a cached script. `sha` is as in [`Interpreter::find`].
+    pub fn text(&self, sha: &[u8]) -> Option<&[u8]> {
+        let (_, _, cached) = self.scripts.get_full(&Digits::read(sha)?)?;
+        Some(&cached.body)
+    }
+
     /// Removes every script. Their memory is freed in steps.
     pub fn flush(&mut self) {
         let bytes = self.text_bytes + self.plan_bytes;

@@ -295,10 +295,10 @@ fn declared_and_ignored_keys(server: &Server) {
         known.iter().map(|it| (&it.key[..], it.confidence)).collect();
     assert_eq!(known, [("job:1", Confidence::Certain), ("job:3", Confidence::Certain)]);
     let mut b = Wire::connect(server.addr(), 2);
-    assert_eq!(b.ask("LOCKWHEEL LOCKS IGNORE job:*"), "+OK\r\n");
-    assert_eq!(b.ask("LOCKWHEEL LOCKS KNOWN"), "$2\r\n[]\r\n");
-    assert_eq!(b.ask("LOCKWHEEL LOCKS DECLARE lock"), "+OK\r\n");
-    let error = b.ask("LOCKWHEEL LOCKS DECLAR lock");
+    assert_eq!(b.ask("LOCKWHEEL JOURNAL IGNORE job:*"), "+OK\r\n");
+    assert_eq!(b.ask("LOCKWHEEL JOURNAL KNOWN"), "$2\r\n[]\r\n");
+    assert_eq!(b.ask("LOCKWHEEL JOURNAL DECLARE lock"), "+OK\r\n");
+    let error = b.ask("LOCKWHEEL JOURNAL DECLAR lock");
     assert!(error.contains("DECLARE"), "{error}");
 }
 
@@ -439,10 +439,10 @@ fn journal_is_available_by_command() {
     let server = server();
     let mut a = Wire::connect(server.addr(), 2);
     let mut b = Wire::connect(server.addr(), 2);
-    assert_eq!(a.ask("LOCKWHEEL LOCKS"), "$2\r\n[]\r\n");
+    assert_eq!(a.ask("LOCKWHEEL JOURNAL HOLDERS"), "$2\r\n[]\r\n");
     a.ask("SETNX lock token");
     b.ask("SETNX lock other");
-    let locks = a.ask("LOCKWHEEL LOCKS");
+    let locks = a.ask("LOCKWHEEL JOURNAL HOLDERS");
     assert!(locks.contains("\"key\":\"lock\",\"database\":0,\"owner\":\"token\""), "{locks}");
     assert!(locks.contains("\"lease_ms\":null,\"waiting\":["), "{locks}");
     let lint = a.ask("LOCKWHEEL LINT");

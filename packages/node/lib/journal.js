@@ -24,19 +24,19 @@ class Journal {
   }
 
   async locks() {
-    return JSON.parse(await this.#call("LOCKS"));
+    return JSON.parse(await this.#call("JOURNAL", "HOLDERS"));
   }
 
   async knownLocks() {
-    return JSON.parse(await this.#call("LOCKS", "KNOWN"));
+    return JSON.parse(await this.#call("JOURNAL", "KNOWN"));
   }
 
   async declareLocks(pattern) {
-    await this.#call("LOCKS", "DECLARE", pattern);
+    await this.#call("JOURNAL", "DECLARE", pattern);
   }
 
   async ignoreLocks(pattern) {
-    await this.#call("LOCKS", "IGNORE", pattern);
+    await this.#call("JOURNAL", "IGNORE", pattern);
   }
 
   async lint(scope) {

@@ -80,6 +80,7 @@ use inputs::Process;
 use instruments::Instruments;
 use latency::Latency;
 use lease_ceiling::LeaseCeiling;
+use locks::script::Purposes;
 use persistence::Persistence;
 use random::Random;
 use rates::{Samples, Traffic};
@@ -92,6 +93,7 @@ use sessions::{ClientId, Close, Origin, ReplyMode, Session, Sessions, Timer};
 use store::access_frequency::AccessCounter;
 use store::dict::{HashSeed, Slot};
 use store::libraries::Libraries;
+use store::lock_notes::Author;
 use store::state::State;
 use store::writer::Writer;
 use store::{Due, Keyspace};
@@ -248,6 +250,8 @@ pub struct Engine {
     /// The running script or function.
     pub(crate) script: Option<Running>,
     scripts_started: u64,
+    /// For the lock view.
+    pub(crate) script_purposes: Purposes,
     /// Memory of Lua before any script is loaded.
     lua_bytes: usize,
     /// Memory of Lua when the running script began.
@@ -334,6 +338,7 @@ impl Engine {
             shard_id,
             script: None,
             scripts_started: 0,
+            script_purposes: Purposes::default(),
             lua_bytes,
             script_bytes_before: lua_bytes,
             script_monitor: None,
@@ -359,7 +364,15 @@ impl Engine {
         engine.update_consumers();
         engine.update_conditions();
         engine.update_access_counter();
+        engine.update_lock_notes();
         engine
+    }
+
+    /// Starts or stops the lock view, as the settings say.
+    pub(crate) fn update_lock_notes(&mut self) {
+        if self.settings.lock_view != self.writer.lock_notes().is_some() {
+            self.writer.set_lock_notes(self.settings.lock_view);
+        }
     }
 
     /// Starts or stops counting the uses of keys, as the settings say.
@@ -484,6 +497,7 @@ impl Engine {
         }
         let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
+        self.writer.set_author(Author::of(client.serial, time.now));
         let reply_mode = state.reply_mode;
         if reply_mode != ReplyMode::default() {
             state.reply_mode = reply_mode.next();

@@ -235,6 +235,20 @@ pub const RATE_SAMPLES: usize = 16;
 /// the changed keys are kept for each of them.
 pub const LOSABLE_WRITES_MAX: usize = 1_000;
 
+// Lock view.
+
+/// Events of locks that are kept: some seconds of a busy server, in 1.3 MB.
+pub const LOCK_EVENTS_MAX: usize = 16_384;
+
+/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory.
+pub const LOCK_EVENT_KEY_BYTES_MAX: usize = 256;
+
+/// Events in one reply. The reply also has the present state of their locks.
+pub const LOCK_EVENTS_PER_REPLY_MAX: usize = 1_000;
+
+/// Keys that are examined for one reply by default, and at most: other clients wait meanwhile.
+pub const VIEWED_KEYS_DEFAULT: usize = 1_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -112,6 +112,8 @@ impl Engine {
     pub fn end_loading(&mut self, time: Time) {
         self.persistence.loaded_keys =
             (0..self.writer.keyspace().count()).map(|number| self.key_count(number) as u64).sum();
+        // The keys of the log were restored without notes.
+        self.writer.set_lock_notes(self.settings.lock_view);
         if !self.sessions.pubsub.recent.is_empty() {
             self.sessions.publish_recent();
             let until = Millis(time.now.0.saturating_add(MESSAGES_SENT_MS));

@@ -255,8 +255,8 @@ func TestTheTypesHaveAllFieldsOfTheReplies(t *testing.T) {
 		into  any
 	}{
 		{[]any{"LOCKWHEEL", "JOURNAL"}, &[]lockwheel.Entry{}},
-		{[]any{"LOCKWHEEL", "LOCKS"}, &[]lockwheel.Lock{}},
-		{[]any{"LOCKWHEEL", "LOCKS", "KNOWN"}, &[]lockwheel.KnownLock{}},
+		{[]any{"LOCKWHEEL", "JOURNAL", "HOLDERS"}, &[]lockwheel.Lock{}},
+		{[]any{"LOCKWHEEL", "JOURNAL", "KNOWN"}, &[]lockwheel.KnownLock{}},
 		{[]any{"LOCKWHEEL", "LINT"}, &[]lockwheel.Finding{}},
 		{[]any{"LOCKWHEEL", "FAULT", "LIST"}, &[]lockwheel.State{}},
 		{[]any{"LOCKWHEEL", "GATE", "LIST"}, &[]lockwheel.State{}},

@@ -196,7 +196,7 @@ def test_report_of_a_failure_has_the_journal(run):
             "  +0 ms #6 the clock: was advanced by 1000 ms",
         ]
     )
-    done.stdout.no_fnmatch_line("*LOCKWHEEL LOCKS*")
+    done.stdout.no_fnmatch_line("*LOCKWHEEL JOURNAL HOLDERS*")
 
 
 def test_report_of_a_success_has_no_journal(run):

@@ -175,21 +175,21 @@ class Journal:
 
     def locks(self) -> list[HeldLock]:
         """The held locks, also those that are only possibly locks."""
-        locks: list[HeldLock] = self._ask("LOCKS")
+        locks: list[HeldLock] = self._ask("JOURNAL", "HOLDERS")
         return locks
 
     def known_locks(self) -> list[KnownLock]:
         """The keys that are or were locks, also those that are only possibly locks, and why."""
-        locks: list[KnownLock] = self._ask("LOCKS", "KNOWN")
+        locks: list[KnownLock] = self._ask("JOURNAL", "KNOWN")
         return locks
 
     def declare_locks(self, pattern: str) -> None:
         """Declares that keys that match `pattern` are locks, however they are made."""
-        self._connections.order("LOCKS", "DECLARE", pattern)
+        self._connections.order("JOURNAL", "DECLARE", pattern)
 
     def ignore_locks(self, pattern: str) -> None:
         """Declares that keys that match `pattern` are no locks."""
-        self._connections.order("LOCKS", "IGNORE", pattern)
+        self._connections.order("JOURNAL", "IGNORE", pattern)
 
     def lint(self, **scope: Unpack[Scope]) -> list[Finding]:
         """The common mistakes found in the use of locks."""

@@ -158,7 +158,7 @@ impl Selector {
         })
     }
 
-    fn may_access(&self, key: &[u8], access: Access) -> bool {
+    pub(super) fn may_access(&self, key: &[u8], access: Access) -> bool {
         let covers =
             |it: &KeyPattern| it.access.contains(access) && glob::matches(&it.pattern, key);
         self.all_keys || self.keys.iter().any(covers)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::log::{AclLog, LogEntry, Reason};
-use super::permissions::{Denial, Request};
+use super::permissions::{Access, Denial, Request};
 use super::selector::may_use_channel;
 use super::user::{PasswordHash, User};
 use super::{AclFile, Users};
@@ -186,6 +186,12 @@ impl Engine {
     ) -> bool {
         let user = self.sessions.get(client).map(|session| &session.identity.user);
         user.is_none_or(|user| user.may_read_all_keys(&Request::new(entry, argv)))
+    }
+
+    /// Whether the client's user may read a key.
+    pub(crate) fn may_read_key(&self, client: ClientId, key: &[u8]) -> bool {
+        let user = self.sessions.get(client).map(|session| &session.identity.user);
+        user.is_none_or(|user| user.may_access_key(key, Access::READ))
     }
 
     /// The error for a command that the client's user may not run. Adds the refusal to the log.

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::DEFAULT_USER;
-use super::permissions::{Denial, Request};
+use super::permissions::{Access, Denial, Request};
 use super::rules::RuleError;
 use super::selector::Selector;
 use crate::command::{CommandTable, Flags};
@@ -152,6 +152,11 @@ impl User {
             }
         }
         Err(denied)
+    }
+
+    /// Whether it may access a key in this way, by some command.
+    pub(crate) fn may_access_key(&self, key: &[u8], access: Access) -> bool {
+        self.all_selectors().any(|selector| selector.may_access(key, access))
     }
 
     /// Whether one selector permits a command and gives it read access to every key.

@@ -1,17 +1,19 @@
 //! `LOCKWHEEL`: the commands with which a test controls and observes its server. Refused unless the
-//! server was started for tests (`enable-test-commands`), except for `LOCKWHEEL GUARD`.
+//! server was started for tests (`enable-test-commands`), except for `LOCKWHEEL GUARD`, `LOCKS` and
+//! `RELEASE`.
 
 use lockwheel_resp::Reply;
 use serde::Serialize;
 
 use crate::Flow;
 use crate::argument::{self as arg, Argument};
-use crate::command::{Arity, Command, Flags, Group, LockMeaning};
+use crate::command::{Arity, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::instruments::faults::rule::{self, FaultAction, Rule, RuleConditions, span};
 use crate::instruments::journal::handlers;
+use crate::locks;
 use crate::readiness::Readiness;
 use crate::syntax_error;
 use crate::time::{self, ClockOrder, Millis, Rate};
@@ -189,6 +191,10 @@ const SUBCOMMANDS: &[Command] = &[
             "operation",
             &[
                 arg::word("CLEAR"),
+                arg::word("HOLDERS"),
+                arg::word("KNOWN"),
+                arg::pattern("locks").token("DECLARE"),
+                arg::pattern("others").token("IGNORE"),
                 arg::block(
                     "selection",
                     &[
@@ -226,21 +232,51 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "locks",
         arity: Arity::AtLeast(2),
-        flags: LOCKWHEEL.flags.union(Flags::ALLOW_BUSY),
-        complexity: "O(N) in the number of locks",
-        doc: "Returns the locks that are held, or declares which keys are locks.",
+        flags: Flags::READONLY.union(Flags::NOSCRIPT).union(Flags::NO_MULTI),
+        complexity: "O(N) in the number of keys that are examined",
+        doc: "Returns which client holds which lock and which clients wait for it: all locks, the \
+              lock at a key with its history, or what has changed.",
         arguments: &[arg::one_of(
-            "order",
+            "selection",
             &[
-                arg::word("KNOWN"),
-                arg::pattern("locks").token("DECLARE"),
-                arg::pattern("others").token("IGNORE"),
+                arg::block(
+                    "all",
+                    &[
+                        arg::pattern("pattern").token("MATCH").optional(),
+                        arg::integer("cursor").token("CURSOR").optional(),
+                        arg::integer("count").token("COUNT").optional(),
+                    ],
+                ),
+                arg::block(
+                    "one",
+                    &[
+                        arg::string("key").token("KEY"),
+                        arg::integer("database").token("DATABASE").optional(),
+                    ],
+                ),
+                arg::integer("sequence").token("SINCE"),
             ],
         )
         .optional()],
         lock: LockMeaning::Inspect,
-        example: "SET lock token NX PX 9; DEL lock; LOCKWHEEL LOCKS => \"[]\"",
-        run: handlers::locks,
+        example: "LOCKWHEEL LOCKS KEY lock => ...\"lock\":null...",
+        run: locks::handlers::locks,
+        ..LOCKWHEEL
+    },
+    Command {
+        name: "release",
+        arity: Arity::AtLeast(3),
+        flags: LOCKWHEEL
+            .flags
+            .difference(Flags::FOR_TESTS.union(Flags::LOADING).union(Flags::STALE))
+            .union(Flags::WRITE),
+        complexity: "O(N) in the number of owners and of clients that wait",
+        doc: "Removes a lock although its holder may still rely on it, and wakes the clients that \
+              wait for it.",
+        keys: &[KeySpec::at(2, &["RW", "delete"])],
+        arguments: &[arg::key("key"), arg::integer("database").token("DATABASE").optional()],
+        example: "SET lock token NX PX 9; LOCKWHEEL RELEASE lock => 1",
+        run: locks::handlers::release,
         ..LOCKWHEEL
     },
     Command {
@@ -315,18 +351,28 @@ const HELP: &[&str] = &[
     "JOURNAL [KEY <pattern>] [CLIENT <id or name>] [SINCE <sequence>] [COUNT <n>] [TEXT]",
     "    Returns the events, as JSON: those about such keys, of that client, after that number,",
     "    the last n of them. With TEXT, one readable line for each.",
+    "JOURNAL HOLDERS",
+    "    Returns the locks that are held with their owners, and how sure it is that they are",
+    "    locks, as JSON.",
+    "JOURNAL KNOWN",
+    "    Returns the keys that are or were locks, as JSON.",
+    "JOURNAL DECLARE <pattern>",
+    "    Keys that match are locks, however they are made.",
+    "JOURNAL IGNORE <pattern>",
+    "    Keys that match are no locks, also if they match another pattern.",
     "JOURNAL CLEAR",
     "    Removes all events, and the findings of CHECK and LINT. Held locks remain known.",
     "LINT [KEY <pattern>] [CLIENT <id or name>] [SINCE <sequence>]",
     "    Returns the detected mistakes, as JSON.",
-    "LOCKS",
-    "    Returns the locks that are held, and how sure it is that they are locks, as JSON.",
-    "LOCKS KNOWN",
-    "    Returns the keys that are or were locks, as JSON.",
-    "LOCKS DECLARE <pattern>",
-    "    Keys that match are locks, however they are made.",
-    "LOCKS IGNORE <pattern>",
-    "    Keys that match are no locks, also if they match another pattern.",
+    "LOCKS [MATCH <pattern>] [CURSOR <cursor>] [COUNT <n>]",
+    "    Returns the locks with their holders and waiting clients, as JSON. Without a cursor or",
+    "    count all of them; else as SCAN, from cursor 0 until the reply has cursor 0.",
+    "LOCKS KEY <key> [DATABASE <n>]",
+    "    Returns one lock and the last events of its key, as JSON.",
+    "LOCKS SINCE <sequence>",
+    "    Returns the events after that number and the present state of their locks, as JSON.",
+    "RELEASE <key> [DATABASE <n>]",
+    "    Removes a lock, although its holder may still rely on it; returns whether there was one.",
     "RESET",
     "    Restores the state after the start, except connections and the time.",
 ];

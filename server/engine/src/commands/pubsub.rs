@@ -11,6 +11,7 @@ use crate::commands::{help, help_row, unknown_form};
 use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::glob;
+use crate::locks;
 use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
 
@@ -242,6 +243,9 @@ fn subscribe(
     let mut confirmations = Vec::with_capacity(channels.len());
     for channel in channels {
         let is_new = context.engine.sessions.subscribe(context.client, kind, channel);
+        if is_new && let Some(key) = locks::kinds::key_of_channel(channel) {
+            context.engine.writer.wait_for_lock(context.database, key);
+        }
         if is_new && !context.engine.sessions.pubsub.recent.is_empty() {
             context.engine.sessions.send_recent(context.client, kind, channel);
         }

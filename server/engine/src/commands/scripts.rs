@@ -4,11 +4,13 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::{help, help_row};
+use crate::Engine;
 use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::limits;
+use crate::locks::script::Purpose;
 use crate::script::{Call, Running};
 use crate::settings::CompatVersion;
 
@@ -220,7 +222,32 @@ fn run(
     let Some(found) = found else { return Err(Error::NoScript) };
     let running = prepare(context, found.script, None)?;
     let (keys, args) = argv[3..].split_at(count);
-    Ok(context.run_script(running, found, keys, args))
+    let dirty = context.engine.writer.dirty();
+    let reply = context.run_script(running, found, keys, args);
+    if context.engine.writer.dirty() == dirty {
+        note_refusal(context, sha, keys);
+    }
+    Ok(reply)
+}
+
+/// A script has changed nothing: if it is one that acquires locks, they were refused.
+#[cold]
+fn note_refusal(context: &mut Context<'_>, sha: &[u8], keys: &[&[u8]]) {
+    let Engine { writer, interpreter, script_purposes, .. } = &mut *context.engine;
+    if writer.lock_notes().is_none() || keys.is_empty() {
+        return;
+    }
+    let Some(text) = interpreter.as_ref().and_then(|interpreter| interpreter.text(sha)) else {
+        return;
+    };
+    if script_purposes.of(sha, text) != Purpose::Acquire {
+        return;
+    }
+    for key in keys {
+        if let Some(slot) = writer.find_cached(context.database, key) {
+            writer.refuse_lock(context.database, slot);
+        }
+    }
 }
 
 /// What a script or a function may do in this request, or an error if it may not run.

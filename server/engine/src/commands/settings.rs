@@ -128,6 +128,7 @@ impl Engine {
         self.set_events(self.settings.notify_keyspace_events);
         self.update_conditions();
         self.update_access_counter();
+        self.update_lock_notes();
         self.latency.set_limits(&self.settings);
     }
 

@@ -467,7 +467,11 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let found = context.find(argv[1]);
     if !options.admits(found) {
+        note_refusal(context, found);
         return Ok(Reply::Null);
+    }
+    if options.only_new {
+        context.engine.writer.make_conditional();
     }
     store(context, argv[1], found, argv[2], expiry);
     Ok(Reply::OK)
@@ -485,7 +489,11 @@ fn set_with_old_value(
     let old = if options.get { Some(get(context, argv)?) } else { None };
     let found = context.find(key);
     if !options.admits(found) {
+        note_refusal(context, found);
         return Ok(old.unwrap_or(Reply::Null));
+    }
+    if options.only_new {
+        context.engine.writer.make_conditional();
     }
     if let Some(condition) = options.condition {
         let found = context.find_to_write::<StringValue>(key)?;
@@ -501,9 +509,19 @@ fn set_with_old_value(
 fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = context.find(argv[1]);
     if found.is_none() {
+        context.engine.writer.make_conditional();
         store(context, argv[1], found, argv[2], Expiry::Clear);
+    } else {
+        note_refusal(context, found);
     }
     Ok(found.is_none().into())
+}
+
+/// The command has not set the key in `found`: a lock that was refused, if it is one.
+fn note_refusal(context: &mut Context<'_>, found: Option<Slot>) {
+    if let Some(slot) = found {
+        context.engine.writer.refuse_lock(context.database, slot);
+    }
 }
 
 /// `SETEX`: sets a string for seconds and replies with OK.
@@ -704,6 +722,7 @@ fn msetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if pairs.any(|&[key, _]| context.find(key).is_some()) {
         return Ok(false.into());
     }
+    context.engine.writer.make_conditional();
     mset(context, argv)?;
     Ok(true.into())
 }

@@ -9,6 +9,7 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::sessions::transaction::Transaction;
+use crate::store::lock_notes::Way;
 
 const TRANSACTION: Command = Command {
     group: Group::Transactions,
@@ -127,6 +128,7 @@ fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
         let database = context.client().database;
         let entry = context.engine.commands.entry(queued.command);
         let caller = Caller::Transaction;
+        context.engine.writer.set_way(Way::Transaction);
         let refused = context.engine.refuse_queued(client, entry, &argv, time);
         let mut context = context.engine.context(client, caller, entry, database, time);
         let reply = refused.unwrap_or_else(|| context.call(entry, &argv));

@@ -6,7 +6,6 @@ use crate::glob;
 use crate::settings::Settings;
 
 use super::Shape;
-use super::table::KeyAccess;
 use super::words::{Name, Value};
 
 /// How sure it is that a key is a lock; see the documentation of [`locks`](super).
@@ -50,13 +49,13 @@ impl Impression {
         }
     }
 
-    /// The impression of a hash with a count for this owner.
-    pub(super) fn of_owner(name: Name, owner: Value, access: KeyAccess) -> Impression {
+    /// The impression of a hash with a count for this owner. `reads`: the script has read it.
+    pub(super) fn of_owner(name: Name, owner: Value, reads: bool) -> Impression {
         match (name, owner) {
             (_, Value::Unique) => Impression::UniqueOwner,
             (Name::Lock, _) => Impression::Name,
             // A script that takes a lock looks whether it is free.
-            (Name::Other, Value::Owner) if access.reads => Impression::OwnerValue,
+            (Name::Other, Value::Owner) if reads => Impression::OwnerValue,
             _ => Impression::Shape,
         }
     }

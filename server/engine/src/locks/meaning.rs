@@ -9,9 +9,11 @@ use crate::context::is;
 
 /// Commands that only query the state are not recorded.
 pub(crate) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {
+    if command.group == Group::Server && command.lock == LockMeaning::Inspect {
+        return true;
+    }
     let names = |word| argv.get(2).is_some_and(|operation| is(operation, word));
     let without_effect = match command.lock {
-        LockMeaning::Inspect => true,
         LockMeaning::None => argv.len() == 2 || names("list") || names("await"),
         _ => false,
     };

@@ -27,10 +27,13 @@
 //! recognised only by the keys they change.
 
 pub mod evidence;
+pub mod handlers;
+pub(crate) mod kinds;
 pub(crate) mod meaning;
 pub(crate) mod recognise;
 pub(crate) mod script;
 pub(crate) mod table;
+pub mod view;
 mod words;
 
 use crate::Engine;

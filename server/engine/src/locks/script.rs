@@ -1,9 +1,12 @@
 //! The purpose of a script, guessed from the commands in its text. It only matters for a script
 //! that has changed nothing: whether a lock was refused, or the owner came too late.
 
+use std::collections::BTreeMap;
+
 use super::meaning;
 use crate::command::{Command, Group, LockMeaning};
 use crate::commands::server_commands;
+use crate::limits::LOCKS_REMEMBERED_MAX;
 
 /// The purpose of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,25 @@ impl Purpose {
         } else {
             Purpose::Other
         }
+    }
+}
+
+/// The purposes of the scripts that were run last.
+#[derive(Debug, Default)]
+pub(crate) struct Purposes(BTreeMap<Box<[u8]>, Purpose>);
+
+impl Purposes {
+    /// The purpose of a script with this SHA-1 and text.
+    pub(crate) fn of(&mut self, sha: &[u8], text: &[u8]) -> Purpose {
+        if let Some(&known) = self.0.get(sha) {
+            return known;
+        }
+        if self.0.len() >= LOCKS_REMEMBERED_MAX {
+            self.0.pop_first();
+        }
+        let purpose = Purpose::of(text);
+        self.0.insert(sha.into(), purpose);
+        purpose
     }
 }
 

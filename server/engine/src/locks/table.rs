@@ -309,7 +309,10 @@ impl Locks {
                 let mut owners = seen.owners.iter().map(|(owner, _)| owner);
                 let owner = owners.find(|owner| operation.claims(owner))?;
                 (access.field && operation.is_script() && (has_lease || name == Name::Lock)).then(
-                    || Impression::of_owner(name, words::value(owner, operation.time), access),
+                    || {
+                        let value = words::value(owner, operation.time);
+                        Impression::of_owner(name, value, access.reads)
+                    },
                 )
             }
             Shape::Semaphore => {

@@ -23,6 +23,7 @@ use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
 use crate::store::Keyspace;
+use crate::store::lock_notes::Author;
 use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
@@ -149,6 +150,12 @@ struct Waiter {
 }
 
 impl Waiters {
+    /// The clients that wait for a key, in their order.
+    fn of_key(&self, database: usize, key: &[u8]) -> impl Iterator<Item = ClientId> {
+        let queue = self.queues.get(&database).and_then(|queues| queues.get(key));
+        queue.into_iter().flat_map(|queue| queue.waiters.values()).map(|waiter| waiter.client)
+    }
+
     /// The number of keys with waiting clients.
     pub fn keys(&self) -> usize {
         self.queues.values().map(BTreeMap::len).sum()
@@ -317,6 +324,15 @@ impl Sessions {
         if self.has_waiters() {
             self.waiters.mark(database, key, kind);
         }
+    }
+
+    /// The clients in a blocking command for a key, in their order.
+    pub(crate) fn waiting_for(
+        &self,
+        database: usize,
+        key: &[u8],
+    ) -> impl Iterator<Item = ClientId> {
+        self.waiters.of_key(database, key)
     }
 
     /// Whether any client waits for keys.
@@ -488,6 +504,7 @@ impl Engine {
         let before = self.sessions.exchange_pending(client, BytesMut::new());
         // The key may have changed long after the last command, by an expiry or the end of a pause.
         self.begin_requests();
+        self.writer.set_author(Author::of(client.serial, time.now));
         let reply = self.run_again(client, at, key_wait.database, &key_wait.words(), time);
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {

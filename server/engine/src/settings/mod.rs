@@ -112,6 +112,8 @@ pub struct Settings {
     pub enable_test_commands: Permission,
     /// Entries of the journal of a server for tests.
     pub journal_max_entries: u32,
+    /// Whether there is a lock view.
+    pub lock_view: bool,
     /// Patterns of keys that are locks, separated by blanks; see [`locks`](crate::locks).
     pub lock_keys: Option<String>,
     /// Patterns of keys that are no locks, separated by blanks.
@@ -219,6 +221,7 @@ impl Default for Settings {
             enable_debug_command: Permission::No,
             enable_test_commands: Permission::No,
             journal_max_entries: JOURNAL_ENTRIES_DEFAULT,
+            lock_view: true,
             lock_keys: None,
             ignored_lock_keys: None,
             verify_effects: false,

@@ -316,14 +316,18 @@ pub static DIRECTIVES: &[Directive] = &[
     process("clock-start", Int(CURRENT_TIME, i64::MAX), "-1", Fixed,
         "For tests: the time that the clock shows at the start, in milliseconds since 1970; -1 is \
          the current time.").own(),
+    used("lock-view", Bool, "yes", Live, field!(lock_view),
+        "Keeps which client made a lock, its renewals and the last events of locks: for LOCKWHEEL \
+         LOCKS and the page of admin-port. 32 bytes for each lock, and at most 3 MB.").own(),
     used("journal-max-entries", Int(1, JOURNAL_ENTRIES_MAX as i64), "16384", Fixed,
         field!(journal_max_entries),
         "For tests: entries that the journal keeps; a new one replaces the oldest.").own(),
     used("lock-keys", Text, "", Fixed, field!(lock_keys),
-        "For tests: patterns of keys that are locks, however they are made, separated by blanks.")
-        .own(),
+        "Patterns of keys that are locks, however they are made, separated by blanks: for the lock \
+         view and the journal.").own(),
     used("ignored-lock-keys", Text, "", Fixed, field!(ignored_lock_keys),
-        "For tests: patterns of keys that are no locks, separated by blanks.").own(),
+        "Patterns of keys that are no locks, separated by blanks: for the lock view and the \
+         journal.").own(),
     used("verify-effects", Bool, "no", Fixed, field!(verify_effects),
         "For tests: applies the effects of every command to a second engine, and ends the server \
          if the states differ. Slow.").own(),

@@ -267,6 +267,11 @@ impl Records {
         self.headers.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
     }
 
+    /// All records with their slots, in slot order.
+    pub fn iter_slots(&self) -> impl Iterator<Item = (Slot, Record<'_>)> {
+        self.headers.chunks().numbers().map(|slot| (slot, self.get(slot)))
+    }
+
     /// Reserves room in the index for this many keys, within limits, if there are none yet.
     pub(super) fn reserve(&mut self, keys: usize) {
         if self.is_empty() {

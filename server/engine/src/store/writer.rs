@@ -33,6 +33,7 @@ use super::edit::{Edit, HashEdit, Recorder};
 use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
 use super::libraries::Libraries;
+use super::lock_notes::{Author, LockEventKind, LockNotes, Way};
 use super::records::NewValue;
 use super::snapshot::{Snapshot, SnapshotProgress};
 use super::state::State;
@@ -54,6 +55,9 @@ pub struct Writer {
     dirty: u64,
     /// The snapshot that is being given out.
     snapshot: Option<Box<Snapshot>>,
+    /// The notes for the lock view, if there is one.
+    lock_notes: Option<Box<LockNotes>>,
+    author: Author,
 }
 
 // --- consumers ---
@@ -70,6 +74,8 @@ impl Writer {
             events,
             dirty: 0,
             snapshot: None,
+            lock_notes: None,
+            author: Author::NONE,
         }
     }
 
@@ -224,7 +230,9 @@ impl Writer {
         if self.is_recording {
             return self.add_recorded(database, key, value, now);
         }
-        self.state.keyspace.add(database, key, value, now)
+        let slot = self.state.keyspace.add(database, key, value, now);
+        self.note_added(database, slot);
+        slot
     }
 
     #[cold]
@@ -243,6 +251,7 @@ impl Writer {
         {
             snapshot.leave_out(database, slot);
         }
+        self.note_added(database, slot);
         slot
     }
 
@@ -253,6 +262,10 @@ impl Writer {
             self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
         }
         self.state.keyspace.set_value(database, slot, value);
+        if let Some(notes) = &mut self.lock_notes {
+            let records = self.state.keyspace.database(database).records();
+            notes.value_set(database, slot, records, self.author);
+        }
     }
 
     /// As [`Writer::set_value`], and records that the key is used now.
@@ -274,6 +287,7 @@ impl Writer {
         if self.is_recording {
             self.record_at(database, slot, &Effect::Deleted {});
         }
+        self.note_removed(database, slot, LockEventKind::Released);
         self.state.keyspace.discard(database, slot);
     }
 
@@ -289,6 +303,7 @@ impl Writer {
             let event = Effect::Event { kind: Events::EXPIRED, name: b"expired" };
             self.record_at(database, due.slot, &event);
         }
+        self.note_removed(database, due.slot, LockEventKind::Expired);
         self.state.keyspace.discard_due(database, due);
     }
 
@@ -299,7 +314,11 @@ impl Writer {
             let Place { database: to_database, key } = to;
             self.record_at(database, slot, &Effect::Moved { database: to_database, key });
         }
+        let from = (database, slot);
         let slot = self.state.keyspace.move_key(database, slot, to, now);
+        if let Some(notes) = &mut self.lock_notes {
+            notes.moved(from, (to.database, slot), to.key, self.author);
+        }
         if let Some(snapshot) = &mut self.snapshot
             && !mutants::is_on("snapshot-has-later-keys")
         {
@@ -327,6 +346,10 @@ impl Writer {
     pub fn set_deadline(&mut self, database: usize, slot: Slot, deadline: Option<Millis>) {
         if self.is_recording {
             self.record_deadline(database, slot, deadline);
+        }
+        if let Some(notes) = &mut self.lock_notes {
+            let records = self.state.keyspace.database(database).records();
+            notes.lease_set(database, slot, deadline, records, self.author);
         }
         self.state.keyspace.set_deadline(database, slot, deadline);
     }
@@ -367,6 +390,7 @@ impl Writer {
         if self.is_recording {
             self.save(database, slot);
         }
+        self.author.edit(slot);
         let hash = self.state.keyspace.database_mut(database).records_mut().hash_mut(slot)?;
         let effects = self.is_recording.then_some(&mut self.effects);
         Some(HashEdit::new(hash, Recorder::new(effects, Place { database, key })))
@@ -414,6 +438,9 @@ impl Writer {
             self.make_snapshot_void();
         }
         let removed = self.state.keyspace.clear(database);
+        if let Some(notes) = &mut self.lock_notes {
+            notes.flushed(database, self.author);
+        }
         self.dirty += removed as u64;
         removed
     }
@@ -429,6 +456,9 @@ impl Writer {
             self.make_snapshot_void();
         }
         self.state.keyspace.swap(database, with);
+        if let Some(notes) = &mut self.lock_notes {
+            notes.swapped(database, with, self.author);
+        }
     }
 
     /// Moves the deadlines of all keys.
@@ -500,6 +530,7 @@ impl Writer {
         }
         // The engine has written the effects just now.
         self.state.apply(&bytes, now).expect("effects of the state itself");
+        self.set_lock_notes(self.lock_notes.is_some());
         Ok(())
     }
 
@@ -517,6 +548,81 @@ impl Writer {
     /// As those of [`State::apply`].
     pub fn apply(&mut self, effects: &[u8], now: Millis) -> Result<(), ApplyError> {
         self.state.apply(effects, now)
+    }
+}
+
+// --- the lock view ---
+
+impl Writer {
+    /// Turns the notes for the lock view on or off. If on, also finds the locks that are there.
+    pub fn set_lock_notes(&mut self, on: bool) {
+        let keyspace = &self.state.keyspace;
+        self.lock_notes = on.then(|| {
+            let mut notes = LockNotes::new(keyspace.count());
+            for number in 0..keyspace.count() {
+                notes.find(number, keyspace.database(number).records());
+            }
+            Box::new(notes)
+        });
+    }
+
+    /// The notes for the lock view, if they are on.
+    pub fn lock_notes(&self) -> Option<&LockNotes> {
+        self.lock_notes.as_deref()
+    }
+
+    /// The request that makes the changes that follow.
+    #[inline(always)]
+    pub fn set_author(&mut self, author: Author) {
+        self.author = author;
+    }
+
+    /// How the changes that follow are made.
+    #[inline(always)]
+    pub fn set_way(&mut self, way: Way) {
+        self.author.way = way;
+    }
+
+    /// The next keys are made by a command only if they do not exist.
+    #[inline(always)]
+    pub fn make_conditional(&mut self) {
+        if self.author.way == Way::Command {
+            self.author.way = Way::Conditional;
+        }
+    }
+
+    /// The author has tried to acquire the key in `slot`, if it is a lock.
+    #[inline]
+    pub fn refuse_lock(&mut self, database: usize, slot: Slot) {
+        if let Some(notes) = &mut self.lock_notes {
+            let records = self.state.keyspace.database(database).records();
+            notes.refused(database, slot, records, self.author);
+        }
+    }
+
+    /// The author waits for the release of a lock.
+    pub fn wait_for_lock(&mut self, database: usize, key: &[u8]) {
+        if let Some(notes) = &mut self.lock_notes {
+            notes.push(LockEventKind::Waiting, database, key, self.author);
+        }
+    }
+
+    #[inline(always)]
+    fn note_added(&mut self, database: usize, slot: Slot) {
+        if self.author.way != Way::Command
+            && let Some(notes) = &mut self.lock_notes
+        {
+            let records = self.state.keyspace.database(database).records();
+            notes.made(database, slot, records, self.author);
+        }
+    }
+
+    #[inline(always)]
+    fn note_removed(&mut self, database: usize, slot: Slot, kind: LockEventKind) {
+        if let Some(notes) = &mut self.lock_notes {
+            let records = self.state.keyspace.database(database).records();
+            notes.removed(database, slot, records, kind, self.author);
+        }
     }
 }
 

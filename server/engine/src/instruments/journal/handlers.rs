@@ -1,4 +1,4 @@
-//! `LOCKWHEEL JOURNAL`, `LOCKS`, `CHECK` and `LINT`: the journal as JSON, or as text, so that it
+//! `LOCKWHEEL JOURNAL`, `CHECK` and `LINT`: the journal as JSON, or as text, so that it
 //! has the same form in every client language.
 
 use lockwheel_resp::Reply;
@@ -22,13 +22,25 @@ struct CheckWithStory {
 }
 
 /// `LOCKWHEEL JOURNAL [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>] [COUNT <n>] [TEXT]`,
-/// `LOCKWHEEL JOURNAL CLEAR`
+/// `LOCKWHEEL JOURNAL CLEAR | HOLDERS | KNOWN | DECLARE <pattern> | IGNORE <pattern>`
 pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if let [word] = &argv[2..]
-        && is(word, "clear")
-    {
-        return context.engine.clear_journal().map(|()| Reply::OK).ok_or(NO_JOURNAL);
+    let (engine, time) = (&mut *context.engine, context.time);
+    if engine.journal().is_none() {
+        return Err(NO_JOURNAL);
     }
+    let done = match &argv[2..] {
+        [word] if is(word, "clear") => engine.clear_journal(),
+        [word] if is(word, "holders") => return Ok(json(&engine.held_locks(time))),
+        [word] if is(word, "known") => return Ok(json(&engine.known_locks(time))),
+        [word, pattern] if is(word, "declare") => engine.declare_locks(pattern),
+        [word, pattern] if is(word, "ignore") => engine.ignore_locks(pattern),
+        _ => return select(context, argv),
+    };
+    done.map(|()| Reply::OK).ok_or(NO_JOURNAL)
+}
+
+/// The entries that a request selects.
+fn select(context: &Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
     let (words, is_text) = match &argv[2..] {
         [words @ .., last] if is(last, "text") => (words, true),
@@ -37,23 +49,6 @@ pub fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     let selection = selection(context, argv, words)?;
     let entries = journal.select(selection);
     Ok(if is_text { Reply::bulk(story(&entries, None)) } else { json(&entries) })
-}
-
-/// `LOCKWHEEL LOCKS [KNOWN | DECLARE <pattern> | IGNORE <pattern>]`
-pub fn locks(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.journal().is_none() {
-        return Err(NO_JOURNAL);
-    }
-    match &argv[2..] {
-        [] => return Ok(json(&context.engine.held_locks(context.time))),
-        [word] if is(word, "known") => {
-            return Ok(json(&context.engine.known_locks(context.time)));
-        }
-        [word, pattern] if is(word, "declare") => context.engine.declare_locks(pattern),
-        [word, pattern] if is(word, "ignore") => context.engine.ignore_locks(pattern),
-        _ => return Err(context.syntax_error(argv)),
-    };
-    Ok(Reply::OK)
 }
 
 /// `LOCKWHEEL CHECK [<name>] [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>] [STORY]`

@@ -618,7 +618,7 @@ public final class Journal {
      * @return the locks
      */
     public List<Lock> locks() {
-        return all(Lock::new, "LOCKS");
+        return all(Lock::new, "JOURNAL", "HOLDERS");
     }
 
     /**
@@ -627,7 +627,7 @@ public final class Journal {
      * @return the keys, in order
      */
     public List<KnownLock> knownLocks() {
-        return all(KnownLock::new, "LOCKS", "KNOWN");
+        return all(KnownLock::new, "JOURNAL", "KNOWN");
     }
 
     /**
@@ -636,7 +636,7 @@ public final class Journal {
      * @param pattern the pattern
      */
     public void declareLocks(String pattern) {
-        server.control("LOCKS", "DECLARE", pattern);
+        server.control("JOURNAL", "DECLARE", pattern);
     }
 
     /**
@@ -645,7 +645,7 @@ public final class Journal {
      * @param pattern the pattern
      */
     public void ignoreLocks(String pattern) {
-        server.control("LOCKS", "IGNORE", pattern);
+        server.control("JOURNAL", "IGNORE", pattern);
     }
 
     /**

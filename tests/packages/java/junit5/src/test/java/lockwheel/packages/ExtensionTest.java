@@ -221,7 +221,7 @@ class ExtensionTest {
         assertTrue(stories.get(0).startsWith("the journal of redis://127.0.0.1:"), stories.get(0));
         assertTrue(stories.get(0).contains("acquired 'lock' as 'token'"), stories.get(0));
         assertTrue(stories.get(0).contains("LOCKWHEEL CLOCK ADVANCE"), stories.get(0));
-        assertFalse(stories.get(0).contains("LOCKWHEEL LOCKS"), "a question is no story");
+        assertFalse(stories.get(0).contains("LOCKWHEEL JOURNAL HOLDERS"), "a question is no story");
     }
 
     @Lockwheel(check = Check.NO_LOCK_HELD)

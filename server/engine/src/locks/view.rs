@@ -1,0 +1,480 @@
+//! The lock view: which client holds which lock, and which clients wait for it. Determined when it
+//! is read, from the keys, the [notes](crate::store::lock_notes) about them, and the sessions.
+//!
+//! Tokens are never part of it: with the token, a lock can be released.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::evidence::{Confidence, Declared, Evidence, Impression};
+use super::table::{KeyState, look};
+use super::words::{self, Name, Value};
+use super::{Shape, kinds};
+use crate::Engine;
+use crate::glob;
+use crate::limits::LOCK_EVENTS_PER_REPLY_MAX;
+use crate::sessions::{ClientId, Session};
+use crate::store::dict::Slot;
+use crate::store::lock_notes::{LockEvent, LockEventKind, LockNotes, Note, Way};
+use crate::store::records::Record;
+use crate::time::{Millis, Time};
+
+/// A client that holds a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ViewedClient {
+    /// Its `CLIENT ID`; 0 if it is not known.
+    pub client: u64,
+    /// Its name; empty if it has none or is not connected.
+    pub name: String,
+    /// Its address; empty if it is not connected.
+    pub address: String,
+    /// Its user; empty if it is not connected.
+    pub user: String,
+}
+
+/// A holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ViewedHolder {
+    /// Its client.
+    #[serde(flatten)]
+    pub client: ViewedClient,
+    /// How often it holds the lock.
+    pub count: i64,
+}
+
+/// A client that waits for a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ViewedWaiter {
+    /// The client.
+    #[serde(flatten)]
+    pub client: ViewedClient,
+    /// How it waits.
+    pub how: Waiting,
+}
+
+/// How a client waits for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Waiting {
+    /// In the queue of a fair lock.
+    Queued,
+    /// For a message that the lock was released.
+    Subscribed,
+    /// In a blocking command.
+    Blocked,
+    /// It has tried to acquire the lock in the last seconds.
+    Refused,
+}
+
+/// A held lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ViewedLock {
+    /// The key; bytes that are not UTF-8 are replaced.
+    pub key: String,
+    /// The key with percent-encoding, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_encoded: Option<String>,
+    /// The key's database.
+    pub database: usize,
+    /// The library and its recipe where they are known, else the shape.
+    pub kind: &'static str,
+    /// How the lock is stored.
+    pub shape: Shape,
+    /// How sure it is that the key is a lock.
+    pub confidence: Confidence,
+    /// Why.
+    pub reason: &'static str,
+    /// Its holders.
+    pub holders: Vec<ViewedHolder>,
+    /// When it was acquired, in milliseconds since 1970 on the lease clock; 0 if it is not known.
+    pub since_ms: i64,
+    /// The remaining lease in milliseconds; none without a lease.
+    pub lease_ms: Option<i64>,
+    /// The whole lease that was set last, if it is known.
+    pub lease_full_ms: Option<i64>,
+    /// How often its lease was renewed.
+    pub renewals: u32,
+    /// The clients that wait for it, in order.
+    pub waiters: Vec<ViewedWaiter>,
+    /// The attempts that were refused in the last minute.
+    pub refusals: u64,
+}
+
+/// An event of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ViewedEvent {
+    /// Its number.
+    pub sequence: u64,
+    /// When it happened, in milliseconds since 1970 on the lease clock.
+    pub at_ms: i64,
+    /// What has happened.
+    pub event: &'static str,
+    /// The key; bytes that are not UTF-8 are replaced. Empty if all locks of the database may have
+    /// changed.
+    pub key: String,
+    /// The key's database.
+    pub database: usize,
+    /// The `CLIENT ID` of the client that has caused it.
+    pub client: u64,
+}
+
+/// Locks, and where the view goes on.
+#[derive(Clone, Debug, Serialize)]
+pub struct LocksReply {
+    /// The number of the last event before.
+    pub sequence: u64,
+    /// The time on the lease clock.
+    pub now_ms: i64,
+    /// Where to go on; 0 at the end.
+    pub cursor: String,
+    /// The locks.
+    pub locks: Vec<ViewedLock>,
+}
+
+/// One lock with its history.
+#[derive(Clone, Debug, Serialize)]
+pub struct LockReply {
+    /// The number of the last event.
+    pub sequence: u64,
+    /// The time on the lease clock.
+    pub now_ms: i64,
+    /// The lock, if it is held.
+    pub lock: Option<ViewedLock>,
+    /// The last events of its key, the oldest first.
+    pub history: Vec<ViewedEvent>,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangesReply {
+    /// The number of the last of these events.
+    pub sequence: u64,
+    /// The time on the lease clock.
+    pub now_ms: i64,
+    /// Events are gone: all locks must be read again.
+    pub missed: bool,
+    /// The events, the oldest first.
+    pub events: Vec<ViewedEvent>,
+    /// The present state of the locks that the events name.
+    pub locks: Vec<ViewedLock>,
+}
+
+/// Refusals are shown for this time as contention.
+const CONTENTION: Millis = Millis(60_000);
+/// A client that was refused waits as long as it tries again within this time.
+const RETRY: Millis = Millis(5_000);
+
+/// What events tell about one key.
+#[derive(Default)]
+struct Activity {
+    /// Refusals in the last minute.
+    refusals: u64,
+    /// The clients that were refused in the last seconds, in order.
+    refused: Vec<u64>,
+    /// The clients that have acquired it, the last one last.
+    acquired: Vec<u64>,
+}
+
+/// The view for one client at one time.
+pub(crate) struct LockView<'e> {
+    engine: &'e Engine,
+    notes: &'e LockNotes,
+    reader: ClientId,
+    time: Time,
+    declared: Declared,
+    activity: BTreeMap<(usize, &'e [u8]), Activity>,
+    clients: BTreeMap<u64, &'e Session>,
+}
+
+impl<'e> LockView<'e> {
+    /// The view that a client may see; `None` if there is none.
+    pub(crate) fn new(engine: &'e Engine, reader: ClientId, time: Time) -> Option<LockView<'e>> {
+        let notes = engine.writer.lock_notes()?;
+        let declared = Declared::of(&engine.settings);
+        let mut activity: BTreeMap<(usize, &[u8]), Activity> = BTreeMap::new();
+        for (_, event) in notes.events() {
+            let age_ms = time.now.0 - event.at.0;
+            let is_refusal = event.kind == LockEventKind::Refused && age_ms < CONTENTION.0;
+            if !is_refusal && event.kind != LockEventKind::Acquired {
+                continue;
+            }
+            let known = activity.entry((event.database, &event.key)).or_default();
+            known.refused.retain(|&client| client != event.client);
+            if is_refusal {
+                known.refusals += 1;
+                if age_ms < RETRY.0 {
+                    known.refused.push(event.client);
+                }
+            } else {
+                known.acquired.retain(|&client| client != event.client);
+                known.acquired.push(event.client);
+            }
+        }
+        let clients = engine.sessions.clients.iter().map(|session| (session.id.serial, session));
+        Some(LockView {
+            engine,
+            notes,
+            reader,
+            time,
+            declared,
+            activity,
+            clients: clients.collect(),
+        })
+    }
+
+    /// About `count` keys from a cursor on, and those of them that are locks and match.
+    pub(crate) fn locks(&self, cursor: u64, count: usize, pattern: Option<&[u8]>) -> LocksReply {
+        let keyspace = self.engine.writer.keyspace();
+        let mut database = (cursor >> DATABASE_SHIFT) as usize;
+        let mut place = cursor & PLACE_MASK;
+        let (mut locks, mut examined) = (Vec::new(), 0);
+        while database < keyspace.count() && examined < count {
+            let records = keyspace.database(database).records();
+            let (slots, next) = records.scan(place, count - examined);
+            for slot in slots {
+                examined += 1;
+                let record = records.get(slot);
+                let matches = pattern.is_none_or(|pattern| glob::matches(pattern, record.key()));
+                locks.extend(matches.then(|| self.lock_at(database, slot, record)).flatten());
+            }
+            place = next;
+            if next == 0 {
+                database += 1;
+            }
+        }
+        let is_end = database >= keyspace.count();
+        let cursor = if is_end { 0 } else { (database as u64) << DATABASE_SHIFT | place };
+        let (sequence, now_ms) = (self.notes.sequence(), self.time.now.0);
+        LocksReply { sequence, now_ms, cursor: cursor.to_string(), locks }
+    }
+
+    /// One lock and the history of its key.
+    pub(crate) fn lock(&self, database: usize, key: &[u8]) -> LockReply {
+        let events = self.notes.events().filter(|(_, it)| it.database == database);
+        let of_key = events.filter(|(_, it)| *it.key == *key && self.may_see(key));
+        LockReply {
+            sequence: self.notes.sequence(),
+            now_ms: self.time.now.0,
+            lock: self.find(database, key),
+            history: of_key.map(|(sequence, event)| viewed_event(sequence, event)).collect(),
+        }
+    }
+
+    /// The events after the one with this number, and the present state of their locks.
+    pub(crate) fn changes(&self, since: u64) -> ChangesReply {
+        let now_ms = self.time.now.0;
+        let Some(events) = self.notes.events_since(since) else {
+            let sequence = self.notes.sequence();
+            let (events, locks) = (Vec::new(), Vec::new());
+            return ChangesReply { sequence, now_ms, missed: true, events, locks };
+        };
+        let (mut sequence, mut shown, mut keys) = (since, Vec::new(), Vec::new());
+        for (number, event) in events.take(LOCK_EVENTS_PER_REPLY_MAX) {
+            sequence = number;
+            if event.key.is_empty() || self.may_see(&event.key) {
+                shown.push(viewed_event(number, event));
+                keys.push((event.database, &event.key[..]));
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let locks = keys.into_iter().filter_map(|(database, key)| self.find(database, key));
+        ChangesReply { sequence, now_ms, missed: false, events: shown, locks: locks.collect() }
+    }
+
+    /// The lock at this key, if there is one.
+    fn find(&self, database: usize, key: &[u8]) -> Option<ViewedLock> {
+        let slot = self.engine.writer.keyspace().find(database, key)?;
+        let record = self.engine.writer.keyspace().database(database).record(slot);
+        self.lock_at(database, slot, record)
+    }
+
+    /// Whether the reader may see this key, and it may be the name of a lock.
+    fn may_see(&self, key: &[u8]) -> bool {
+        self.engine.may_read_key(self.reader, key)
+            && (self.declared.is_lock(key)
+                || !self.declared.ignores(key)
+                    && matches!(words::name(key), Name::Lock | Name::Other))
+    }
+
+    /// The lock in a slot, if the key there is one.
+    fn lock_at(&self, database: usize, slot: Slot, record: Record<'_>) -> Option<ViewedLock> {
+        let (note, key) = (self.notes.get(database, slot), record.key());
+        let is_declared = self.declared.is_lock(key);
+        if note.is_none() && !is_declared || !self.engine.may_read_key(self.reader, key) {
+            return None;
+        }
+        let lock_key = (database, key.to_vec());
+        let state = look(self.engine, &lock_key, self.time)?;
+        let impression = match note {
+            _ if self.declared.ignores(key) => None,
+            _ if is_declared => Some(Impression::Declared),
+            Some(note) => impression(key, &state, note.way, self.time),
+            None => None,
+        }?;
+        let shape = state.shape;
+        let evidence = Evidence { impression, proof: None, shape, value: Vec::new() };
+        let (confidence, reason) = evidence.confidence(false);
+        let activity = self.activity.get(&(database, key));
+        let holders = self.holders(&state, note, activity);
+        let text = String::from_utf8_lossy(key);
+        let is_exact = std::str::from_utf8(key).is_ok();
+        Some(ViewedLock {
+            key_encoded: (!is_exact).then(|| percent_encoded(key)),
+            database,
+            kind: kinds::kind(self.engine, database, key, shape),
+            shape,
+            confidence,
+            reason,
+            waiters: self.waiters(database, key, &holders, activity),
+            holders,
+            since_ms: note.map_or(0, |note| note.since.0),
+            lease_ms: state.deadline_ms.map(|it| self.time.remaining(Millis(it)).0),
+            lease_full_ms: note.map(|note| note.lease_ms).filter(|&lease_ms| lease_ms > 0),
+            renewals: note.map_or(0, |note| note.renewals),
+            refusals: activity.map_or(0, |activity| activity.refusals),
+            key: text.into_owned(),
+        })
+    }
+
+    /// The holders: each owner is held by one of the clients that have acquired the lock last.
+    fn holders(
+        &self,
+        state: &KeyState,
+        note: Option<&Note>,
+        activity: Option<&Activity>,
+    ) -> Vec<ViewedHolder> {
+        let first = note.map_or(0, |note| note.client);
+        let others = activity.map_or(&[][..], |activity| &activity.acquired);
+        let mut clients: Vec<u64> = others.iter().copied().filter(|&it| it != first).collect();
+        clients.insert(0, first);
+        let missing = state.owners.len().saturating_sub(clients.len());
+        clients.extend(std::iter::repeat_n(0, missing));
+        // The first owner may be gone.
+        let skipped = if state.owners.len() == 1 { 0 } else { clients.len() - state.owners.len() };
+        let pairs = state.owners.iter().zip(&clients[skipped..]);
+        pairs
+            .map(|((_, count), &client)| ViewedHolder {
+                client: self.client(client),
+                count: *count,
+            })
+            .collect()
+    }
+
+    /// The clients that wait for a lock, each once.
+    fn waiters(
+        &self,
+        database: usize,
+        key: &[u8],
+        holders: &[ViewedHolder],
+        activity: Option<&Activity>,
+    ) -> Vec<ViewedWaiter> {
+        let sessions = &self.engine.sessions;
+        let subscribers = |channel: &[u8]| {
+            sessions.pubsub.channels.get(channel).map_or(&[][..], |clients| clients)
+        };
+        let mut waiters: Vec<(u64, Waiting)> = Vec::new();
+        for owner in kinds::queued_owners(self.engine, database, key) {
+            let client = subscribers(&kinds::channel_of_waiter(key, &owner)).first();
+            waiters.push((client.map_or(0, |client| client.serial), Waiting::Queued));
+        }
+        for channel in kinds::channels(key) {
+            let clients = subscribers(&channel).iter();
+            waiters.extend(clients.map(|client| (client.serial, Waiting::Subscribed)));
+        }
+        for key in kinds::signal_key(key).iter().map(|key| &key[..]).chain([key]) {
+            let clients = sessions.waiting_for(database, key);
+            waiters.extend(clients.map(|client| (client.serial, Waiting::Blocked)));
+        }
+        let refused = activity.map_or(&[][..], |activity| &activity.refused).iter();
+        waiters.extend(refused.map(|&client| (client, Waiting::Refused)));
+        let mut shown: Vec<ViewedWaiter> = Vec::new();
+        for (client, how) in waiters {
+            let is_known = shown.iter().any(|waiter| waiter.client.client == client)
+                || holders.iter().any(|holder| holder.client.client == client);
+            if client == 0 || !is_known {
+                shown.push(ViewedWaiter { client: self.client(client), how });
+            }
+        }
+        shown
+    }
+
+    fn client(&self, serial: u64) -> ViewedClient {
+        let Some(session) = self.clients.get(&serial) else {
+            return ViewedClient { client: serial, ..ViewedClient::default() };
+        };
+        ViewedClient {
+            client: serial,
+            name: String::from_utf8_lossy(&session.name).into_owned(),
+            address: session.origin.address.clone(),
+            user: String::from_utf8_lossy(session.identity.user_name()).into_owned(),
+        }
+    }
+}
+
+const DATABASE_SHIFT: u32 = 40;
+const PLACE_MASK: u64 = (1 << DATABASE_SHIFT) - 1;
+
+/// The impression of a key that was made in this way; `None` if it is no lock.
+fn impression(key: &[u8], state: &KeyState, way: Way, time: Time) -> Option<Impression> {
+    let (owner, _) = state.owners.first()?;
+    let (name, value) = (words::name(key), words::value(owner, time));
+    let has_lease = state.deadline_ms.is_some();
+    let may_be = match (state.shape, way) {
+        (_, Way::Command | Way::Forced) => false,
+        (Shape::Token, Way::Conditional) => true,
+        (Shape::Token, Way::Script | Way::Transaction) => {
+            has_lease && (value != Value::Data || name == Name::Lock)
+        }
+        (Shape::Owners, Way::Script | Way::Transaction) => has_lease || name == Name::Lock,
+        (Shape::Semaphore, Way::Script | Way::Transaction) => true,
+        (Shape::Token | Shape::Owners, Way::Restored) => {
+            has_lease && (name == Name::Lock || name == Name::Other && value == Value::Unique)
+        }
+        _ => false,
+    };
+    if !may_be {
+        return None;
+    }
+    Some(match state.shape {
+        Shape::Token => Impression::of(name, value, has_lease),
+        Shape::Owners => Impression::of_owner(name, value, true),
+        Shape::Semaphore => Impression::of_member(name, value, has_lease, state.ends_later),
+    })
+}
+
+fn viewed_event(sequence: u64, event: &LockEvent) -> ViewedEvent {
+    ViewedEvent {
+        sequence,
+        at_ms: event.at.0,
+        event: match event.kind {
+            LockEventKind::Acquired => "acquired",
+            LockEventKind::Renewed => "renewed",
+            LockEventKind::Released => "released",
+            LockEventKind::Expired => "expired",
+            LockEventKind::Refused => "refused",
+            LockEventKind::Waiting => "waiting",
+            LockEventKind::Forced => "forced",
+            LockEventKind::Removed => "removed",
+        },
+        key: String::from_utf8_lossy(&event.key).into_owned(),
+        database: event.database,
+        client: event.client,
+    }
+}
+
+/// The bytes of a key as in the path of a URL.
+fn percent_encoded(key: &[u8]) -> String {
+    let mut text = String::new();
+    for &byte in key {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(byte.into());
+            }
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}

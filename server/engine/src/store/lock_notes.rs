@@ -1,0 +1,361 @@
+//! What the lock view knows of keys beside their values: which client made a key that may be a
+//! lock, since when, and how often its lease was renewed; and the last events of all such keys.
+//!
+//! Notes are beside the state: they are neither logged nor replicated, and no command's result
+//! depends on them except that of the lock view.
+//!
+//! Invariant: a slot has a note only while it is occupied, by the key that the note is about.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::dict::Slot;
+use super::records::Records;
+use super::value::Kind;
+use crate::limits::{LOCK_EVENT_KEY_BYTES_MAX, LOCK_EVENTS_MAX};
+use crate::time::Millis;
+
+/// The request that changes keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Author {
+    /// The `CLIENT ID` of its client; 0 for none.
+    pub client: u64,
+    /// When it runs.
+    pub now: Millis,
+    /// How it changes keys.
+    pub way: Way,
+    /// The slot of the last hash that it has changed.
+    edited: Option<Slot>,
+}
+
+/// How a request makes a key: what a lock is made by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// By a command without a condition. This makes no lock.
+    #[default]
+    Command,
+    /// Only if there is no such key.
+    Conditional,
+    /// In a transaction.
+    Transaction,
+    /// In a script.
+    Script,
+    /// By an administrator.
+    Forced,
+    /// Before the server was started.
+    Restored,
+}
+
+impl Author {
+    /// An author that is no client.
+    pub(super) const NONE: Author =
+        Author { client: 0, now: Millis(0), way: Way::Command, edited: None };
+
+    /// A request of this client.
+    #[inline(always)]
+    pub fn of(client: u64, now: Millis) -> Author {
+        Author { client, now, way: Way::Command, edited: None }
+    }
+
+    /// It changes the hash in `slot`.
+    #[inline(always)]
+    pub(super) fn edit(&mut self, slot: Slot) {
+        self.edited = Some(slot);
+    }
+}
+
+/// What is known of a key that may be a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Note {
+    /// The `CLIENT ID` of the client that made it; 0 if it is not known.
+    pub client: u64,
+    /// When it was made, on the lease clock.
+    pub since: Millis,
+    /// The whole lease that was set last, in milliseconds; 0 for none.
+    pub lease_ms: i64,
+    /// How often its lease was set again.
+    pub renewals: u32,
+    /// How it was made.
+    pub way: Way,
+}
+
+const _: () = assert!(size_of::<Note>() == 32);
+
+/// What has happened to a key that may be a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockEventKind {
+    /// It was made, or its owner has changed.
+    Acquired,
+    /// Its lease was set again.
+    Renewed,
+    /// It was removed by a client.
+    Released,
+    /// Its lease has ended.
+    Expired,
+    /// A client tried to acquire it.
+    Refused,
+    /// A client waits for a message about its release.
+    Waiting,
+    /// It was removed by an administrator.
+    Forced,
+    /// It was moved, or its whole database was emptied or swapped: then the event names no key.
+    Removed,
+}
+
+/// An event of a key that may be a lock.
+#[derive(Clone, Debug)]
+pub struct LockEvent {
+    /// When it happened, on the lease clock.
+    pub at: Millis,
+    /// The `CLIENT ID` of the client that has caused it. If a lease has ended, of the client that
+    /// had it.
+    pub client: u64,
+    /// The key's database.
+    pub database: usize,
+    /// The key; a long one is cut.
+    pub key: SmallVec<[u8; 36]>,
+    /// What has happened.
+    pub kind: LockEventKind,
+}
+
+/// Notes that share an allocation.
+const PAGE: usize = 256;
+
+#[derive(Debug)]
+struct Page {
+    used: usize,
+    notes: [Option<Note>; PAGE],
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct LockNotes {
+    /// By database, in pages by slot.
+    databases: Vec<Vec<Option<Box<Page>>>>,
+    /// The pages that exist.
+    pages: usize,
+    events: VecDeque<LockEvent>,
+    /// The number of the last event.
+    sequence: u64,
+}
+
+impl LockNotes {
+    pub(super) fn new(databases: usize) -> LockNotes {
+        let databases = (0..databases).map(|_| Vec::new()).collect();
+        LockNotes { databases, pages: 0, events: VecDeque::new(), sequence: 0 }
+    }
+
+    /// The note of the key in `slot`.
+    #[inline]
+    pub fn get(&self, database: usize, slot: Slot) -> Option<&Note> {
+        let page = self.databases[database].get(slot as usize / PAGE)?.as_ref()?;
+        page.notes[slot as usize % PAGE].as_ref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, database: usize, slot: Slot) -> Option<&mut Note> {
+        let page = self.databases[database].get_mut(slot as usize / PAGE)?.as_mut()?;
+        page.notes[slot as usize % PAGE].as_mut()
+    }
+
+    /// The number of the last event.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The last events with their numbers, the oldest first.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = (u64, &LockEvent)> {
+        let first = self.sequence + 1 - self.events.len() as u64;
+        self.events.iter().enumerate().map(move |(at, event)| (first + at as u64, event))
+    }
+
+    /// The events after the one with this number, or `None` if some of them are gone.
+    pub fn events_since(&self, sequence: u64) -> Option<impl Iterator<Item = (u64, &LockEvent)>> {
+        let skipped = usize::try_from(self.sequence.checked_sub(sequence)?).ok()?;
+        let begin = self.events.len().checked_sub(skipped)?;
+        Some((sequence + 1..).zip(self.events.range(begin..)))
+    }
+
+    /// The memory that is used, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.pages * size_of::<Page>() + self.events.capacity() * size_of::<LockEvent>()
+    }
+
+    /// Adds an event.
+    pub(super) fn push(&mut self, kind: LockEventKind, database: usize, key: &[u8], by: Author) {
+        if self.events.len() == LOCK_EVENTS_MAX {
+            self.events.pop_front();
+        } else if self.events.capacity() == 0 {
+            // At once, so that later growth does not copy them.
+            self.events.reserve_exact(LOCK_EVENTS_MAX);
+        }
+        let key = SmallVec::from_slice(&key[..key.len().min(LOCK_EVENT_KEY_BYTES_MAX)]);
+        let (at, client) = (by.now, by.client);
+        self.events.push_back(LockEvent { at, client, database, key, kind });
+        self.sequence += 1;
+    }
+
+    fn put(&mut self, database: usize, slot: Slot, note: Note) {
+        let pages = &mut self.databases[database];
+        let at = slot as usize / PAGE;
+        if pages.len() <= at {
+            pages.resize_with(at + 1, || None);
+        }
+        let page = pages[at].get_or_insert_with(|| {
+            self.pages += 1;
+            Box::new(Page { used: 0, notes: [None; PAGE] })
+        });
+        let place = &mut page.notes[slot as usize % PAGE];
+        page.used += usize::from(place.is_none());
+        *place = Some(note);
+    }
+
+    fn take(&mut self, database: usize, slot: Slot) -> Option<Note> {
+        let place = self.databases[database].get_mut(slot as usize / PAGE)?;
+        let page = place.as_mut()?;
+        let note = page.notes[slot as usize % PAGE].take()?;
+        page.used -= 1;
+        // The first page stays: a lock that comes and goes must not allocate each time.
+        if page.used == 0 && slot as usize >= PAGE {
+            *place = None;
+            self.pages -= 1;
+        }
+        Some(note)
+    }
+
+    /// A key was made in `slot`.
+    #[inline(never)]
+    pub(super) fn made(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
+        let record = records.get(slot);
+        let key = record.key();
+        let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::SortedSet);
+        if !is_lock || is_auxiliary(key) {
+            return;
+        }
+        let Author { client, now: since, way, .. } = by;
+        self.put(database, slot, Note { client, since, lease_ms: 0, renewals: 0, way });
+        self.push(LockEventKind::Acquired, database, key, by);
+    }
+
+    /// The key in `slot` is about to get this deadline.
+    #[inline(never)]
+    pub(super) fn lease_set(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        deadline: Option<Millis>,
+        records: &Records,
+        by: Author,
+    ) {
+        let Some(note) = self.get_mut(database, slot) else { return };
+        note.lease_ms = deadline.map_or(0, |deadline| deadline.0.saturating_sub(by.now.0));
+        if records.deadline(slot).is_none() {
+            return;
+        }
+        let kind = if by.edited != Some(slot) {
+            note.renewals = note.renewals.saturating_add(1);
+            LockEventKind::Renewed
+        } else if note.client != by.client {
+            // Another owner in the same hash: a second reader.
+            LockEventKind::Acquired
+        } else {
+            // Its owner has acquired it again, or released one of several holds.
+            return;
+        };
+        self.push(kind, database, records.key(slot), by);
+    }
+
+    /// The string in `slot` has another value.
+    #[inline(never)]
+    pub(super) fn value_set(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
+        let Some(note) = self.get_mut(database, slot) else { return };
+        if note.client != by.client {
+            (note.client, note.since, note.renewals) = (by.client, by.now, 0);
+            self.push(LockEventKind::Acquired, database, records.key(slot), by);
+        }
+    }
+
+    /// The key in `slot` is about to be removed.
+    #[inline(never)]
+    pub(super) fn removed(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        records: &Records,
+        kind: LockEventKind,
+        by: Author,
+    ) {
+        let Some(note) = self.take(database, slot) else { return };
+        let forced = kind == LockEventKind::Released && by.way == Way::Forced;
+        let kind = if forced { LockEventKind::Forced } else { kind };
+        let by = match (kind, records.deadline(slot)) {
+            (LockEventKind::Expired, Some(now)) => Author { client: note.client, now, ..by },
+            _ => by,
+        };
+        self.push(kind, database, records.key(slot), by);
+    }
+
+    /// A client tried to acquire the key in `slot`.
+    #[cold]
+    pub(super) fn refused(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
+        if self.get(database, slot).is_some_and(|note| note.client != by.client) {
+            self.push(LockEventKind::Refused, database, records.key(slot), by);
+        }
+    }
+
+    /// A key that was in `slot` has been moved.
+    pub(super) fn moved(&mut self, from: (usize, Slot), to: (usize, Slot), key: &[u8], by: Author) {
+        if let Some(note) = self.take(from.0, from.1) {
+            self.put(to.0, to.1, note);
+            self.push(LockEventKind::Acquired, to.0, key, by);
+            self.push(LockEventKind::Removed, from.0, &[], by);
+        }
+    }
+
+    /// A database was emptied.
+    pub(super) fn flushed(&mut self, database: usize, by: Author) {
+        let pages = std::mem::take(&mut self.databases[database]);
+        if pages.is_empty() {
+            return;
+        }
+        self.pages -= pages.iter().flatten().count();
+        self.push(LockEventKind::Removed, database, &[], by);
+    }
+
+    /// Two databases were swapped.
+    pub(super) fn swapped(&mut self, database: usize, with: usize, by: Author) {
+        self.databases.swap(database, with);
+        self.push(LockEventKind::Removed, database, &[], by);
+    }
+
+    /// Finds the keys that may be locks, in a database that was filled without notes.
+    pub(super) fn find(&mut self, database: usize, records: &Records) {
+        let way = Way::Restored;
+        let note = Note { client: 0, since: Millis(0), lease_ms: 0, renewals: 0, way };
+        for (slot, record) in records.iter_slots() {
+            let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash);
+            if is_lock && record.deadline().is_some() && !is_auxiliary(record.key()) {
+                self.put(database, slot, note);
+            }
+        }
+    }
+}
+
+/// Whether a key is part of a lock of Redisson, and no lock itself.
+fn is_auxiliary(key: &[u8]) -> bool {
+    key.starts_with(b"redisson_") && AUXILIARY.iter().any(|prefix| key.starts_with(prefix))
+        || without_number(key).ends_with(HOLD_OF_READER)
+}
+
+const AUXILIARY: &[&[u8]] =
+    &[b"redisson_lock_queue:", b"redisson_lock_timeout:", b"redisson_unlock_latch:"];
+
+/// Followed by a number: one key for each hold of a reader.
+const HOLD_OF_READER: &[u8] = b":rwlock_timeout:";
+
+/// The key without the digits at its end.
+fn without_number(key: &[u8]) -> &[u8] {
+    let digits = key.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    &key[..key.len() - digits]
+}
