@@ -259,7 +259,7 @@ const SUBCOMMANDS: &[Command] = &[
         )
         .optional()],
         lock: LockMeaning::Inspect,
-        example: "LOCKWHEEL LOCKS KEY lock => ...\"lock\":null...",
+        example: "LOCKWHEEL LOCKS KEY lock => ...:null...",
         run: locks::handlers::locks,
         ..LOCKWHEEL
     },
@@ -275,6 +275,7 @@ const SUBCOMMANDS: &[Command] = &[
               wait for it.",
         keys: &[KeySpec::at(2, &["RW", "delete"])],
         arguments: &[arg::key("key"), arg::integer("database").token("DATABASE").optional()],
+        lock: LockMeaning::Release,
         example: "SET lock token NX PX 9; LOCKWHEEL RELEASE lock => 1",
         run: locks::handlers::release,
         ..LOCKWHEEL

@@ -200,7 +200,7 @@ impl<'e> LockView<'e> {
             if !is_refusal && event.kind != LockEventKind::Acquired {
                 continue;
             }
-            let known = activity.entry((event.database, &event.key)).or_default();
+            let known = activity.entry((event.database as usize, &event.key)).or_default();
             known.refused.retain(|&client| client != event.client);
             if is_refusal {
                 known.refusals += 1;
@@ -252,7 +252,7 @@ impl<'e> LockView<'e> {
 
     /// One lock and the history of its key.
     pub(crate) fn lock(&self, database: usize, key: &[u8]) -> LockReply {
-        let events = self.notes.events().filter(|(_, it)| it.database == database);
+        let events = self.notes.events().filter(|(_, it)| it.database as usize == database);
         let of_key = events.filter(|(_, it)| *it.key == *key && self.may_see(key));
         LockReply {
             sequence: self.notes.sequence(),
@@ -275,7 +275,7 @@ impl<'e> LockView<'e> {
             sequence = number;
             if event.key.is_empty() || self.may_see(&event.key) {
                 shown.push(viewed_event(number, event));
-                keys.push((event.database, &event.key[..]));
+                keys.push((event.database as usize, &event.key[..]));
             }
         }
         keys.sort_unstable();
@@ -460,7 +460,7 @@ fn viewed_event(sequence: u64, event: &LockEvent) -> ViewedEvent {
             LockEventKind::Removed => "removed",
         },
         key: String::from_utf8_lossy(&event.key).into_owned(),
-        database: event.database,
+        database: event.database as usize,
         client: event.client,
     }
 }

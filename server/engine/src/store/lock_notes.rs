@@ -6,8 +6,6 @@
 //!
 //! Invariant: a slot has a note only while it is occupied, by the key that the note is about.
 
-use std::collections::VecDeque;
-
 use smallvec::SmallVec;
 
 use super::dict::Slot;
@@ -112,7 +110,7 @@ pub struct LockEvent {
     /// had it.
     pub client: u64,
     /// The key's database.
-    pub database: usize,
+    pub database: u32,
     /// The key; a long one is cut.
     pub key: SmallVec<[u8; 36]>,
     /// What has happened.
@@ -128,6 +126,14 @@ struct Page {
     notes: [Option<Note>; PAGE],
 }
 
+impl Page {
+    #[cold]
+    #[inline(never)]
+    fn new() -> Box<Page> {
+        Box::new(Page { used: 0, notes: [None; PAGE] })
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct LockNotes {
@@ -135,7 +141,8 @@ pub struct LockNotes {
     databases: Vec<Vec<Option<Box<Page>>>>,
     /// The pages that exist.
     pages: usize,
-    events: VecDeque<LockEvent>,
+    /// The last events: number `n` is at `(n - 1) % LOCK_EVENTS_MAX`.
+    events: Vec<LockEvent>,
     /// The number of the last event.
     sequence: u64,
 }
@@ -143,17 +150,25 @@ pub struct LockNotes {
 impl LockNotes {
     pub(super) fn new(databases: usize) -> LockNotes {
         let databases = (0..databases).map(|_| Vec::new()).collect();
-        LockNotes { databases, pages: 0, events: VecDeque::new(), sequence: 0 }
+        // All memory for events at once: then no later growth copies them.
+        let events = Vec::with_capacity(LOCK_EVENTS_MAX);
+        LockNotes { databases, pages: 0, events, sequence: 0 }
     }
 
     /// The note of the key in `slot`.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, database: usize, slot: Slot) -> Option<&Note> {
         let page = self.databases[database].get(slot as usize / PAGE)?.as_ref()?;
         page.notes[slot as usize % PAGE].as_ref()
     }
 
-    #[inline]
+    /// Whether the key in `slot` has a note.
+    #[inline(always)]
+    pub(super) fn has(&self, database: usize, slot: Slot) -> bool {
+        self.get(database, slot).is_some()
+    }
+
+    #[inline(always)]
     fn get_mut(&mut self, database: usize, slot: Slot) -> Option<&mut Note> {
         let page = self.databases[database].get_mut(slot as usize / PAGE)?.as_mut()?;
         page.notes[slot as usize % PAGE].as_mut()
@@ -165,16 +180,19 @@ impl LockNotes {
     }
 
     /// The last events with their numbers, the oldest first.
-    pub fn events(&self) -> impl DoubleEndedIterator<Item = (u64, &LockEvent)> {
-        let first = self.sequence + 1 - self.events.len() as u64;
-        self.events.iter().enumerate().map(move |(at, event)| (first + at as u64, event))
+    pub fn events(&self) -> impl Iterator<Item = (u64, &LockEvent)> {
+        self.events_after(self.sequence - self.events.len() as u64)
     }
 
     /// The events after the one with this number, or `None` if some of them are gone.
     pub fn events_since(&self, sequence: u64) -> Option<impl Iterator<Item = (u64, &LockEvent)>> {
-        let skipped = usize::try_from(self.sequence.checked_sub(sequence)?).ok()?;
-        let begin = self.events.len().checked_sub(skipped)?;
-        Some((sequence + 1..).zip(self.events.range(begin..)))
+        let skipped = self.sequence.checked_sub(sequence)?;
+        (skipped <= self.events.len() as u64).then(|| self.events_after(sequence))
+    }
+
+    fn events_after(&self, sequence: u64) -> impl Iterator<Item = (u64, &LockEvent)> {
+        (sequence..self.sequence)
+            .map(|before| (before + 1, &self.events[before as usize % LOCK_EVENTS_MAX]))
     }
 
     /// The memory that is used, in bytes.
@@ -183,19 +201,21 @@ impl LockNotes {
     }
 
     /// Adds an event.
+    #[inline(always)]
     pub(super) fn push(&mut self, kind: LockEventKind, database: usize, key: &[u8], by: Author) {
-        if self.events.len() == LOCK_EVENTS_MAX {
-            self.events.pop_front();
-        } else if self.events.capacity() == 0 {
-            // At once, so that later growth does not copy them.
-            self.events.reserve_exact(LOCK_EVENTS_MAX);
-        }
-        let key = SmallVec::from_slice(&key[..key.len().min(LOCK_EVENT_KEY_BYTES_MAX)]);
         let (at, client) = (by.now, by.client);
-        self.events.push_back(LockEvent { at, client, database, key, kind });
+        let key = SmallVec::from_slice(&key[..key.len().min(LOCK_EVENT_KEY_BYTES_MAX)]);
+        let event = LockEvent { at, client, database: database as u32, key, kind };
+        // The oldest is replaced.
+        let place = self.sequence as usize % LOCK_EVENTS_MAX;
+        match self.events.get_mut(place) {
+            Some(oldest) => *oldest = event,
+            None => self.events.push(event),
+        }
         self.sequence += 1;
     }
 
+    #[inline]
     fn put(&mut self, database: usize, slot: Slot, note: Note) {
         let pages = &mut self.databases[database];
         let at = slot as usize / PAGE;
@@ -204,7 +224,7 @@ impl LockNotes {
         }
         let page = pages[at].get_or_insert_with(|| {
             self.pages += 1;
-            Box::new(Page { used: 0, notes: [None; PAGE] })
+            Page::new()
         });
         let place = &mut page.notes[slot as usize % PAGE];
         page.used += usize::from(place.is_none());
@@ -224,13 +244,10 @@ impl LockNotes {
         Some(note)
     }
 
-    /// A key was made in `slot`.
+    /// A key that may be a lock was made in `slot`.
     #[inline(never)]
-    pub(super) fn made(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
-        let record = records.get(slot);
-        let key = record.key();
-        let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::SortedSet);
-        if !is_lock || is_auxiliary(key) {
+    pub(super) fn made(&mut self, database: usize, slot: Slot, key: &[u8], by: Author) {
+        if is_auxiliary(key) {
             return;
         }
         let Author { client, now: since, way, .. } = by;
@@ -239,7 +256,7 @@ impl LockNotes {
     }
 
     /// The key in `slot` is about to get this deadline.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn lease_set(
         &mut self,
         database: usize,
@@ -249,10 +266,15 @@ impl LockNotes {
         by: Author,
     ) {
         let Some(note) = self.get_mut(database, slot) else { return };
-        note.lease_ms = deadline.map_or(0, |deadline| deadline.0.saturating_sub(by.now.0));
-        if records.deadline(slot).is_none() {
-            return;
+        note.lease_ms = deadline.map_or(0, |deadline| deadline.0.wrapping_sub(by.now.0));
+        if records.deadline(slot).is_some() {
+            self.lease_set_again(database, slot, records.key(slot), by);
         }
+    }
+
+    #[inline(never)]
+    fn lease_set_again(&mut self, database: usize, slot: Slot, key: &[u8], by: Author) {
+        let Some(note) = self.get_mut(database, slot) else { return };
         let kind = if by.edited != Some(slot) {
             note.renewals = note.renewals.saturating_add(1);
             LockEventKind::Renewed
@@ -263,7 +285,7 @@ impl LockNotes {
             // Its owner has acquired it again, or released one of several holds.
             return;
         };
-        self.push(kind, database, records.key(slot), by);
+        self.push(kind, database, key, by);
     }
 
     /// The string in `slot` has another value.
@@ -345,7 +367,7 @@ impl LockNotes {
 /// Whether a key is part of a lock of Redisson, and no lock itself.
 fn is_auxiliary(key: &[u8]) -> bool {
     key.starts_with(b"redisson_") && AUXILIARY.iter().any(|prefix| key.starts_with(prefix))
-        || without_number(key).ends_with(HOLD_OF_READER)
+        || key.len() >= HOLD_OF_READER_BYTES_MIN && without_number(key).ends_with(HOLD_OF_READER)
 }
 
 const AUXILIARY: &[&[u8]] =
@@ -353,6 +375,9 @@ const AUXILIARY: &[&[u8]] =
 
 /// Followed by a number: one key for each hold of a reader.
 const HOLD_OF_READER: &[u8] = b":rwlock_timeout:";
+
+/// Such a key also contains the id of an instance of Redisson.
+const HOLD_OF_READER_BYTES_MIN: usize = 52;
 
 /// The key without the digits at its end.
 fn without_number(key: &[u8]) -> &[u8] {

@@ -130,6 +130,20 @@ pub enum NewValue<'a> {
     Value(Value),
 }
 
+impl NewValue<'_> {
+    /// Whether it has the form of a lock.
+    #[inline(always)]
+    pub(super) fn may_be_lock(&self) -> bool {
+        match self {
+            NewValue::Text(_) | NewValue::Field(..) => true,
+            NewValue::Float(_) => false,
+            NewValue::Value(value) => {
+                matches!(value, Value::String(_) | Value::Hash(_) | Value::SortedSet(_))
+            }
+        }
+    }
+}
+
 impl From<Value> for NewValue<'_> {
     fn from(value: Value) -> Self {
         NewValue::Value(value)

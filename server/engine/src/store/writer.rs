@@ -227,11 +227,15 @@ impl Writer {
     #[inline(always)]
     pub fn add(&mut self, database: usize, key: &[u8], value: NewValue<'_>, now: Millis) -> Slot {
         self.event(Events::NEW, "new", database, key);
-        if self.is_recording {
-            return self.add_recorded(database, key, value, now);
+        let may_be_lock = self.author.way != Way::Command && value.may_be_lock();
+        let slot = if self.is_recording {
+            self.add_recorded(database, key, value, now)
+        } else {
+            self.state.keyspace.add(database, key, value, now)
+        };
+        if may_be_lock && let Some(notes) = &mut self.lock_notes {
+            notes.made(database, slot, key, self.author);
         }
-        let slot = self.state.keyspace.add(database, key, value, now);
-        self.note_added(database, slot);
         slot
     }
 
@@ -251,7 +255,6 @@ impl Writer {
         {
             snapshot.leave_out(database, slot);
         }
-        self.note_added(database, slot);
         slot
     }
 
@@ -262,7 +265,9 @@ impl Writer {
             self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
         }
         self.state.keyspace.set_value(database, slot, value);
-        if let Some(notes) = &mut self.lock_notes {
+        if let Some(notes) = &mut self.lock_notes
+            && notes.has(database, slot)
+        {
             let records = self.state.keyspace.database(database).records();
             notes.value_set(database, slot, records, self.author);
         }
@@ -608,18 +613,10 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn note_added(&mut self, database: usize, slot: Slot) {
-        if self.author.way != Way::Command
-            && let Some(notes) = &mut self.lock_notes
-        {
-            let records = self.state.keyspace.database(database).records();
-            notes.made(database, slot, records, self.author);
-        }
-    }
-
-    #[inline(always)]
     fn note_removed(&mut self, database: usize, slot: Slot, kind: LockEventKind) {
-        if let Some(notes) = &mut self.lock_notes {
+        if let Some(notes) = &mut self.lock_notes
+            && notes.has(database, slot)
+        {
             let records = self.state.keyspace.database(database).records();
             notes.removed(database, slot, records, kind, self.author);
         }
