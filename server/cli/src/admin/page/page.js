@@ -13,6 +13,9 @@ const MINUTE_MS = 60_000;
 const RETRY_MS = 1000;
 const DETAILS_DELAY_MS = 150;
 const FRESH_MS = 1200;
+const FIGURES_MS = 500;
+/** A refused client waits as long as it tries again within this time; the server says the same. */
+const RETRY_WAIT_MS = 5000;
 
 const byId = (id) => document.getElementById(id);
 const grid = byId("grid");
@@ -30,12 +33,9 @@ let matches = () => true;
 let session = { user: "", token: null, is_login: false };
 let selected = null;
 let opened = null;
-let waiterCount = 0;
 /** Rises with each change of order or filter, so that an older one can end. */
 let generation = 0;
 let source = null;
-/** Refused attempts of all locks in each of the last seconds. */
-const refusedSeconds = new Map();
 
 // --- Locks ---
 
@@ -112,13 +112,9 @@ function change(changed, removed) {
     const lock = locks.get(id);
     if (!lock) continue;
     old.push(lock);
-    waiterCount -= lock.waiters.length;
     locks.delete(id);
   }
-  for (const lock of changed) {
-    locks.set(lock.id, lock);
-    waiterCount += lock.waiters.length;
-  }
+  for (const lock of changed) locks.set(lock.id, lock);
   const added = changed.filter(matches);
   if (old.length + added.length <= INSERTED_ONE_BY_ONE_MAX) {
     for (const lock of old) {
@@ -286,9 +282,6 @@ function apply(news) {
   const present = new Set(changed.map((lock) => lock.id));
   const named = new Set(news.events.map(idOf));
   change(changed, [...named].filter((id) => !present.has(id)));
-  const second = Math.floor(Date.now() / 1000);
-  const refused = news.events.filter((event) => event.event === "refused").length;
-  refusedSeconds.set(second, (refusedSeconds.get(second) ?? 0) + refused);
   if (opened && named.has(opened.id)) requestDetails();
 }
 
@@ -356,7 +349,6 @@ function fillRow(row, lock, place) {
   row.classList.toggle("fresh", lock.freshUntil > performance.now());
   const [first, ...others] = lock.holders;
   const more = others.length ? ` and ${others.length} more` : "";
-  const next = lock.waiters[0];
   setText(parts.key, shown(lock.key));
   parts.key.title = shown(lock.key);
   setText(parts.database, lock.database ? `database ${lock.database}` : "");
@@ -364,8 +356,6 @@ function fillRow(row, lock, place) {
   setText(parts.confidence, lock.confidence === "certain" ? "" : lock.confidence);
   setText(parts.holder, first ? holderText(first) + more : "none");
   setText(parts.address, first?.name ? `${shown(first.address)} \u00b7 ${shown(first.user)}` : "");
-  setNumber(parts.waiters, lock.waiters.length, true);
-  setText(parts.next, next ? `next: ${holderText(next)}` : "");
   setNumber(parts.renewals, lock.renewals);
 }
 
@@ -397,6 +387,12 @@ function fillLease(lock, text, bar, fill) {
 /** Refused attempts in the last minute; the server counts again when one is refused. */
 const refusalsOf = (lock) =>
   (performance.now() - lock.readAt < MINUTE_MS ? lock.refusals : 0);
+
+/** The clients that wait for a lock now. */
+function waitingFor(lock) {
+  const isRecent = performance.now() - lock.readAt < RETRY_WAIT_MS;
+  return isRecent ? lock.waiters : lock.waiters.filter((it) => it.how !== "refused");
+}
 
 /** The difference of the server's clock and this one is small: both are times of the day. */
 const heldFor = (lock) => span(Math.max(0, Date.now() - lock.since_ms));
@@ -452,6 +448,9 @@ function showTimes() {
     fillLease(lock, parts.left, parts.bar, parts.fill);
     setText(parts.since, heldFor(lock));
     setNumber(parts.refusals, refusalsOf(lock), true);
+    const waiting = waitingFor(lock);
+    setNumber(parts.waiters, waiting.length, true);
+    setText(parts.next, waiting.length ? `next: ${holderText(waiting[0])}` : "");
   }
   if (opened?.lock && openedParts) {
     const { left, bar, fill, since } = openedParts;
@@ -461,15 +460,14 @@ function showTimes() {
 }
 
 function showFigures() {
-  const first = Math.floor((Date.now() - MINUTE_MS) / 1000);
-  let refused = 0;
-  for (const [second, count] of refusedSeconds) {
-    if (second < first) refusedSeconds.delete(second);
-    else refused += count;
+  let [waiting, refused] = [0, 0];
+  for (const lock of locks.values()) {
+    waiting += waitingFor(lock).length;
+    refused += refusalsOf(lock);
   }
   const shownLocks = view.length === locks.size ? "" : `${numbers.format(view.length)} of `;
   setText(byId("count-locks"), shownLocks + numbers.format(locks.size));
-  setText(byId("count-waiters"), numbers.format(waiterCount));
+  setText(byId("count-waiters"), numbers.format(waiting));
   setText(byId("count-refusals"), numbers.format(refused));
 }
 
@@ -749,7 +747,7 @@ async function begin() {
   byId("release").addEventListener("click", askForRelease);
   byId("confirm").addEventListener("close", releaseIfConfirmed);
   byId("logout").addEventListener("click", logOut);
-  setInterval(showFigures, 250);
+  setInterval(showFigures, FIGURES_MS);
   animate();
   try {
     session = await request("/session");
