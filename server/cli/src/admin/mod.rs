@@ -52,8 +52,7 @@ pub(crate) fn start(settings: &AdminSettings, server: &Arc<Server>) -> io::Resul
         return Err(io::Error::other(problem));
     }
     let listeners = bind(settings)?;
-    let admin = Admin::new(Arc::clone(server), settings.hosts.clone());
-    let pages = pages::router(Arc::new(admin.map_err(io::Error::other)?));
+    let port = Port::new(settings, server)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
@@ -62,11 +61,6 @@ pub(crate) fn start(settings: &AdminSettings, server: &Arc<Server>) -> io::Resul
     for listener in &listeners {
         info!("Monitoring at {scheme}://{}/", listener.local_addr()?);
     }
-    let port = Port {
-        pages,
-        places: Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS_MAX)),
-        tls: settings.uses_tls.then(|| Arc::clone(server)),
-    };
     let run = move || runtime.block_on(serve(listeners, port));
     std::thread::Builder::new().name("admin".to_owned()).spawn(run)?;
     Ok(())
@@ -74,7 +68,7 @@ pub(crate) fn start(settings: &AdminSettings, server: &Arc<Server>) -> io::Resul
 
 /// What serves the connections.
 #[derive(Clone)]
-struct Port {
+pub(crate) struct Port {
     pages: axum::Router,
     places: Arc<Semaphore>,
     /// The server whose certificate is used, if connections use TLS.
@@ -155,42 +149,52 @@ async fn accept(listener: TcpListener, port: Port) {
 }
 
 impl Port {
+    /// # Errors
+    /// If the server has ended, or there is no randomness.
+    pub(crate) fn new(settings: &AdminSettings, server: &Arc<Server>) -> io::Result<Port> {
+        let admin = Admin::new(Arc::clone(server), settings.hosts.clone());
+        Ok(Port {
+            pages: pages::router(Arc::new(admin.map_err(io::Error::other)?)),
+            places: Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS_MAX)),
+            tls: settings.uses_tls.then(|| Arc::clone(server)),
+        })
+    }
+
     /// Serves one connection until it is closed.
     async fn serve(self, stream: TcpStream) {
         let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return };
-        let local = local.ip().to_canonical();
-        let uses_tls = self.tls.is_some();
-        let connection = Connection { local, peer, uses_tls };
         match &self.tls {
-            None => converse(stream, connection, self.pages).await,
+            None => self.converse(stream, local, peer).await,
             #[cfg(feature = "tls")]
             Some(server) => {
                 let Some(config) = server.tls_config() else { return };
                 let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream);
                 let stream = within(limits::ADMIN_REQUEST_TIMEOUT, handshake).await;
                 if let Some(Ok(stream)) = stream {
-                    converse(stream, connection, self.pages).await;
+                    self.converse(stream, local, peer).await;
                 }
             }
             #[cfg(not(feature = "tls"))]
             Some(_) => {}
         }
     }
-}
 
-/// Serves the requests of one connection.
-async fn converse<S>(stream: S, connection: Connection, pages: axum::Router)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let pages = pages.layer(axum::Extension(connection));
-    // A connection that fails is closed.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits::ADMIN_REQUEST_TIMEOUT)
-        .max_buf_size(limits::ADMIN_BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages))
-        .await;
+    /// Serves the requests of one connection, after the handshake of TLS if there is one.
+    pub(crate) async fn converse<S>(&self, stream: S, local: SocketAddr, peer: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let local = local.ip().to_canonical();
+        let connection = Connection { local, peer, uses_tls: self.tls.is_some() };
+        let pages = self.pages.clone().layer(axum::Extension(connection));
+        // A connection that fails is closed.
+        let _ = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits::ADMIN_REQUEST_TIMEOUT)
+            .max_buf_size(limits::ADMIN_BUFFER_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages))
+            .await;
+    }
 }
 
 async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
