@@ -4,9 +4,9 @@ use lockwheel_tests::certificates::Certificates;
 
 use crate::admin::{Monitored, converse};
 
-const LOCAL: &str = "Host: localhost";
+pub(crate) const LOCAL: &str = "Host: localhost";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
-const JSON: &str = "Content-Type: application/json";
+pub(crate) const JSON: &str = "Content-Type: application/json";
 
 /// The cookie that a login sets, as a header of requests.
 fn log_in(server: &Monitored, host: &str, body: &str) -> String {
@@ -25,7 +25,7 @@ fn header<'a>(reply: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The header with the token of a session.
-fn token(server: &Monitored, headers: &[&str]) -> String {
+pub(crate) fn token(server: &Monitored, headers: &[&str]) -> String {
     let (status, reply) = server.request("GET /session", headers);
     assert_eq!(status, 200, "{reply}");
     let body = reply.split("\r\n\r\n").nth(1).expect("a body");

@@ -2,6 +2,7 @@
 
 mod acl;
 mod admin;
+mod admin_locks;
 mod admin_login;
 mod attack;
 mod boundaries;
