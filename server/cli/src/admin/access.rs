@@ -1,10 +1,9 @@
 //! Which requests are served: for which host, from which origin, as which user. A user logs in with
-//! a form, which begins a session that a cookie names, or sends name and password with each request.
+//! a form, which begins a session that a cookie names, or sends a password with each request.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
-use std::time::Instant;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -14,6 +13,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use lockwheel::{Reply, Server};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::commands::{Commands, Failure, error, run};

@@ -36,7 +36,7 @@ pub(super) async fn run<T: Send + 'static>(
         tokio::task::spawn_blocking(move || action(&mut client)).await
     };
     match within(limits::ADMIN_COMMAND_TIMEOUT, done).await {
-        Some(Ok(result)) => result.map_err(Failure::of),
+        Some(Ok(result)) => result.map_err(|error| Failure::of(&error)),
         Some(Err(_)) => Err(Failure::Unavailable("the command has failed".to_owned())),
         None => {
             let reason = "the server does not reply: it runs a slow command, or is paused";
@@ -55,7 +55,7 @@ pub(super) async fn text(commands: &Commands, words: Vec<Vec<u8>>) -> Result<Str
 }
 
 impl Failure {
-    fn of(error: lockwheel::Error) -> Failure {
+    fn of(error: &lockwheel::Error) -> Failure {
         match error.kind() {
             ErrorKind::Reply => Failure::Refused(error.to_string()),
             ErrorKind::Stopped => Failure::Ended,
