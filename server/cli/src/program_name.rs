@@ -13,6 +13,8 @@ pub(crate) enum ProgramName {
     Cli,
     /// `lockwheel compat`
     Compat,
+    /// `lockwheel locks`
+    Locks,
     /// `lockwheel log`
     Log,
     /// `lockwheel run`
@@ -35,6 +37,7 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
         Some("server") => ProgramName::Server,
         Some("cli") => ProgramName::Cli,
         Some("compat") => ProgramName::Compat,
+        Some("locks") => ProgramName::Locks,
         Some("log") => ProgramName::Log,
         Some("run") => ProgramName::Run,
         _ => return ProgramName::Server,
@@ -81,6 +84,7 @@ mod tests {
         check("lockwheel cli ping", ProgramName::Cli, "lockwheel ping");
         check("lockwheel server run", ProgramName::Server, "lockwheel run");
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
+        check("lockwheel locks --json", ProgramName::Locks, "lockwheel --json");
         check("lockwheel log check a", ProgramName::Log, "lockwheel check a");
         check("lockwheel run -- true", ProgramName::Run, "lockwheel -- true");
         check("lockwheel redis-cli ping", ProgramName::Cli, "redis-cli ping");

@@ -361,10 +361,7 @@ impl Engine {
             lease_ceiling: None,
             readiness: Readiness::Ready,
         };
-        engine.update_consumers();
-        engine.update_conditions();
-        engine.update_access_counter();
-        engine.update_lock_notes();
+        engine.apply_settings();
         engine
     }
 

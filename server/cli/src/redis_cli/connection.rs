@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// The address of a server.
 #[derive(Clone, Debug)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Tcp(String, u16),
     Unix(PathBuf),
 }
@@ -38,15 +38,15 @@ impl fmt::Display for Address {
 
 /// The commands to send first: password, database and protocol.
 #[derive(Clone, Debug)]
-pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: i64,
-    pub(super) protocol: Protocol,
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: i64,
+    pub(crate) protocol: Protocol,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     Resp2,
     Resp3,
     /// RESP2 with servers that do not support RESP3.
@@ -59,13 +59,13 @@ impl Stream for UnixStream {}
 #[cfg(feature = "tls")]
 impl Stream for StreamOwned<ClientConnection, TcpStream> {}
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     received: BytesMut,
 }
 
 impl Connection {
-    pub(super) fn open(
+    pub(crate) fn open(
         address: &Address,
         #[cfg(feature = "tls")] tls: Option<&TlsOptions>,
     ) -> io::Result<Connection> {
@@ -88,7 +88,7 @@ impl Connection {
 
     /// Sends the password and selects database and protocol. Returns the error if the server
     /// refuses one of them.
-    pub(super) fn log_in(&mut self, login: &Login) -> io::Result<Result<(), String>> {
+    pub(crate) fn log_in(&mut self, login: &Login) -> io::Result<Result<(), String>> {
         let mut steps = Vec::new();
         if let Some(password) = login.password.clone() {
             let words = ["AUTH".to_owned()].into_iter().chain(login.user.clone());
@@ -113,14 +113,14 @@ impl Connection {
         Ok(Ok(()))
     }
 
-    pub(super) fn send<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<()> {
+    pub(crate) fn send<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<()> {
         let mut request = BytesMut::new();
         encode_request(words, &mut request);
         self.stream.write_all(&request)
     }
 
     /// The next reply or message. `UnexpectedEof` if the server has closed the connection.
-    pub(super) fn read(&mut self) -> io::Result<Reply> {
+    pub(crate) fn read(&mut self) -> io::Result<Reply> {
         loop {
             let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
             if let Some((reply, length)) = decode(&self.received).map_err(malformed)? {
@@ -140,7 +140,7 @@ impl Connection {
 }
 
 /// The text of an error, as `redis-cli` prints it.
-pub(super) fn error_text(error: &io::Error) -> String {
+pub(crate) fn error_text(error: &io::Error) -> String {
     if error.kind() == ErrorKind::UnexpectedEof {
         return "Server closed the connection".to_owned();
     }

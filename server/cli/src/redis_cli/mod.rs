@@ -2,9 +2,10 @@
 //! and uses the server only through a connection.
 
 mod arguments;
-mod connection;
+pub(crate) mod connection;
 mod format;
 mod prompt;
+pub(crate) mod server_options;
 mod session;
 
 use std::ffi::OsString;
@@ -40,7 +41,7 @@ fn run(arguments: Arguments) -> Result<(), End> {
         let line = format!("redis-cli {REDIS_VERSION} lockwheel={LOCKWHEEL_VERSION}\n");
         return write_out(line.as_bytes());
     }
-    if arguments.shows_password() {
+    if arguments.server.shows_password() {
         print_error(
             "Warning: Using a password with '-a' or '-u' option on the command line interface \
              may not be safe.",
@@ -48,9 +49,9 @@ fn run(arguments: Arguments) -> Result<(), End> {
     }
     let interval = Duration::try_from_secs_f64(arguments.interval).unwrap_or_default();
     let mut session = Session::new(Settings {
-        address: arguments.address(),
+        address: arguments.server.address(),
         #[cfg(feature = "tls")]
-        tls: arguments.tls().cloned(),
+        tls: arguments.server.tls().cloned(),
         login: arguments.login(),
         style: arguments.style(),
         errors_count: arguments.errors_count && !arguments.command.is_empty(),

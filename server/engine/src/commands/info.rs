@@ -16,6 +16,7 @@ use crate::inputs::CpuTimes;
 use crate::readiness::{Loading, Readiness};
 use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode};
 use crate::store::Database;
+use crate::store::lock_notes::{LockEventKind, LockNotes};
 use crate::time::Time;
 
 /// The family's rows.
@@ -466,6 +467,22 @@ fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("expired_late_max_ms", stats.expired_late_ms_max);
     fields.add("restart_guard_left_ms", left_ms);
     fields.add("restart_guard_reason", reason);
+    locks(engine, fields);
+}
+
+/// The figures of the lock view. They include keys that only may be locks.
+fn locks(engine: &Engine, fields: &mut Fields) {
+    let notes = engine.writer.lock_notes();
+    let count = |kind| notes.map_or(0, |notes| notes.count(kind));
+    fields.add("lock_view", u8::from(notes.is_some()));
+    fields.add("lock_view_bytes", notes.map_or(0, LockNotes::memory_bytes));
+    fields.add("locks_held", notes.map_or(0, LockNotes::len));
+    fields.add("locks_acquired", count(LockEventKind::Acquired));
+    fields.add("locks_renewed", count(LockEventKind::Renewed));
+    fields.add("locks_released", count(LockEventKind::Released));
+    fields.add("locks_expired", count(LockEventKind::Expired));
+    fields.add("locks_refused", count(LockEventKind::Refused));
+    fields.add("locks_forced", count(LockEventKind::Forced));
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {
@@ -540,10 +557,11 @@ mod tests {
         check(
             "EVAL \"return 1\" 0; EVAL \"return {err = 'X no'}\" 0 => !X no; \
              EVAL \"return 0x1\" 0; \
-             INFO lockwheel => \"# Lockwheel\\r\\nscripts_planned:1\\r\\n\
+             INFO lockwheel => ...scripts_planned:1\\r\\n\
              scripts_left_to_lua:1\\r\\nscripts_of_lua:1\\r\\nscripts_disagreed:0\\r\\n\
              expired_keys_per_second:0.00\\r\\nexpired_late_mean_ms:0.000\\r\\n\
-             expired_late_max_ms:0\\r\\nrestart_guard_left_ms:0\\r\\nrestart_guard_reason:\\r\\n\"",
+             expired_late_max_ms:0\\r\\nrestart_guard_left_ms:0\\r\\nrestart_guard_reason:\\r\\n\
+             lock_view:1\\r\\n...",
         );
     }
 

@@ -1,5 +1,5 @@
-//! `LOCKWHEEL LOCKS` and `LOCKWHEEL RELEASE`: the lock view as JSON, so that it has the same form in
-//! every client language.
+//! `LOCKWHEEL LOCKS` and `LOCKWHEEL RELEASE`: the lock view as JSON, so that it has the same form
+//! in every client language.
 
 use lockwheel_resp::Reply;
 
@@ -9,7 +9,6 @@ use crate::commands::json;
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::limits::VIEWED_KEYS_DEFAULT;
-use crate::notify::Events;
 use crate::store::lock_notes::Way;
 
 /// What a request selects.
@@ -70,10 +69,8 @@ pub fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
         return Ok(Reply::Integer(0));
     }
     context.engine.writer.set_way(Way::Forced);
-    context.within(database, |context| {
-        context.remove(key);
-        context.changed(Events::GENERIC, "del", key);
-    });
+    context.within(database, |context| context.remove_emptied(key));
+    context.engine.writer.count_changes(1);
     for channel in kinds::channels(key) {
         context.engine.record_message(false, &channel, kinds::RELEASE_MESSAGE);
         context.engine.sessions.publish(&channel, kinds::RELEASE_MESSAGE);

@@ -34,6 +34,8 @@ pub(crate) mod recognise;
 pub(crate) mod script;
 pub(crate) mod table;
 pub mod view;
+#[cfg(test)]
+mod view_tests;
 mod words;
 
 use crate::Engine;

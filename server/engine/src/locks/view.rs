@@ -311,7 +311,7 @@ impl<'e> LockView<'e> {
         let impression = match note {
             _ if self.declared.ignores(key) => None,
             _ if is_declared => Some(Impression::Declared),
-            Some(note) => impression(key, &state, note.way, self.time),
+            Some(note) => impression(key, &state, note.way(), self.time),
             None => None,
         }?;
         let shape = state.shape;

@@ -7,10 +7,14 @@
 //! Invariant: a slot has a note only while it is occupied, by the key that the note is about.
 
 use smallvec::SmallVec;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dict::Slot;
+use super::pages::Pages;
 use super::records::Records;
+use super::slab::misaligned_pages;
 use super::value::Kind;
+use crate::counter::increment;
 use crate::limits::{LOCK_EVENT_KEY_BYTES_MAX, LOCK_EVENTS_MAX};
 use crate::time::Millis;
 
@@ -28,11 +32,11 @@ pub struct Author {
 }
 
 /// How a request makes a key: what a lock is made by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Way {
     /// By a command without a condition. This makes no lock.
-    #[default]
-    Command,
+    Command = NO_NOTE,
     /// Only if there is no such key.
     Conditional,
     /// In a transaction.
@@ -44,6 +48,9 @@ pub enum Way {
     /// Before the server was started.
     Restored,
 }
+
+/// The way of a place without a note.
+const NO_NOTE: u8 = 0;
 
 impl Author {
     /// An author that is no client.
@@ -64,7 +71,8 @@ impl Author {
 }
 
 /// What is known of a key that may be a lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
 pub struct Note {
     /// The `CLIENT ID` of the client that made it; 0 if it is not known.
     pub client: u64,
@@ -74,8 +82,22 @@ pub struct Note {
     pub lease_ms: i64,
     /// How often its lease was set again.
     pub renewals: u32,
-    /// How it was made.
-    pub way: Way,
+    /// A [`Way`].
+    way: u8,
+    unused: [u8; 3],
+}
+
+impl Note {
+    #[inline(always)]
+    fn new(client: u64, since: Millis, way: Way) -> Note {
+        Note { client, since, lease_ms: 0, renewals: 0, way: way as u8, unused: [0; 3] }
+    }
+
+    /// How the key was made.
+    pub fn way(&self) -> Way {
+        const WAYS: [Way; 4] = [Way::Conditional, Way::Transaction, Way::Script, Way::Restored];
+        WAYS.into_iter().find(|&way| way as u8 == self.way).unwrap_or(Way::Command)
+    }
 }
 
 const _: () = assert!(size_of::<Note>() == 32);
@@ -101,6 +123,10 @@ pub enum LockEventKind {
     Removed,
 }
 
+impl LockEventKind {
+    const COUNT: usize = LockEventKind::Removed as usize + 1;
+}
+
 /// An event of a key that may be a lock.
 #[derive(Clone, Debug)]
 pub struct LockEvent {
@@ -117,30 +143,46 @@ pub struct LockEvent {
     pub kind: LockEventKind,
 }
 
-/// Notes that share an allocation.
-const PAGE: usize = 256;
+/// Notes that share memory, which is taken from the operating system page by page.
+const BLOCK: usize = 2048;
 
 #[derive(Debug)]
-struct Page {
+struct Block {
     used: usize,
-    notes: [Option<Note>; PAGE],
+    memory: Pages,
 }
 
-impl Page {
+impl Block {
     #[cold]
     #[inline(never)]
-    fn new() -> Box<Page> {
-        Box::new(Page { used: 0, notes: [None; PAGE] })
+    fn new() -> Block {
+        Block { used: 0, memory: Pages::new(size_of::<[Note; BLOCK]>()) }
+    }
+
+    #[inline(always)]
+    fn notes(&self) -> &[Note; BLOCK] {
+        let Ok(notes) = <[Note; BLOCK]>::ref_from_bytes(&self.memory) else { misaligned_pages() };
+        notes
+    }
+
+    #[inline(always)]
+    fn notes_mut(&mut self) -> &mut [Note; BLOCK] {
+        let Ok(notes) = <[Note; BLOCK]>::mut_from_bytes(&mut self.memory) else {
+            misaligned_pages()
+        };
+        notes
     }
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct LockNotes {
-    /// By database, in pages by slot.
-    databases: Vec<Vec<Option<Box<Page>>>>,
-    /// The pages that exist.
-    pages: usize,
+    /// By database, in blocks by slot.
+    databases: Vec<Vec<Option<Block>>>,
+    /// The keys with notes.
+    len: usize,
+    /// The events of each kind since the start.
+    counts: [u64; LockEventKind::COUNT],
     /// The last events: number `n` is at `(n - 1) % LOCK_EVENTS_MAX`.
     events: Vec<LockEvent>,
     /// The number of the last event.
@@ -152,26 +194,41 @@ impl LockNotes {
         let databases = (0..databases).map(|_| Vec::new()).collect();
         // All memory for events at once: then no later growth copies them.
         let events = Vec::with_capacity(LOCK_EVENTS_MAX);
-        LockNotes { databases, pages: 0, events, sequence: 0 }
+        LockNotes { databases, len: 0, counts: Default::default(), events, sequence: 0 }
     }
 
     /// The note of the key in `slot`.
     #[inline(always)]
     pub fn get(&self, database: usize, slot: Slot) -> Option<&Note> {
-        let page = self.databases[database].get(slot as usize / PAGE)?.as_ref()?;
-        page.notes[slot as usize % PAGE].as_ref()
+        let block = self.databases[database].get(slot as usize / BLOCK)?.as_ref()?;
+        Some(&block.notes()[slot as usize % BLOCK]).filter(|note| note.way != NO_NOTE)
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self, database: usize, slot: Slot) -> Option<&mut Note> {
+        let block = self.databases[database].get_mut(slot as usize / BLOCK)?.as_mut()?;
+        Some(&mut block.notes_mut()[slot as usize % BLOCK]).filter(|note| note.way != NO_NOTE)
+    }
+
+    /// The number of keys that may be locks.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no key may be a lock.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The number of events of this kind since the start.
+    pub fn count(&self, kind: LockEventKind) -> u64 {
+        self.counts[kind as usize]
     }
 
     /// Whether the key in `slot` has a note.
     #[inline(always)]
     pub(super) fn has(&self, database: usize, slot: Slot) -> bool {
         self.get(database, slot).is_some()
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self, database: usize, slot: Slot) -> Option<&mut Note> {
-        let page = self.databases[database].get_mut(slot as usize / PAGE)?.as_mut()?;
-        page.notes[slot as usize % PAGE].as_mut()
     }
 
     /// The number of the last event.
@@ -197,7 +254,8 @@ impl LockNotes {
 
     /// The memory that is used, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.pages * size_of::<Page>() + self.events.capacity() * size_of::<LockEvent>()
+        let blocks = self.databases.iter().flatten().flatten().count();
+        blocks * size_of::<[Note; BLOCK]>() + self.events.len() * size_of::<LockEvent>()
     }
 
     /// Adds an event.
@@ -212,36 +270,37 @@ impl LockNotes {
             Some(oldest) => *oldest = event,
             None => self.events.push(event),
         }
-        self.sequence += 1;
+        increment(&mut self.sequence);
+        increment(&mut self.counts[kind as usize]);
     }
 
     #[inline]
     fn put(&mut self, database: usize, slot: Slot, note: Note) {
-        let pages = &mut self.databases[database];
-        let at = slot as usize / PAGE;
-        if pages.len() <= at {
-            pages.resize_with(at + 1, || None);
+        let blocks = &mut self.databases[database];
+        let at = slot as usize / BLOCK;
+        if blocks.len() <= at {
+            blocks.resize_with(at + 1, || None);
         }
-        let page = pages[at].get_or_insert_with(|| {
-            self.pages += 1;
-            Page::new()
-        });
-        let place = &mut page.notes[slot as usize % PAGE];
-        page.used += usize::from(place.is_none());
-        *place = Some(note);
+        let block = blocks[at].get_or_insert_with(Block::new);
+        block.used += 1;
+        block.notes_mut()[slot as usize % BLOCK] = note;
+        self.len += 1;
     }
 
+    #[inline]
     fn take(&mut self, database: usize, slot: Slot) -> Option<Note> {
-        let place = self.databases[database].get_mut(slot as usize / PAGE)?;
-        let page = place.as_mut()?;
-        let note = page.notes[slot as usize % PAGE].take()?;
-        page.used -= 1;
-        // The first page stays: a lock that comes and goes must not allocate each time.
-        if page.used == 0 && slot as usize >= PAGE {
+        let place = self.databases[database].get_mut(slot as usize / BLOCK)?;
+        let block = place.as_mut()?;
+        let note = &mut block.notes_mut()[slot as usize % BLOCK];
+        let taken = Some(*note).filter(|note| note.way != NO_NOTE)?;
+        note.way = NO_NOTE;
+        block.used -= 1;
+        self.len -= 1;
+        // The first block stays: a lock that comes and goes must not map memory each time.
+        if block.used == 0 && slot as usize >= BLOCK {
             *place = None;
-            self.pages -= 1;
         }
-        Some(note)
+        Some(taken)
     }
 
     /// A key that may be a lock was made in `slot`.
@@ -251,7 +310,7 @@ impl LockNotes {
             return;
         }
         let Author { client, now: since, way, .. } = by;
-        self.put(database, slot, Note { client, since, lease_ms: 0, renewals: 0, way });
+        self.put(database, slot, Note::new(client, since, way));
         self.push(LockEventKind::Acquired, database, key, by);
     }
 
@@ -337,11 +396,11 @@ impl LockNotes {
 
     /// A database was emptied.
     pub(super) fn flushed(&mut self, database: usize, by: Author) {
-        let pages = std::mem::take(&mut self.databases[database]);
-        if pages.is_empty() {
+        let blocks = std::mem::take(&mut self.databases[database]);
+        if blocks.is_empty() {
             return;
         }
-        self.pages -= pages.iter().flatten().count();
+        self.len -= blocks.iter().flatten().map(|block| block.used).sum::<usize>();
         self.push(LockEventKind::Removed, database, &[], by);
     }
 
@@ -353,8 +412,7 @@ impl LockNotes {
 
     /// Finds the keys that may be locks, in a database that was filled without notes.
     pub(super) fn find(&mut self, database: usize, records: &Records) {
-        let way = Way::Restored;
-        let note = Note { client: 0, since: Millis(0), lease_ms: 0, renewals: 0, way };
+        let note = Note::new(0, Millis(0), Way::Restored);
         for (slot, record) in records.iter_slots() {
             let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash);
             if is_lock && record.deadline().is_some() && !is_auxiliary(record.key()) {

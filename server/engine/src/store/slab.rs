@@ -375,8 +375,9 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> PodSlab<T> {
     }
 }
 
+/// The pages are not those of an array of plain data.
 #[cold]
-fn misaligned_pages() -> ! {
+pub(super) fn misaligned_pages() -> ! {
     unreachable!("they were made for so many things, and begin where a page does")
 }
 

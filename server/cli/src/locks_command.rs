@@ -1,0 +1,205 @@
+//! `lockwheel locks`: shows which client holds which lock and which clients wait, as a table or as
+//! JSON, once or again and again. It uses the server only through a connection.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::thread;
+
+use clap::Parser;
+use lockwheel_resp::Reply;
+use serde::Deserialize;
+
+use crate::limits::{LOCKS_PER_REQUEST, WATCH_INTERVAL};
+use crate::redis_cli::connection::{Connection, Protocol, error_text};
+use crate::redis_cli::server_options::ServerOptions;
+
+/// Shows which client holds which lock, and which clients wait for it
+#[derive(Parser)]
+#[command(name = "lockwheel locks", disable_help_flag = true)]
+struct Arguments {
+    #[command(flatten)]
+    server: ServerOptions,
+    /// Show the locks again every second until interrupted
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON: one line for each lock
+    #[arg(long)]
+    json: bool,
+    /// Print this help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Only keys that match this pattern, as for KEYS
+    #[arg(default_value = "*")]
+    pattern: String,
+}
+
+/// A reply of `LOCKWHEEL LOCKS`.
+#[derive(Deserialize)]
+struct Page {
+    now_ms: i64,
+    cursor: String,
+    locks: Vec<serde_json::Value>,
+}
+
+/// A lock, as far as the table shows it.
+#[derive(Deserialize)]
+struct Lock {
+    key: String,
+    database: usize,
+    kind: String,
+    holders: Vec<Client>,
+    since_ms: i64,
+    lease_ms: Option<i64>,
+    renewals: u64,
+    waiters: Vec<Client>,
+}
+
+#[derive(Deserialize)]
+struct Client {
+    client: u64,
+    name: String,
+    address: String,
+}
+
+impl Client {
+    /// The name, else the address, else the id.
+    fn label(&self) -> String {
+        match (&*self.name, &*self.address, self.client) {
+            ("", "", 0) => "unknown".to_owned(),
+            ("", "", id) => format!("client {id}"),
+            ("", address, _) => address.to_owned(),
+            (name, ..) => name.to_owned(),
+        }
+    }
+}
+
+/// Runs the subcommand with the arguments after its name.
+pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    match show(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => crate::fail(&error),
+    }
+}
+
+fn show(arguments: &Arguments) -> Result<(), String> {
+    let address = arguments.server.address();
+    let failed =
+        |error: io::Error| format!("Could not read the locks of {address}: {}", error_text(&error));
+    #[cfg(feature = "tls")]
+    let opened = Connection::open(&address, arguments.server.tls());
+    #[cfg(not(feature = "tls"))]
+    let opened = Connection::open(&address);
+    let mut connection = opened.map_err(failed)?;
+    connection.log_in(&arguments.server.login(Protocol::Resp2)).map_err(failed)??;
+    loop {
+        let (locks, now_ms) = read(&mut connection, &arguments.pattern).map_err(failed)??;
+        let text = if arguments.json { lines(&locks) } else { table(locks, now_ms)? };
+        let mut out = io::stdout().lock();
+        let is_screen = arguments.watch && !arguments.json && out.is_terminal();
+        // Clears the screen.
+        let begin = if is_screen { "\x1b[H\x1b[2J" } else { "" };
+        if write!(out, "{begin}{text}").and_then(|()| out.flush()).is_err() || !arguments.watch {
+            return Ok(());
+        }
+        #[expect(clippy::disallowed_methods, reason = "a view for people, at regular times")]
+        thread::sleep(WATCH_INTERVAL);
+    }
+}
+
+/// Reads all locks in parts, so that other clients of the server need not wait, and the time of the
+/// server.
+fn read(
+    connection: &mut Connection,
+    pattern: &str,
+) -> io::Result<Result<(Vec<serde_json::Value>, i64), String>> {
+    let (mut cursor, mut locks) = ("0".to_owned(), Vec::new());
+    loop {
+        let count = LOCKS_PER_REQUEST.to_string();
+        connection.send(&[
+            "LOCKWHEEL",
+            "LOCKS",
+            "MATCH",
+            pattern,
+            "CURSOR",
+            &cursor,
+            "COUNT",
+            &count,
+        ])?;
+        let text = match connection.read()? {
+            Reply::Bulk(text) => text,
+            Reply::Error(line) => return Ok(Err(String::from_utf8_lossy(&line).into_owned())),
+            _ => return Ok(Err("the server has sent an unexpected reply".to_owned())),
+        };
+        let mut page: Page = serde_json::from_slice(&text)?;
+        locks.append(&mut page.locks);
+        if page.cursor == "0" {
+            return Ok(Ok((locks, page.now_ms)));
+        }
+        cursor = page.cursor;
+    }
+}
+
+fn lines(locks: &[serde_json::Value]) -> String {
+    locks.iter().map(|lock| format!("{lock}\n")).collect()
+}
+
+const HEAD: [&str; 8] = ["KEY", "DB", "KIND", "HOLDERS", "HELD", "LEASE", "RENEWALS", "WAITING"];
+
+/// The locks in columns, those that are held longest first.
+fn table(locks: Vec<serde_json::Value>, now_ms: i64) -> Result<String, String> {
+    let parsed: Result<Vec<Lock>, _> = locks.into_iter().map(serde_json::from_value).collect();
+    let mut locks = parsed.map_err(|error| error.to_string())?;
+    locks.sort_by(|a, b| (a.since_ms, &a.key).cmp(&(b.since_ms, &b.key)));
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(locks.iter().map(|lock| {
+        let holders: Vec<String> = lock.holders.iter().map(Client::label).collect();
+        [
+            printable(&lock.key),
+            lock.database.to_string(),
+            lock.kind.clone(),
+            printable(&holders.join(", ")),
+            if lock.since_ms == 0 { "?".to_owned() } else { span(now_ms - lock.since_ms) },
+            lock.lease_ms.map_or("none".to_owned(), span),
+            lock.renewals.to_string(),
+            lock.waiters.len().to_string(),
+        ]
+    }));
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<String>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// A span of time to a tenth of a second.
+fn span(ms: i64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        ..60 => format!("{}.{}s", seconds, ms % 1000 / 100),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A text without control characters, which could change the terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
+        .collect()
+}

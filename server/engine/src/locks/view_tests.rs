@@ -1,0 +1,217 @@
+//! Tests of the lock view, through `LOCKWHEEL LOCKS`.
+
+use lockwheel_resp::Reply;
+use serde_json::Value;
+
+use crate::settings::Settings;
+use crate::testing::Stage;
+
+const LOCK: &str = "EVAL \"if redis.call('exists', KEYS[1]) == 0 or \
+    redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+    redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); \
+    return nil end; return redis.call('pttl', KEYS[1])\" 1 order 30000";
+const RENEW: &str = "EVAL \"if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+    return redis.call('pexpire', KEYS[1], ARGV[1]) end; return 0\" 1 order 30000";
+const UNLOCK: &str = "EVAL \"if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then \
+    redis.call('pexpire', KEYS[1], 30000); return 0 else redis.call('del', KEYS[1]); \
+    redis.call('publish', 'redisson_lock__channel:{order}', '0'); return 1 end\" 1 order";
+const A: &str = "1f6e2c1a-2222-4333-8444-55d555555555:1";
+const B: &str = "9a9b9999-2222-4333-8444-55d555555555:1";
+
+fn ask(stage: &mut Stage, request: &str) -> Value {
+    match &stage.answers(request)[..] {
+        [Reply::Bulk(text)] => serde_json::from_slice(text).expect("JSON"),
+        other => panic!("{request}: {other:?}"),
+    }
+}
+
+/// The lock at `order`; null if there is none.
+fn order(stage: &mut Stage) -> Value {
+    ask(stage, "v> LOCKWHEEL LOCKS KEY order")["lock"].clone()
+}
+
+/// The events of all locks, each with its client.
+fn events(stage: &mut Stage) -> Vec<String> {
+    let changes = ask(stage, "v> LOCKWHEEL LOCKS SINCE 0");
+    let events = changes["events"].as_array().expect("events");
+    let text = |it: &Value| format!("{} {} {}", it["event"], it["key"], it["client"]);
+    events.iter().map(|it| text(it).replace('"', "")).collect()
+}
+
+/// A stage with the connected clients `v` (1), `a` (2) and `b` (3).
+fn stage() -> Stage {
+    let mut stage = Stage::new(Settings::default());
+    stage.check("v> PING; a> CLIENT SETNAME worker; b> PING");
+    stage
+}
+
+#[test]
+fn lock_of_redisson_is_shown_from_acquisition_to_release() {
+    let mut stage = stage();
+    stage.check(&format!("a> {LOCK} {A} => nil; +10000ms; a> {RENEW} {A} => 1; +5000ms"));
+    let lock = order(&mut stage);
+    assert_eq!(lock["kind"], "redisson-lock", "{lock}");
+    assert_eq!(lock["confidence"], "certain");
+    assert_eq!(lock["since_ms"], 1_700_000_000_000_i64);
+    assert_eq!((&lock["lease_ms"], &lock["lease_full_ms"]), (&25_000.into(), &30_000.into()));
+    assert_eq!(lock["renewals"], 1);
+    assert_eq!(lock["holders"][0]["client"], 2);
+    assert_eq!(lock["holders"][0]["name"], "worker");
+    assert_eq!(lock["holders"][0]["user"], "default");
+    assert!(!lock.to_string().contains(A), "a token is shown: {lock}");
+
+    stage.check(&format!("a> {LOCK} {A} => nil"));
+    let lock = order(&mut stage);
+    assert_eq!((&lock["holders"][0]["count"], &lock["renewals"]), (&2.into(), &1.into()));
+
+    stage.check(&format!("b> {LOCK} {B} => 30000; b> SUBSCRIBE redisson_lock__channel:{{order}}"));
+    let lock = order(&mut stage);
+    assert_eq!(lock["waiters"][0]["client"], 3, "{lock}");
+    assert_eq!((&lock["waiters"][0]["how"], &lock["refusals"]), (&"subscribed".into(), &1.into()));
+
+    stage.check(&format!("a> {UNLOCK} {A} => 0; a> {UNLOCK} {A} => 1"));
+    assert_eq!(order(&mut stage), Value::Null);
+    let expected = [
+        "acquired order 2",
+        "renewed order 2",
+        "refused order 3",
+        "waiting order 3",
+        "released order 2",
+    ];
+    assert_eq!(events(&mut stage), expected);
+}
+
+#[test]
+fn lease_that_ends_is_an_event_of_its_holder() {
+    let mut stage = stage();
+    stage.check("a> SET lock:1 token NX PX 100; b> SET lock:1 other NX PX 100 => nil; +100ms");
+    stage.check("b> GET lock:1 => nil");
+    let changes = ask(&mut stage, "v> LOCKWHEEL LOCKS SINCE 0");
+    assert_eq!(events(&mut stage), ["acquired lock:1 2", "refused lock:1 3", "expired lock:1 2"]);
+    assert_eq!(changes["events"][2]["at_ms"], 1_700_000_000_100_i64);
+    assert_eq!(changes["locks"], Value::Array(vec![]));
+}
+
+#[test]
+fn refused_client_waits_for_some_seconds() {
+    let mut stage = stage();
+    stage.check("a> SET order token1234 NX PX 90000; b> SET order other NX PX 9000");
+    assert_eq!(order(&mut stage)["waiters"][0]["how"], "refused");
+    stage.check("+5000ms");
+    let lock = order(&mut stage);
+    assert_eq!((&lock["waiters"], &lock["refusals"]), (&Value::Array(vec![]), &1.into()));
+    stage.check("+55000ms");
+    assert_eq!(order(&mut stage)["refusals"], 0);
+}
+
+#[test]
+fn keys_that_are_no_locks_are_not_shown() {
+    let mut stage = stage();
+    stage.check("a> SET user:1 x; a> HSET session:1 token abc; a> SET n 1 NX; a> INCR n");
+    stage.check("a> EVAL \"redis.call('set', 'hits', 1)\" 0; a> LPUSH lock:list x");
+    stage.check("a> SET redisson_unlock_latch:{order} 1 PX 1000 NX");
+    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
+    let keys: Vec<&str> = locks["locks"]
+        .as_array()
+        .expect("locks")
+        .iter()
+        .filter_map(|it| it["key"].as_str())
+        .collect();
+    assert_eq!(keys, ["n"], "only `SET NX` may make a lock");
+    assert_eq!(locks["locks"][0]["confidence"], "possible");
+}
+
+#[test]
+fn lock_is_released_by_force_and_its_waiters_are_woken() {
+    let mut stage = stage();
+    stage.check(&format!("a> {LOCK} {A}; b> SUBSCRIBE redisson_lock__channel:{{order}}; b<"));
+    stage.check("v> LOCKWHEEL RELEASE order => 1; v> EXISTS order => 0");
+    stage.check("b< => [\"message\", \"redisson_lock__channel:{order}\", \"0\"]");
+    stage.check("v> LOCKWHEEL RELEASE order => 0; SET plain x; v> LOCKWHEEL RELEASE plain => 0");
+    assert_eq!(events(&mut stage).last().map(String::as_str), Some("forced order 1"));
+}
+
+#[test]
+fn user_sees_only_keys_that_it_may_read() {
+    let mut stage = stage();
+    stage.check(
+        "a> SET lock:mine x NX; a> SET lock:other x NX; ACL SETUSER u on nopass +@all ~*mine",
+    );
+    stage.check("v> AUTH u any");
+    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
+    let locks = locks["locks"].as_array().expect("locks");
+    assert_eq!(locks.iter().map(|it| &it["key"]).collect::<Vec<_>>(), ["lock:mine"]);
+    assert_eq!(events(&mut stage), ["acquired lock:mine 2"]);
+    let other = ask(&mut stage, "v> LOCKWHEEL LOCKS KEY lock:other");
+    assert_eq!((&other["lock"], &other["history"]), (&Value::Null, &Value::Array(vec![])));
+    stage.check("v> LOCKWHEEL RELEASE lock:other => !NOPERM...");
+    stage.check(
+        "ACL SETUSER u resetkeys ~*mine -@all +@lock; v> LOCKWHEEL LOCKS => ...lock:mine...",
+    );
+    stage.check("v> LOCKWHEEL RELEASE lock:mine => !NOPERM...");
+}
+
+#[test]
+fn all_locks_are_read_in_parts() {
+    let mut stage = stage();
+    for n in 0..100 {
+        stage.check(&format!("a> SELECT {}; a> SET lock:{n} token NX PX 1000", n % 3));
+    }
+    let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
+    loop {
+        let part = ask(&mut stage, &format!("v> LOCKWHEEL LOCKS CURSOR {cursor} COUNT 7"));
+        let locks = part["locks"].as_array().expect("locks").iter();
+        keys.extend(locks.map(|it| it["key"].as_str().unwrap_or_default().to_owned()));
+        cursor = part["cursor"].as_str().expect("a cursor").to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 100);
+    let all = ask(&mut stage, "v> LOCKWHEEL LOCKS MATCH lock:1?");
+    assert_eq!(all["locks"].as_array().expect("locks").len(), 10);
+}
+
+#[test]
+fn notes_follow_keys_that_are_moved_and_emptied() {
+    let mut stage = stage();
+    stage.check("a> SET lock:1 x NX; a> RENAME lock:1 order; a> SET lock:2 x NX; a> MOVE lock:2 1");
+    assert_eq!(order(&mut stage)["holders"][0]["client"], 2);
+    let moved = ask(&mut stage, "v> LOCKWHEEL LOCKS KEY lock:2 DATABASE 1");
+    assert_eq!(moved["lock"]["holders"][0]["client"], 2);
+    stage.check("a> SWAPDB 0 1; a> FLUSHDB; a> SELECT 1");
+    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
+    assert_eq!(locks["locks"].as_array().expect("locks").len(), 1);
+    assert_eq!(locks["locks"][0]["database"], 1);
+    stage.check("FLUSHALL; INFO lockwheel => ...locks_held:0\\r\\n...");
+}
+
+#[test]
+fn view_can_be_turned_off_and_finds_the_locks_when_it_is_turned_on() {
+    let mut stage = stage();
+    stage.check("CONFIG SET lock-view no; v> LOCKWHEEL LOCKS => !ERR there is no lock view: ...");
+    stage.check(
+        "a> SET lock:1 token NX PX 9000; a> SET page:1 text PX 9000; CONFIG SET lock-view yes",
+    );
+    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
+    assert_eq!(locks["locks"].as_array().expect("locks").len(), 1, "{locks}");
+    assert_eq!(
+        (&locks["locks"][0]["key"], &locks["locks"][0]["since_ms"]),
+        (&"lock:1".into(), &0.into())
+    );
+    assert_eq!(ask(&mut stage, "v> LOCKWHEEL LOCKS SINCE 99")["missed"], true);
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let mut stage = stage();
+    for wrong in ["FOO", "KEY", "KEY a MATCH b", "SINCE x", "SINCE 1 COUNT 2", "DATABASE 1"] {
+        stage.check(&format!("LOCKWHEEL LOCKS {wrong} => !ERR ..."));
+    }
+    stage.check("LOCKWHEEL LOCKS KEY a DATABASE 16 => !ERR DB index is out of range");
+    stage.check(
+        "LOCKWHEEL RELEASE a DATABASE 16 => !ERR DB index...; LOCKWHEEL RELEASE a b => !ERR...",
+    );
+}
