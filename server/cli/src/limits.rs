@@ -67,8 +67,11 @@ pub(crate) const ADMIN_LOGIN_WINDOW: Duration = Duration::from_secs(60);
 /// until the time is over.
 pub(crate) const ADMIN_LOGIN_ADDRESSES_MAX: usize = 1024;
 
-/// Locks in one reply. The server runs no other command while it collects them.
-pub(crate) const ADMIN_LOCKS_MAX: u32 = 1000;
+/// Keys that the server examines for one reply with locks, unless the request says more.
+pub(crate) const ADMIN_LOCKS_DEFAULT: usize = LOCKS_PER_REQUEST;
+
+/// Keys that it examines at most. It runs no other command meanwhile: for a few milliseconds.
+pub(crate) const ADMIN_LOCKS_MAX: usize = 1000;
 
 /// How often new events are looked for. A person sees no shorter delay.
 pub(crate) const ADMIN_EVENTS_INTERVAL: Duration = Duration::from_millis(100);

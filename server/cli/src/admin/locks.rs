@@ -25,7 +25,7 @@ pub(super) struct Selection {
     #[serde(rename = "match")]
     pattern: Option<String>,
     cursor: Option<String>,
-    count: Option<u32>,
+    count: Option<usize>,
 }
 
 /// `/locks`: the locks that the user may see, a part at a time.
@@ -33,7 +33,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(selection): Query<Selection>,
 ) -> Result<Response, Failure> {
-    let count = selection.count.unwrap_or(limits::ADMIN_LOCKS_MAX);
+    let count = selection.count.unwrap_or(limits::ADMIN_LOCKS_DEFAULT);
     let count = count.clamp(1, limits::ADMIN_LOCKS_MAX).to_string();
     let cursor = selection.cursor.as_deref().unwrap_or("0");
     let mut command = words(&["LOCKWHEEL", "LOCKS", "CURSOR", cursor, "COUNT", &count]);

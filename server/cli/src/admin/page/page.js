@@ -239,11 +239,17 @@ async function readAll() {
   const own = ++reads;
   try {
     let [cursor, sequence] = ["0", null];
+    const pending = [];
     do {
       const part = await request(`/locks?cursor=${encodeURIComponent(cursor)}`);
       cursor = part.cursor;
       sequence ??= part.sequence;
-      await inTurn(() => change(part.locks.map((lock) => prepared(lock, own)), []));
+      pending.push(...part.locks.map((lock) => prepared(lock, own)));
+      // The more locks there are, the longer a merge takes, and the fewer are made.
+      if (cursor === "0" || pending.length >= Math.min(CHUNK_LENGTH, locks.size / 4)) {
+        const read = pending.splice(0);
+        await inTurn(() => change(read, []));
+      }
     } while (cursor !== "0");
     const gone = [...locks.values()].filter((lock) => lock.read !== own).map((lock) => lock.id);
     await inTurn(() => change([], gone));
