@@ -1,7 +1,7 @@
 //! The listener for monitoring, over HTTP.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use lockwheel_tests::redis_server::free_port;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server with a listener for monitoring.
-struct Monitored {
-    daemon: Daemon,
-    port: u16,
-    admin_port: u16,
+pub(crate) struct Monitored {
+    pub(crate) daemon: Daemon,
+    pub(crate) port: u16,
+    pub(crate) admin_port: u16,
 }
 
 impl Monitored {
-    fn start(arguments: &[&str]) -> Monitored {
+    pub(crate) fn start(arguments: &[&str]) -> Monitored {
         let admin_port = free_port();
         let text = admin_port.to_string();
         let first = ["--port", "0", "--admin-port", &text];
@@ -29,28 +29,29 @@ impl Monitored {
         Monitored { daemon, port, admin_port }
     }
 
-    fn run(&self, command: &str) -> String {
+    pub(crate) fn run(&self, command: &str) -> String {
         self.daemon.connect(self.port).ask(command).trim_end().to_owned()
     }
 
     /// Sends a request with these lines; returns the status and the rest of the reply.
-    fn request(&self, first_line: &str, headers: &[&str]) -> (u16, String) {
-        let address = (Ipv4Addr::LOCALHOST, self.admin_port);
-        let mut stream = TcpStream::connect(address).expect("the port for monitoring");
-        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a socket");
-        let mut request = format!("{first_line} HTTP/1.1\r\nConnection: close\r\n");
-        for header in headers {
-            let _ = write!(request, "{header}\r\n");
-        }
-        request.push_str("\r\n");
-        stream.write_all(request.as_bytes()).expect("a request");
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("a reply and its end");
-        let status = reply.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
-        (status.and_then(|status| status.parse().ok()).expect("a status"), reply)
+    pub(crate) fn request(&self, first_line: &str, headers: &[&str]) -> (u16, String) {
+        self.send(first_line, headers, "")
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    /// As [`Monitored::request`], with a body.
+    pub(crate) fn send(&self, first_line: &str, headers: &[&str], body: &str) -> (u16, String) {
+        converse(&mut self.connect(), first_line, headers, body)
+    }
+
+    /// A connection to the port for monitoring.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let address = (Ipv4Addr::LOCALHOST, self.admin_port);
+        let stream = TcpStream::connect(address).expect("the port for monitoring");
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a socket");
+        stream
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         self.request(&format!("GET {path}"), &["Host: localhost"])
     }
 
@@ -63,6 +64,28 @@ impl Monitored {
         let value = values.next().unwrap_or_else(|| panic!("{series} is not in\n{text}"));
         value.parse().expect("a number")
     }
+}
+
+/// Sends one request on a connection, and reads the reply and the end.
+pub(crate) fn converse(
+    stream: &mut (impl Read + Write),
+    first_line: &str,
+    headers: &[&str],
+    body: &str,
+) -> (u16, String) {
+    let mut request = format!("{first_line} HTTP/1.1\r\nConnection: close\r\n");
+    for header in headers {
+        let _ = write!(request, "{header}\r\n");
+    }
+    if !body.is_empty() {
+        let _ = write!(request, "Content-Length: {}\r\n", body.len());
+    }
+    let _ = write!(request, "\r\n{body}");
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply and its end");
+    let status = reply.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+    (status.and_then(|status| status.parse().ok()).expect("a status"), reply)
 }
 
 #[test]
@@ -184,7 +207,7 @@ fn requests_for_another_host_are_refused() {
 fn malformed_requests_are_refused() {
     let server = Monitored::start(&[]);
     assert_eq!(server.request("POST /metrics", &["Host: localhost"]).0, 405);
-    assert_eq!(server.get("/locks").0, 404);
+    assert_eq!(server.get("/lock").0, 404);
     let long = format!("Host: localhost\r\nX: {}", "x".repeat(100_000));
     assert_eq!(server.request("GET /healthz", &[&long]).0, 431);
     assert_eq!(server.get("/healthz").0, 200);
@@ -206,8 +229,8 @@ fn slow_script_delays_readiness_and_not_health() {
 #[test]
 fn wrong_addresses_end_the_start() {
     for (bind, reason) in [
-        ("0.0.0.0", "admin-bind 0.0.0.0: only loopback addresses are allowed"),
-        ("localhost", "admin-bind localhost: only loopback addresses are allowed"),
+        ("0.0.0.0", "admin-bind 0.0.0.0: an address other than loopback needs `admin-tls yes`"),
+        ("localhost", "admin-bind localhost: not an address"),
         ("", "admin-port needs an address in admin-bind"),
     ] {
         let port = free_port().to_string();

@@ -2,6 +2,8 @@
 
 mod acl;
 mod admin;
+mod admin_locks;
+mod admin_login;
 mod attack;
 mod boundaries;
 mod busy;

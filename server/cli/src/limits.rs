@@ -46,6 +46,42 @@ pub(crate) const ADMIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a connection could not be accepted.
 pub(crate) const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Bytes of the body of a request for monitoring: a login has less than 1 KiB.
+pub(crate) const ADMIN_BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// Logins that are remembered at once. A further one ends the oldest. Each is a client within the
+/// process.
+pub(crate) const ADMIN_SESSIONS_MAX: usize = 256;
+
+/// How long a login lasts: a working day.
+pub(crate) const ADMIN_SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
+
+/// Wrong passwords from one address in [`ADMIN_LOGIN_WINDOW`]. More than a person mistypes, and too
+/// few to guess passwords.
+pub(crate) const ADMIN_LOGIN_FAILURES_MAX: u32 = 10;
+
+/// The time in which wrong passwords are counted.
+pub(crate) const ADMIN_LOGIN_WINDOW: Duration = Duration::from_secs(60);
+
+/// Addresses with wrong passwords that are remembered. Beyond that, other addresses cannot log in
+/// until the time is over.
+pub(crate) const ADMIN_LOGIN_ADDRESSES_MAX: usize = 1024;
+
+/// Keys that the server examines for one reply with locks, unless the request says more.
+pub(crate) const ADMIN_LOCKS_DEFAULT: usize = LOCKS_PER_REQUEST;
+
+/// Keys that it examines at most. It runs no other command meanwhile: for a few milliseconds.
+pub(crate) const ADMIN_LOCKS_MAX: usize = 1000;
+
+/// How often new events are looked for. A person sees no shorter delay.
+pub(crate) const ADMIN_EVENTS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Events in one reply of the server. If there are as many, there may be more.
+pub(crate) const ADMIN_EVENTS_MAX: usize = 1000;
+
+/// How often a comment is sent where there are no events, so that proxies keep the connection.
+pub(crate) const ADMIN_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
 /// Keys that the server examines for one request of `lockwheel locks`: other clients wait for less
 /// than a millisecond meanwhile.
 pub(crate) const LOCKS_PER_REQUEST: usize = 200;

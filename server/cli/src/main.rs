@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 use lockwheel::{Builder, Server, Settings};
 use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel};
@@ -163,6 +164,7 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let Some(server) = start(settings, supervisor, signalled).await? else { return Ok(false) };
+        let server = Arc::new(server);
         admin::start(admin, &server)?;
         info!("Server initialized");
         if process.has_port() {

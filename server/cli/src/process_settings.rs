@@ -39,6 +39,7 @@ impl ProcessSettings {
     /// Reads the directives. Their values were checked when they were set.
     pub(crate) fn of(settings: &Settings) -> ProcessSettings {
         let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
+        let words = |name| settings.text(name).split_whitespace().map(str::to_owned).collect();
         let is_on = |name| settings.text(name) == "yes";
         let unixsocket = path("unixsocket");
         let listens_for_tls = settings.text("tls-port") != "0";
@@ -54,7 +55,9 @@ impl ProcessSettings {
             unixsocket,
             admin: AdminSettings {
                 port: settings.text("admin-port").parse().unwrap_or_default(),
-                bind: settings.text("admin-bind").split_whitespace().map(str::to_owned).collect(),
+                bind: words("admin-bind"),
+                hosts: words("admin-hosts"),
+                uses_tls: is_on("admin-tls"),
             },
         }
     }
@@ -82,7 +85,7 @@ mod tests {
         assert_eq!((defaults.supervised, &*defaults.dir), (Supervised::No, "."));
         assert_eq!((defaults.loglevel, defaults.logfile), (LevelFilter::INFO, None));
         let bind = vec!["127.0.0.1".to_owned(), "-::1".to_owned()];
-        assert_eq!(defaults.admin, AdminSettings { port: 0, bind });
+        assert_eq!(defaults.admin, AdminSettings { bind, ..AdminSettings::default() });
         for (name, value) in [
             ("daemonize", "YES"),
             ("supervised", "Systemd"),

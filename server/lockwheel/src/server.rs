@@ -117,8 +117,11 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
         let listen = listen_settings(&settings, self.listens_for_tls)?;
+        // The program serves its port for monitoring with it.
         #[cfg(feature = "tls")]
-        let tls = tls_config(&settings, &listen)?;
+        let is_tls_used = listen.tls_port.is_some() || settings.text("admin-tls") == "yes";
+        #[cfg(feature = "tls")]
+        let tls = tls_config(&settings, is_tls_used)?;
         settings.choose_restart_guard();
         let restored = Restored::find(&settings)?;
         let clock = clock(&settings, restored.as_ref().and_then(Restored::lease_clock));
@@ -257,6 +260,13 @@ impl Server {
             Some(_) => self.tls.load(engine.settings()).map(|()| true),
         })?;
         loaded.map_err(|error| Error::new(ErrorKind::Config, error))
+    }
+
+    /// What connections with TLS are accepted with now, for the program's port for monitoring.
+    #[cfg(feature = "tls")]
+    #[doc(hidden)]
+    pub fn tls_config(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.tls.current()
     }
 
     /// Runs one command within this process, in a new session: see [`Client::call`].
@@ -428,11 +438,11 @@ fn note_ports(
     Ok(())
 }
 
-/// The configuration of TLS. Only a server that listens for TLS reads its files.
+/// The configuration of TLS. Its files are read only if it is used.
 #[cfg(feature = "tls")]
-fn tls_config(settings: &Settings, listen: &ListenSettings) -> Result<TlsConfig, Error> {
+fn tls_config(settings: &Settings, is_used: bool) -> Result<TlsConfig, Error> {
     let config = TlsConfig::default();
-    if listen.tls_port.is_some() {
+    if is_used {
         config.load(settings).map_err(|error| {
             Error::new(ErrorKind::Config, format!("Failed to configure TLS: {error}"))
         })?;

@@ -1,65 +1,76 @@
-//! The pages: `/healthz`, `/readyz` and `/metrics`.
+//! The router: which path is which page, and what holds for all of them.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::extract::{DefaultBodyLimit, Form, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use lockwheel::Client;
-use tokio::sync::Mutex;
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use serde::Deserialize;
 
-use super::{metrics, within};
+use super::access::{Admin, Caller, Connection, IsLocal, Refusal, is_same_origin};
+use super::commands::{error, json, run};
+use super::{locks, metrics};
 use crate::limits;
 
-/// The client within the process, which runs the commands of all pages.
-type Commands = Arc<Mutex<Client>>;
-
-/// The pages. Each request runs its commands with this client.
-pub(super) fn router(client: Client) -> Router {
+/// The pages.
+pub(super) fn router(admin: Arc<Admin>) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .layer(middleware::from_fn(guard))
-        .with_state(Arc::new(Mutex::new(client)))
+        .route("/", get(index))
+        .route("/page.css", get(style))
+        .route("/page.js", get(script))
+        .route("/login", get(login).post(log_in))
+        .route("/logout", post(log_out))
+        .route("/session", get(session))
+        .route("/locks", get(locks::list))
+        .route("/locks/", get(locks::details))
+        .route("/locks/{key}", get(locks::details))
+        .route("/locks/{key}/release", post(locks::release))
+        .route("/locks//release", post(locks::release))
+        .route("/events", get(locks::events))
+        .layer(DefaultBodyLimit::max(limits::ADMIN_BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(Arc::clone(&admin), guard))
+        .with_state(admin)
 }
 
-/// Refuses requests for another host: a page of another site whose name leads to this machine
-/// could read the replies. Adds headers that forbid browsers to use a reply otherwise.
-async fn guard(request: Request, next: Next) -> Response {
-    if !names_this_machine(request.headers()) {
-        let text = "the header Host must be a loopback address or localhost\n";
+/// What browsers may do with a page: nothing with other hosts, and no scripts but that of the page.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; \
+    form-action 'self'";
+
+/// Refuses requests for another host. Adds headers that forbid browsers to use a reply otherwise.
+async fn guard(
+    State(admin): State<Arc<Admin>>,
+    connection: Connection,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(is_local) = admin.host(connection, request.headers()) else {
+        let text = "the header Host must be a loopback address or localhost, or the address that \
+                    the connection is to, or one of admin-hosts\n";
         return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
+    };
+    if *request.method() == Method::POST && !is_same_origin(request.headers()) {
+        return error(StatusCode::FORBIDDEN, "the request is from a page of another host");
     }
+    request.extensions_mut().insert(is_local);
     let mut response = next.run(request).await;
-    let headers: [(HeaderName, &str); 3] = [
+    let headers: [(HeaderName, &str); 5] = [
         (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
     for (name, value) in headers {
-        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-/// Whether the request is for `localhost` or a loopback address, at any port.
-fn names_this_machine(headers: &HeaderMap) -> bool {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next())
-    else {
-        return false;
-    };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
 /// `/healthz`: the process can reply, and the server has not failed. Does not wait for a command
@@ -70,45 +81,112 @@ async fn healthz() -> &'static str {
 }
 
 /// `/readyz`: whether the server serves commands.
-async fn readyz(State(commands): State<Commands>) -> Response {
-    match run(&commands, |client| client.call(&["PING"])).await {
+async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+    match run(&admin.system, |client| client.call(&["PING"])).await {
         Ok(_) => "ready\n".into_response(),
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+        Err(failure) => unavailable(failure.reason()),
     }
 }
 
-/// `/metrics`: the figures of the server, for Prometheus.
-async fn metrics(State(commands): State<Commands>) -> Response {
+/// `/metrics`: the figures of the server, for Prometheus. They contain no keys, so that programs on
+/// the same machine need no login.
+async fn metrics(
+    State(admin): State<Arc<Admin>>,
+    Extension(IsLocal(is_local)): Extension<IsLocal>,
+    caller: Result<Caller, Refusal>,
+) -> Response {
+    let commands = match caller {
+        _ if is_local => Arc::clone(&admin.system),
+        Ok(caller) => caller.commands,
+        Err(refusal) => return refusal.into_response(),
+    };
     let replies = run(&commands, |client| {
         let info = client.call(&["INFO", "everything"])?;
         let histograms = client.call(&["LATENCY", "HISTOGRAM"])?;
         Ok([info, histograms])
     });
-    let written = match replies.await {
-        Ok([info, histograms]) => metrics::write(&info, &histograms),
-        Err(reason) => Err(reason),
-    };
-    match written {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    match replies.await {
+        Ok([info, histograms]) => match metrics::write(&info, &histograms) {
+            Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+            Err(reason) => unavailable(&reason),
+        },
+        Err(failure) if is_local => unavailable(failure.reason()),
+        Err(failure) => failure.into_response(),
     }
 }
 
-/// Runs commands on a thread that may wait for a slow script, for a limited time. The error is the
-/// text for the reader of the page.
-async fn run<T: Send + 'static>(
-    commands: &Commands,
-    action: impl FnOnce(&mut Client) -> Result<T, lockwheel::Error> + Send + 'static,
-) -> Result<T, String> {
-    let commands = Arc::clone(commands);
-    let done = async {
-        // At most one request waits on the thread.
-        let mut client = commands.lock_owned().await;
-        tokio::task::spawn_blocking(move || action(&mut client)).await
-    };
-    match within(limits::ADMIN_COMMAND_TIMEOUT, done).await {
-        Some(Ok(result)) => result.map_err(|error| error.to_string()),
-        Some(Err(_)) => Err("the command has failed".to_owned()),
-        None => Err("the server does not reply: it runs a slow command, or is paused".to_owned()),
+fn unavailable(reason: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
+}
+
+/// `/`: the page that shows the locks.
+async fn index(caller: Result<Caller, Refusal>) -> Response {
+    match caller {
+        Ok(_) => Html(include_str!("page/index.html")).into_response(),
+        Err(Refusal::NoLogin) => Redirect::to("/login").into_response(),
+        Err(refusal) => (refusal.status(), Html(login_page(refusal.reason()))).into_response(),
     }
+}
+
+async fn style() -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("page/page.css"))
+        .into_response()
+}
+
+async fn script() -> Response {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("page/page.js"))
+        .into_response()
+}
+
+/// `/login`: the form.
+async fn login() -> Html<String> {
+    Html(login_page(""))
+}
+
+/// The form, with the reason why a login has failed. The reason is a text of this program.
+fn login_page(reason: &str) -> String {
+    let escaped = reason.replace('&', "&amp;").replace('<', "&lt;");
+    include_str!("page/login.html").replace("{reason}", &escaped)
+}
+
+/// The fields of the form.
+#[derive(Deserialize)]
+struct Login {
+    user: String,
+    password: String,
+}
+
+/// `POST /login`: begins a session.
+async fn log_in(
+    State(admin): State<Arc<Admin>>,
+    connection: Connection,
+    Form(login): Form<Login>,
+) -> Response {
+    match admin.log_in(connection, &login.user, &login.password).await {
+        Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+        Err(refusal) => (refusal.status(), Html(login_page(refusal.reason()))).into_response(),
+    }
+}
+
+/// `POST /logout`: ends a session.
+async fn log_out(
+    State(admin): State<Arc<Admin>>,
+    connection: Connection,
+    caller: Caller,
+    headers: axum::http::HeaderMap,
+) -> Response {
+    let Some(id) = caller.session.as_ref().filter(|_| caller.has_token(&headers)) else {
+        return error(StatusCode::FORBIDDEN, "no session, or the header X-CSRF-Token is wrong");
+    };
+    ([(header::SET_COOKIE, admin.log_out(connection, id))], StatusCode::NO_CONTENT).into_response()
+}
+
+/// `/session`: the user, and the token for changes.
+async fn session(caller: Caller) -> Response {
+    let session = serde_json::json!({
+        "user": caller.user,
+        "is_login": caller.session.is_some(),
+        "token": caller.token,
+    });
+    json(StatusCode::OK, session.to_string())
 }

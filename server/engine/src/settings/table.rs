@@ -7,7 +7,7 @@ use super::types::{
 };
 use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Choices, Events, FileName, HostAndPort, Int, Memory,
-    MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Span, Text,
+    MemoryOrPercent, Octal, OomScores, Percentiles, SavePoints, Span, Text, Words,
 };
 use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::{DATABASES_MAX, JOURNAL_ENTRIES_MAX};
@@ -247,7 +247,13 @@ pub static DIRECTIVES: &[Directive] = &[
     process("admin-port", Int(0, u16::MAX as i64), "0", Fixed,
         "Port for monitoring over HTTP; 0 disables it.").own(),
     process("admin-bind", Addresses, "127.0.0.1 -::1", Fixed,
-        "Addresses of the port for monitoring. Only loopback addresses are allowed.").own(),
+        "Addresses of the port for monitoring. Others than loopback addresses need \
+         `admin-tls yes`.").own(),
+    process("admin-hosts", Words, "", Fixed,
+        "Names by which browsers and programs reach the port for monitoring, other than \
+         `localhost` and its addresses.").own(),
+    process("admin-tls", Bool, "no", Fixed,
+        "Whether the port for monitoring uses TLS, with the certificate of `tls-cert-file`.").own(),
 
     // Process and log
     process("daemonize", Bool, "no", Fixed, "Run in the background."),
