@@ -3,6 +3,7 @@
 //!
 //! Tokens are never part of it: with the token, a lock can be released.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -177,6 +178,30 @@ struct Activity {
     acquired: Vec<u64>,
 }
 
+/// What the events tell about each key.
+fn activity(notes: &LockNotes, time: Time) -> BTreeMap<(usize, &[u8]), Activity> {
+    let mut activity: BTreeMap<(usize, &[u8]), Activity> = BTreeMap::new();
+    for (_, event) in notes.events() {
+        let age_ms = time.now.0 - event.at.0;
+        let is_refusal = event.kind == LockEventKind::Refused && age_ms < CONTENTION.0;
+        if !is_refusal && event.kind != LockEventKind::Acquired {
+            continue;
+        }
+        let known = activity.entry((event.database as usize, &event.key)).or_default();
+        known.refused.retain(|&client| client != event.client);
+        if is_refusal {
+            known.refusals += 1;
+            if age_ms < RETRY.0 {
+                known.refused.push(event.client);
+            }
+        } else {
+            known.acquired.retain(|&client| client != event.client);
+            known.acquired.push(event.client);
+        }
+    }
+    activity
+}
+
 /// The view for one client at one time.
 pub(crate) struct LockView<'e> {
     engine: &'e Engine,
@@ -184,7 +209,8 @@ pub(crate) struct LockView<'e> {
     reader: ClientId,
     time: Time,
     declared: Declared,
-    activity: BTreeMap<(usize, &'e [u8]), Activity>,
+    /// Found when it is first needed: a reply without locks needs none.
+    activity: OnceCell<BTreeMap<(usize, &'e [u8]), Activity>>,
     clients: BTreeMap<u64, &'e Session>,
 }
 
@@ -193,25 +219,6 @@ impl<'e> LockView<'e> {
     pub(crate) fn new(engine: &'e Engine, reader: ClientId, time: Time) -> Option<LockView<'e>> {
         let notes = engine.writer.lock_notes()?;
         let declared = Declared::of(&engine.settings);
-        let mut activity: BTreeMap<(usize, &[u8]), Activity> = BTreeMap::new();
-        for (_, event) in notes.events() {
-            let age_ms = time.now.0 - event.at.0;
-            let is_refusal = event.kind == LockEventKind::Refused && age_ms < CONTENTION.0;
-            if !is_refusal && event.kind != LockEventKind::Acquired {
-                continue;
-            }
-            let known = activity.entry((event.database as usize, &event.key)).or_default();
-            known.refused.retain(|&client| client != event.client);
-            if is_refusal {
-                known.refusals += 1;
-                if age_ms < RETRY.0 {
-                    known.refused.push(event.client);
-                }
-            } else {
-                known.acquired.retain(|&client| client != event.client);
-                known.acquired.push(event.client);
-            }
-        }
         let clients = engine.sessions.clients.iter().map(|session| (session.id.serial, session));
         Some(LockView {
             engine,
@@ -219,9 +226,14 @@ impl<'e> LockView<'e> {
             reader,
             time,
             declared,
-            activity,
+            activity: OnceCell::new(),
             clients: clients.collect(),
         })
+    }
+
+    /// What the events tell about each key.
+    fn activity(&self) -> &BTreeMap<(usize, &'e [u8]), Activity> {
+        self.activity.get_or_init(|| activity(self.notes, self.time))
     }
 
     /// About `count` keys from a cursor on, and those of them that are locks and match.
@@ -317,7 +329,7 @@ impl<'e> LockView<'e> {
         let shape = state.shape;
         let evidence = Evidence { impression, proof: None, shape, value: Vec::new() };
         let (confidence, reason) = evidence.confidence(false);
-        let activity = self.activity.get(&(database, key));
+        let activity = self.activity().get(&(database, key));
         let holders = self.holders(&state, note, activity);
         let text = String::from_utf8_lossy(key);
         let is_exact = std::str::from_utf8(key).is_ok();

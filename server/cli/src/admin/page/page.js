@@ -241,7 +241,7 @@ async function readAll() {
     let [cursor, sequence] = ["0", null];
     const pending = [];
     do {
-      const part = await request(`/locks?cursor=${encodeURIComponent(cursor)}`);
+      const part = await request(`/locks?count=1000&cursor=${encodeURIComponent(cursor)}`);
       cursor = part.cursor;
       sequence ??= part.sequence;
       pending.push(...part.locks.map((lock) => prepared(lock, own)));
