@@ -82,8 +82,8 @@ pub(crate) const ADMIN_EVENTS_MAX: usize = 1000;
 /// How often a comment is sent where there are no events, so that proxies keep the connection.
 pub(crate) const ADMIN_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Keys that the server examines for one request of `lockwheel locks`: other clients wait for less
-/// than a millisecond meanwhile.
+/// Keys that the server examines for one request of `lockwheel locks`: other clients wait for about
+/// two milliseconds meanwhile.
 pub(crate) const LOCKS_PER_REQUEST: usize = 200;
 
 /// How often `lockwheel locks --watch` reads the locks.

@@ -246,7 +246,10 @@ pub const LOCK_EVENT_KEY_BYTES_MAX: usize = 256;
 /// Events in one reply. The reply also has the present state of their locks.
 pub const LOCK_EVENTS_PER_REPLY_MAX: usize = 1_000;
 
-/// Keys that are examined for one reply by default, and at most: other clients wait meanwhile.
+/// Clients of one lock that are known by its events: more would make the view slow.
+pub const VIEWED_CLIENTS_MAX: usize = 128;
+
+/// Keys that are examined for one reply by default: other clients wait meanwhile.
 pub const VIEWED_KEYS_DEFAULT: usize = 1_000;
 
 #[cfg(test)]

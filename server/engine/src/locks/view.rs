@@ -14,7 +14,7 @@ use super::words::{self, Name, Value};
 use super::{Shape, kinds};
 use crate::Engine;
 use crate::glob;
-use crate::limits::LOCK_EVENTS_PER_REPLY_MAX;
+use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
 use crate::sessions::{ClientId, Session};
 use crate::store::dict::Slot;
 use crate::store::lock_notes::{LockEvent, LockEventKind, LockNotes, Note, Way};
@@ -192,14 +192,22 @@ fn activity(notes: &LockNotes, time: Time) -> BTreeMap<(usize, &[u8]), Activity>
         if is_refusal {
             known.refusals += 1;
             if age_ms < RETRY.0 {
-                known.refused.push(event.client);
+                push(&mut known.refused, event.client);
             }
         } else {
             known.acquired.retain(|&client| client != event.client);
-            known.acquired.push(event.client);
+            push(&mut known.acquired, event.client);
         }
     }
     activity
+}
+
+/// Appends a client, and drops the first one beyond the limit.
+fn push(clients: &mut Vec<u64>, client: u64) {
+    if clients.len() >= VIEWED_CLIENTS_MAX {
+        clients.remove(0);
+    }
+    clients.push(client);
 }
 
 /// The view for one client at one time.
