@@ -101,7 +101,7 @@ async fn metrics(
         Err(refusal) => return refusal.into_response(),
     };
     let replies = run(&commands, |client| {
-        let info = client.call(&["INFO", "everything"])?;
+        let info = client.call(&["INFO", "everything", "lockwheel"])?;
         let histograms = client.call(&["LATENCY", "HISTOGRAM"])?;
         Ok([info, histograms])
     });
