@@ -2,11 +2,14 @@
 // responsive with many locks. Times are printed and not checked: they depend on the machine.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import axe from "axe-core";
 import { Server, openBrowser } from "./server.mjs";
 
 const LEASE_MS = 60_000;
+const REDISSON_LOCK =
+  new URL("../../server/compat/src/scripts/redisson/lock.lua", import.meta.url);
 const MANY = 100_000;
 const WRITES_DOCS = process.env.LOCKWHEEL_WRITE_DOCS === "1";
 
@@ -46,13 +49,13 @@ async function pageTime(page, condition, selector) {
 }
 
 test("locks appear, change and go while they are watched", async (context) => {
-  const server = await start(context);
+  const server = await start(context, "--enable-test-commands", "yes");
   const page = await openLive(server);
   const worker = await server.client("worker-1");
   const other = await server.client("worker-2");
   const times = {};
-  const measure = async (name, action, selector, check, delay = 0) => {
-    const begin = Date.now() + delay;
+  const measure = async (name, action, selector, check) => {
+    const begin = Date.now();
     assert.match(await action(), /^[+:$]/);
     times[name] = (await pageTime(page, check, selector)) - begin;
   };
@@ -69,12 +72,10 @@ test("locks appear, change and go while they are watched", async (context) => {
   await measure("renewed", () => worker.call("PEXPIRE", "order:7", LEASE_MS), row,
     (it) => document.querySelector(it).children[6].textContent === "1");
   await measure("released", () => worker.call("DEL", "order:7"), row, isGone);
-  const brief = () => worker.call("SET", "brief", "token", "NX", "PX", 400);
-  await measure("expired", async () => {
-    const reply = await brief();
-    await page.waitForSelector(rowOf("brief"));
-    return reply;
-  }, rowOf("brief"), isGone, 400);
+  await take(worker);
+  await page.waitForSelector(row);
+  await measure("expired", () => other.call("LOCKWHEEL", "CLOCK", "ADVANCE", `${LEASE_MS}ms`),
+    row, isGone);
 
   await take(worker);
   await page.click(row);
@@ -91,6 +92,38 @@ test("locks appear, change and go while they are watched", async (context) => {
     .includes("forced"));
   const text = Object.entries(times).map(([name, ms]) => `${name} ${ms} ms`).join(", ");
   context.diagnostic(`times from a command until the page shows it: ${text}`);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test("a lock of Redisson is shown with its holder and the clients that wait", async (context) => {
+  const server = await start(context);
+  const page = await openLive(server);
+  const names = ["holder", "first", "second", "third"];
+  const clients = await Promise.all(names.map((name) => server.client(name)));
+  const script = readFileSync(REDISSON_LOCK, "utf8");
+  const take = (client, thread) => client.call("EVAL", script, 1, "order:8", LEASE_MS,
+    `8743c9c0-0795-4907-87fd-6c719a6b4586:${thread}`);
+  assert.equal(await take(clients[0], 1), "$-1");
+  for (const [at, client] of clients.slice(1).entries()) {
+    assert.match(await take(client, at + 2), /^:/);
+    assert.equal(await client.call("SUBSCRIBE", "redisson_lock__channel:{order:8}"), "*3");
+  }
+  const row = rowOf("order:8");
+  await page.waitForFunction((it) => document.querySelector(it)?.children[3].textContent
+    .startsWith("3"), row);
+  assert.match(await page.textContent(row), /redisson-lock.*holder/s);
+  await page.click(row);
+  await page.waitForFunction(() => document.querySelector("#details-body").textContent
+    .includes("waiting"));
+  const details = await page.textContent("#details-body");
+  const places = names.slice(1).map((name) => details.indexOf(`${name},`));
+  assert.deepEqual(places, places.toSorted((a, b) => a - b), details);
+  assert.ok(places[0] > 0, details);
+  assert.ok(!details.includes("8743c9c0"), "an owner is shown");
+  await page.click("#release");
+  await page.click('#confirm button[value="release"]');
+  await page.waitForFunction((it) => document.querySelector(it) === null, row);
   assert.deepEqual(page.problems, []);
   await page.close();
 });

@@ -23,9 +23,20 @@ async function freePort() {
   return port;
 }
 
+/** Another program may take a free port before the server does. */
+const ATTEMPTS = 5;
+
 /** A server with the page, and connections to it. */
 export class Server {
   static async start(...options) {
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+      const server = await Server.tryToStart(options);
+      if (server) return server;
+    }
+    throw new Error("the server has ended");
+  }
+
+  static async tryToStart(options) {
     const server = new Server();
     server.port = await freePort();
     server.adminPort = await freePort();
@@ -34,7 +45,7 @@ export class Server {
     server.process = spawn(PROGRAM, [...ports, "--save", "", ...options], { stdio: "ignore" });
     server.connections = [];
     while (!(await fetch(`${server.url}/readyz`).then((it) => it.ok, () => false))) {
-      if (server.process.exitCode !== null) throw new Error("the server has ended");
+      if (server.process.exitCode !== null) return null;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     return server;
