@@ -494,7 +494,7 @@ impl Engine {
         }
         let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         state.active_at = time.now;
-        self.writer.set_author(Author::of(client.serial, time.now));
+        self.writer.set_author(Author::of(client.serial, time));
         let reply_mode = state.reply_mode;
         if reply_mode != ReplyMode::default() {
             state.reply_mode = reply_mode.next();

@@ -93,6 +93,13 @@ fn lease_that_ends_is_an_event_of_its_holder() {
 }
 
 #[test]
+fn whole_lease_is_the_one_that_was_asked_for() {
+    let mut stage = stage();
+    stage.check("+1us; a> SET order token1234 NX PX 30000");
+    assert_eq!(order(&mut stage)["lease_full_ms"], 30_000);
+}
+
+#[test]
 fn refused_client_waits_for_some_seconds() {
     let mut stage = stage();
     stage.check("a> SET order token1234 NX PX 90000; b> SET order other NX PX 9000");

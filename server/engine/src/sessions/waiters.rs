@@ -504,7 +504,7 @@ impl Engine {
         let before = self.sessions.exchange_pending(client, BytesMut::new());
         // The key may have changed long after the last command, by an expiry or the end of a pause.
         self.begin_requests();
-        self.writer.set_author(Author::of(client.serial, time.now));
+        self.writer.set_author(Author::of(client.serial, time));
         let reply = self.run_again(client, at, key_wait.database, &key_wait.words(), time);
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {

@@ -16,7 +16,7 @@ use super::slab::misaligned_pages;
 use super::value::Kind;
 use crate::counter::increment;
 use crate::limits::{LOCK_EVENT_KEY_BYTES_MAX, LOCK_EVENTS_MAX};
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 
 /// The request that changes keys.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct Author {
     pub client: u64,
     /// When it runs.
     pub now: Millis,
+    /// Whether that is between two milliseconds: then leases begin at the next one.
+    fraction: bool,
     /// How it changes keys.
     pub way: Way,
     /// The slot of the last hash that it has changed.
@@ -55,12 +57,13 @@ const NO_NOTE: u8 = 0;
 impl Author {
     /// An author that is no client.
     pub(super) const NONE: Author =
-        Author { client: 0, now: Millis(0), way: Way::Command, edited: None };
+        Author { client: 0, now: Millis(0), fraction: false, way: Way::Command, edited: None };
 
     /// A request of this client.
     #[inline(always)]
-    pub fn of(client: u64, now: Millis) -> Author {
-        Author { client, now, way: Way::Command, edited: None }
+    pub fn of(client: u64, time: Time) -> Author {
+        let Time { now, fraction, .. } = time;
+        Author { client, now, fraction, way: Way::Command, edited: None }
     }
 
     /// It changes the hash in `slot`.
@@ -325,7 +328,8 @@ impl LockNotes {
         by: Author,
     ) {
         let Some(note) = self.get_mut(database, slot) else { return };
-        note.lease_ms = deadline.map_or(0, |deadline| deadline.0.wrapping_sub(by.now.0));
+        let begin_ms = by.now.0.wrapping_add(i64::from(by.fraction));
+        note.lease_ms = deadline.map_or(0, |deadline| deadline.0.wrapping_sub(begin_ms));
         if records.deadline(slot).is_some() {
             self.lease_set_again(database, slot, records.key(slot), by);
         }
