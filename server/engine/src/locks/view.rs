@@ -174,8 +174,8 @@ struct Activity {
     refusals: u64,
     /// The clients that were refused in the last seconds, in order.
     refused: Vec<u64>,
-    /// The clients that have acquired it, the last one last.
-    acquired: Vec<u64>,
+    /// The clients that have acquired it and when, the last one last.
+    acquired: Vec<(u64, Millis)>,
 }
 
 /// What the events tell about each key.
@@ -195,15 +195,15 @@ fn activity(notes: &LockNotes, time: Time) -> BTreeMap<(usize, &[u8]), Activity>
                 push(&mut known.refused, event.client);
             }
         } else {
-            known.acquired.retain(|&client| client != event.client);
-            push(&mut known.acquired, event.client);
+            known.acquired.retain(|&(client, _)| client != event.client);
+            push(&mut known.acquired, (event.client, event.at));
         }
     }
     activity
 }
 
 /// Appends a client, and drops the first one beyond the limit.
-fn push(clients: &mut Vec<u64>, client: u64) {
+fn push<T>(clients: &mut Vec<T>, client: T) {
     if clients.len() >= VIEWED_CLIENTS_MAX {
         clients.remove(0);
     }
@@ -217,7 +217,7 @@ pub(crate) struct LockView<'e> {
     reader: ClientId,
     time: Time,
     declared: Declared,
-    /// Found when it is first needed: a reply without locks needs none.
+    /// Found when it is first needed: most locks have no events of other clients.
     activity: OnceCell<BTreeMap<(usize, &'e [u8]), Activity>>,
     clients: BTreeMap<u64, &'e Session>,
 }
@@ -337,7 +337,8 @@ impl<'e> LockView<'e> {
         let shape = state.shape;
         let evidence = Evidence { impression, proof: None, shape, value: Vec::new() };
         let (confidence, reason) = evidence.confidence(false);
-        let activity = self.activity().get(&(database, key));
+        let is_contended = note.is_some_and(Note::is_contended);
+        let activity = is_contended.then(|| self.activity().get(&(database, key))).flatten();
         let holders = self.holders(&state, note, activity);
         let text = String::from_utf8_lossy(key);
         let is_exact = std::str::from_utf8(key).is_ok();
@@ -366,14 +367,17 @@ impl<'e> LockView<'e> {
         note: Option<&Note>,
         activity: Option<&Activity>,
     ) -> Vec<ViewedHolder> {
-        let first = note.map_or(0, |note| note.client);
-        let others = activity.map_or(&[][..], |activity| &activity.acquired);
-        let mut clients: Vec<u64> = others.iter().copied().filter(|&it| it != first).collect();
-        clients.insert(0, first);
+        let (first, since) = note.map_or((0, Millis(0)), |note| (note.client, note.since));
+        let acquired = activity.map_or(&[][..], |activity| &activity.acquired).iter();
+        let mut clients: Vec<u64> =
+            acquired.filter(|(_, at)| *at >= since).map(|&(client, _)| client).collect();
+        if !clients.contains(&first) {
+            clients.insert(0, first);
+        }
         let missing = state.owners.len().saturating_sub(clients.len());
         clients.extend(std::iter::repeat_n(0, missing));
-        // The first owner may be gone.
-        let skipped = if state.owners.len() == 1 { 0 } else { clients.len() - state.owners.len() };
+        // The first ones may have released it.
+        let skipped = clients.len() - state.owners.len();
         let pairs = state.owners.iter().zip(&clients[skipped..]);
         pairs
             .map(|((_, count), &client)| ViewedHolder {

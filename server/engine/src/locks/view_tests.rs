@@ -93,6 +93,34 @@ fn lease_that_ends_is_an_event_of_its_holder() {
 }
 
 #[test]
+fn each_reader_of_a_lock_is_shown_with_its_client() {
+    let mut stage = stage();
+    let read = "EVAL \"redis.call('hset', KEYS[1], 'mode', 'read'); \
+        redis.call('hincrby', KEYS[1], ARGV[1], 1); redis.call('pexpire', KEYS[1], 30000)\" 1 order";
+    stage.check(&format!("a> {read} {A}; b> {read} {B}"));
+    let lock = order(&mut stage);
+    assert_eq!(lock["kind"], "redisson-read-lock");
+    let clients: Vec<&Value> =
+        lock["holders"].as_array().expect("holders").iter().map(|it| &it["client"]).collect();
+    assert_eq!(clients, [2, 3], "{lock}");
+    stage.check(&format!("a> EVAL \"redis.call('hdel', KEYS[1], ARGV[1])\" 1 order {A}"));
+    let holders = order(&mut stage)["holders"].clone();
+    assert_eq!((holders.as_array().map(Vec::len), &holders[0]["client"]), (Some(1), &3.into()));
+}
+
+#[test]
+fn holder_is_the_last_client_that_has_acquired_the_lock() {
+    let mut stage = stage();
+    stage.check("a> SET order token1234 NX; b> SET order x NX; a> DEL order; +1ms");
+    stage.check("b> SET order token5678 NX; a> SET order x NX => nil");
+    let lock = order(&mut stage);
+    assert_eq!(lock["holders"][0]["client"], 3);
+    assert_eq!(lock["waiters"][0]["client"], 2);
+    stage.check("a> GETSET order token9");
+    assert_eq!(order(&mut stage)["holders"][0]["client"], 2);
+}
+
+#[test]
 fn whole_lease_is_the_one_that_was_asked_for() {
     let mut stage = stage();
     stage.check("+1us; a> SET order token1234 NX PX 30000");

@@ -87,13 +87,28 @@ pub struct Note {
     pub renewals: u32,
     /// A [`Way`].
     way: u8,
-    unused: [u8; 3],
+    /// Not 0 if there are events of other clients: they were refused, or have acquired it too.
+    is_contended: u8,
+    unused: [u8; 2],
 }
 
 impl Note {
     #[inline(always)]
     fn new(client: u64, since: Millis, way: Way) -> Note {
-        Note { client, since, lease_ms: 0, renewals: 0, way: way as u8, unused: [0; 3] }
+        Note {
+            client,
+            since,
+            lease_ms: 0,
+            renewals: 0,
+            way: way as u8,
+            is_contended: 0,
+            unused: [0; 2],
+        }
+    }
+
+    /// Whether there are events of other clients: they were refused, or have acquired it too.
+    pub fn is_contended(&self) -> bool {
+        self.is_contended != 0
     }
 
     /// How the key was made.
@@ -343,6 +358,7 @@ impl LockNotes {
             LockEventKind::Renewed
         } else if note.client != by.client {
             // Another owner in the same hash: a second reader.
+            note.is_contended = 1;
             LockEventKind::Acquired
         } else {
             // Its owner has acquired it again, or released one of several holds.
@@ -384,7 +400,10 @@ impl LockNotes {
     /// A client tried to acquire the key in `slot`.
     #[cold]
     pub(super) fn refused(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
-        if self.get(database, slot).is_some_and(|note| note.client != by.client) {
+        if let Some(note) = self.get_mut(database, slot)
+            && note.client != by.client
+        {
+            note.is_contended = 1;
             self.push(LockEventKind::Refused, database, records.key(slot), by);
         }
     }
