@@ -96,7 +96,8 @@ fn lease_that_ends_is_an_event_of_its_holder() {
 fn each_reader_of_a_lock_is_shown_with_its_client() {
     let mut stage = stage();
     let read = "EVAL \"redis.call('hset', KEYS[1], 'mode', 'read'); \
-        redis.call('hincrby', KEYS[1], ARGV[1], 1); redis.call('pexpire', KEYS[1], 30000)\" 1 order";
+        redis.call('hincrby', KEYS[1], ARGV[1], 1); \
+        redis.call('pexpire', KEYS[1], 30000)\" 1 order";
     stage.check(&format!("a> {read} {A}; b> {read} {B}"));
     let lock = order(&mut stage);
     assert_eq!(lock["kind"], "redisson-read-lock");
