@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use percent_encoding::percent_decode_str;
 
 use super::connection::{Address, Login, Protocol};
 #[cfg(feature = "tls")]
@@ -133,23 +134,7 @@ impl std::str::FromStr for Uri {
 
 /// Decodes percent-encoding such as `%40`.
 fn percent_decode(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [byte, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *byte == b'%');
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(decoded) => {
-                out.push(decoded);
-                rest = &after[2..];
-            }
-            None => {
-                out.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
