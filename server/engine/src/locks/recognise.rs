@@ -612,12 +612,7 @@ impl Locks {
 
     /// Stores the purpose of a script that was loaded or run, and returns it.
     pub(crate) fn remember_purpose(&mut self, text: &[u8]) -> Purpose {
-        let purpose = Purpose::of(text);
-        if self.purposes.len() >= LOCKS_REMEMBERED_MAX {
-            self.purposes.pop_first();
-        }
-        self.purposes.insert(format!("{:x}", Sha1::digest(text)), purpose);
-        purpose
+        self.purposes.of(format!("{:x}", Sha1::digest(text)).as_bytes(), text)
     }
 
     /// The purpose of the script that a command runs.
@@ -626,8 +621,7 @@ impl Locks {
         match command.script {
             Some(ScriptArgument::Text) => self.remember_purpose(script),
             Some(ScriptArgument::Digest) => {
-                let digest = String::from_utf8_lossy(script).to_ascii_lowercase();
-                self.purposes.get(&digest).copied().unwrap_or(Purpose::Other)
+                self.purposes.get(&script.to_ascii_lowercase()).unwrap_or(Purpose::Other)
             }
             Some(ScriptArgument::Function) | None => Purpose::Other,
         }

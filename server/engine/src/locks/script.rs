@@ -60,6 +60,11 @@ impl Purposes {
         self.0.insert(sha.into(), purpose);
         purpose
     }
+
+    /// The purpose of a script with this SHA-1, if it was run lately.
+    pub(crate) fn get(&self, sha: &[u8]) -> Option<Purpose> {
+        self.0.get(sha).copied()
+    }
 }
 
 /// Whether a text contains this word in single or double quotes.

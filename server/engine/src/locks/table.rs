@@ -9,7 +9,7 @@ use crate::time::Time;
 
 use super::Shape;
 use super::evidence::{Declared, Evidence, Impression};
-use super::script::Purpose;
+use super::script::{Purpose, Purposes};
 use super::words::{self, Name, Value};
 
 /// A key with its database.
@@ -259,7 +259,7 @@ pub(crate) struct Locks {
     /// Sorted sets from which a client has removed members by their scores.
     pub(super) purged: VecDeque<LockKey>,
     /// The purposes of cached scripts by their SHA-1 in hexadecimal.
-    pub(super) purposes: BTreeMap<String, Purpose>,
+    pub(super) purposes: Purposes,
 }
 
 impl Locks {
