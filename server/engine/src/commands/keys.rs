@@ -485,7 +485,7 @@ fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 /// Parses the number of an existing database.
-fn database_number(context: &Context<'_>, argument: &[u8]) -> Result<usize, Error> {
+pub(crate) fn database_number(context: &Context<'_>, argument: &[u8]) -> Result<usize, Error> {
     let number = integer(argument)?;
     if i32::try_from(number).is_err() {
         return Err(Error::line(

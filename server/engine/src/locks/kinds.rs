@@ -2,6 +2,7 @@
 
 use super::Shape;
 use crate::Engine;
+use crate::store::records::Record;
 use crate::store::value::ValueRef;
 
 /// Channels on which Redisson publishes that a lock was released, in front of the name.
@@ -25,10 +26,11 @@ pub(crate) fn key_of_channel(channel: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let name = CHANNELS.iter().find_map(|prefix| channel.strip_prefix(*prefix))?;
-    // The channel of one waiter of a fair lock has its owner after the name.
+    // The channel of one waiter of a fair lock has a colon and its owner after the name. A name with
+    // braces of its own has other text there.
     let bare = name.strip_prefix(b"{").and_then(|name| {
         let end = name.iter().position(|&byte| byte == b'}')?;
-        Some(&name[..end])
+        matches!(name[end + 1..].first(), None | Some(b':')).then_some(&name[..end])
     });
     Some(bare.unwrap_or(name))
 }
@@ -61,10 +63,13 @@ pub(super) fn signal_key(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The kind of a lock: the library and its recipe where they are known, else its shape.
-pub(super) fn kind(engine: &Engine, database: usize, key: &[u8], shape: Shape) -> &'static str {
-    let keyspace = engine.writer.keyspace();
-    let Some(slot) = keyspace.find(database, key) else { return "" };
-    match keyspace.database(database).record(slot).value() {
+pub(super) fn kind(
+    engine: &Engine,
+    database: usize,
+    lock: Record<'_>,
+    shape: Shape,
+) -> &'static str {
+    match lock.value() {
         ValueRef::Hash(fields) => {
             let mode = fields.iter().find(|(field, _)| *field == b"mode").map(|(_, mode)| mode);
             match mode {
@@ -75,7 +80,8 @@ pub(super) fn kind(engine: &Engine, database: usize, key: &[u8], shape: Shape) -
             if !fields.iter().any(|(owner, _)| is_owner_of_redisson(owner)) {
                 return "owners";
             }
-            if keyspace.find(database, &with_prefix(FAIR_QUEUE, key)).is_some() {
+            let queue = with_prefix(FAIR_QUEUE, lock.key());
+            if engine.writer.keyspace().find(database, &queue).is_some() {
                 "redisson-fair-lock"
             } else {
                 "redisson-lock"
@@ -108,6 +114,7 @@ mod tests {
             (&b"redisson_lock__channel:{order}"[..], Some(&b"order"[..])),
             (b"redisson_lock__channel:{order}:uuid:1", Some(b"order")),
             (b"redisson_rwlock:{order}", Some(b"order")),
+            (b"redisson_rwlock:{a}b", Some(b"{a}b")),
             (b"redisson_other:{order}", None),
             (b"news", None),
         ] {

@@ -111,7 +111,7 @@ pub struct ViewedEvent {
     /// When it happened, in milliseconds since 1970 on the lease clock.
     pub at_ms: i64,
     /// What has happened.
-    pub event: &'static str,
+    pub event: LockEventKind,
     /// The key; bytes that are not UTF-8 are replaced. Empty if all locks of the database may have
     /// changed.
     pub key: String,
@@ -219,7 +219,8 @@ pub(crate) struct LockView<'e> {
     declared: Declared,
     /// Found when it is first needed: most locks have no events of other clients.
     activity: OnceCell<BTreeMap<(usize, &'e [u8]), Activity>>,
-    clients: BTreeMap<u64, &'e Session>,
+    /// By `CLIENT ID`, likewise: a reply without locks names none.
+    clients: OnceCell<BTreeMap<u64, &'e Session>>,
 }
 
 impl<'e> LockView<'e> {
@@ -227,16 +228,8 @@ impl<'e> LockView<'e> {
     pub(crate) fn new(engine: &'e Engine, reader: ClientId, time: Time) -> Option<LockView<'e>> {
         let notes = engine.writer.lock_notes()?;
         let declared = Declared::of(&engine.settings);
-        let clients = engine.sessions.clients.iter().map(|session| (session.id.serial, session));
-        Some(LockView {
-            engine,
-            notes,
-            reader,
-            time,
-            declared,
-            activity: OnceCell::new(),
-            clients: clients.collect(),
-        })
+        let (activity, clients) = (OnceCell::new(), OnceCell::new());
+        Some(LockView { engine, notes, reader, time, declared, activity, clients })
     }
 
     /// What the events tell about each key.
@@ -272,13 +265,15 @@ impl<'e> LockView<'e> {
 
     /// One lock and the history of its key.
     pub(crate) fn lock(&self, database: usize, key: &[u8]) -> LockReply {
-        let events = self.notes.events().filter(|(_, it)| it.database as usize == database);
-        let of_key = events.filter(|(_, it)| *it.key == *key && self.may_see(key));
+        let of_key =
+            |(_, it): &(u64, &LockEvent)| it.database as usize == database && *it.key == *key;
+        let events = self.notes.events().filter(of_key);
+        let history = events.map(|(sequence, event)| viewed_event(sequence, event));
         LockReply {
             sequence: self.notes.sequence(),
             now_ms: self.time.now.0,
             lock: self.find(database, key),
-            history: of_key.map(|(sequence, event)| viewed_event(sequence, event)).collect(),
+            history: if self.may_see(key) { history.collect() } else { Vec::new() },
         }
     }
 
@@ -305,7 +300,7 @@ impl<'e> LockView<'e> {
     }
 
     /// The lock at this key, if there is one.
-    fn find(&self, database: usize, key: &[u8]) -> Option<ViewedLock> {
+    pub(crate) fn find(&self, database: usize, key: &[u8]) -> Option<ViewedLock> {
         let slot = self.engine.writer.keyspace().find(database, key)?;
         let record = self.engine.writer.keyspace().database(database).record(slot);
         self.lock_at(database, slot, record)
@@ -345,7 +340,7 @@ impl<'e> LockView<'e> {
         Some(ViewedLock {
             key_encoded: (!is_exact).then(|| percent_encoded(key)),
             database,
-            kind: kinds::kind(self.engine, database, key, shape),
+            kind: kinds::kind(self.engine, database, record, shape),
             shape,
             confidence,
             reason,
@@ -409,7 +404,7 @@ impl<'e> LockView<'e> {
             waiters.extend(clients.map(|client| (client.serial, Waiting::Subscribed)));
         }
         for key in kinds::signal_key(key).iter().map(|key| &key[..]).chain([key]) {
-            let clients = sessions.waiting_for(database, key);
+            let clients = sessions.waiters.of_key(database, key);
             waiters.extend(clients.map(|client| (client.serial, Waiting::Blocked)));
         }
         let refused = activity.map_or(&[][..], |activity| &activity.refused).iter();
@@ -426,7 +421,9 @@ impl<'e> LockView<'e> {
     }
 
     fn client(&self, serial: u64) -> ViewedClient {
-        let Some(session) = self.clients.get(&serial) else {
+        let sessions = self.engine.sessions.clients.iter();
+        let by_serial = || sessions.map(|session| (session.id.serial, session)).collect();
+        let Some(session) = self.clients.get_or_init(by_serial).get(&serial) else {
             return ViewedClient { client: serial, ..ViewedClient::default() };
         };
         ViewedClient {
@@ -473,16 +470,7 @@ fn viewed_event(sequence: u64, event: &LockEvent) -> ViewedEvent {
     ViewedEvent {
         sequence,
         at_ms: event.at.0,
-        event: match event.kind {
-            LockEventKind::Acquired => "acquired",
-            LockEventKind::Renewed => "renewed",
-            LockEventKind::Released => "released",
-            LockEventKind::Expired => "expired",
-            LockEventKind::Refused => "refused",
-            LockEventKind::Waiting => "waiting",
-            LockEventKind::Forced => "forced",
-            LockEventKind::Removed => "removed",
-        },
+        event: event.kind,
         key: String::from_utf8_lossy(&event.key).into_owned(),
         database: event.database as usize,
         client: event.client,

@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 use serde_json::Value;
 
-use crate::settings::Settings;
+use crate::settings::{Permission, Settings};
 use crate::testing::Stage;
 
 const LOCK: &str = "EVAL \"if redis.call('exists', KEYS[1]) == 0 or \
@@ -36,6 +36,11 @@ fn events(stage: &mut Stage) -> Vec<String> {
     let events = changes["events"].as_array().expect("events");
     let text = |it: &Value| format!("{} {} {}", it["event"], it["key"], it["client"]);
     events.iter().map(|it| text(it).replace('"', "")).collect()
+}
+
+/// The locks in the reply to a request of `v`.
+fn locks(stage: &mut Stage, request: &str) -> Vec<Value> {
+    ask(stage, &format!("v> {request}"))["locks"].as_array().expect("locks").clone()
 }
 
 /// A stage with the connected clients `v` (1), `a` (2) and `b` (3).
@@ -146,15 +151,10 @@ fn keys_that_are_no_locks_are_not_shown() {
     stage.check("a> SET user:1 x; a> HSET session:1 token abc; a> SET n 1 NX; a> INCR n");
     stage.check("a> EVAL \"redis.call('set', 'hits', 1)\" 0; a> LPUSH lock:list x");
     stage.check("a> SET redisson_unlock_latch:{order} 1 PX 1000 NX");
-    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
-    let keys: Vec<&str> = locks["locks"]
-        .as_array()
-        .expect("locks")
-        .iter()
-        .filter_map(|it| it["key"].as_str())
-        .collect();
+    let locks = locks(&mut stage, "LOCKWHEEL LOCKS");
+    let keys: Vec<&str> = locks.iter().filter_map(|it| it["key"].as_str()).collect();
     assert_eq!(keys, ["n"], "only `SET NX` may make a lock");
-    assert_eq!(locks["locks"][0]["confidence"], "possible");
+    assert_eq!(locks[0]["confidence"], "possible");
 }
 
 #[test]
@@ -174,8 +174,7 @@ fn user_sees_only_keys_that_it_may_read() {
         "a> SET lock:mine x NX; a> SET lock:other x NX; ACL SETUSER u on nopass +@all ~*mine",
     );
     stage.check("v> AUTH u any");
-    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
-    let locks = locks["locks"].as_array().expect("locks");
+    let locks = locks(&mut stage, "LOCKWHEEL LOCKS");
     assert_eq!(locks.iter().map(|it| &it["key"]).collect::<Vec<_>>(), ["lock:mine"]);
     assert_eq!(events(&mut stage), ["acquired lock:mine 2"]);
     let other = ask(&mut stage, "v> LOCKWHEEL LOCKS KEY lock:other");
@@ -206,8 +205,7 @@ fn all_locks_are_read_in_parts() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), 100);
-    let all = ask(&mut stage, "v> LOCKWHEEL LOCKS MATCH lock:1?");
-    assert_eq!(all["locks"].as_array().expect("locks").len(), 10);
+    assert_eq!(locks(&mut stage, "LOCKWHEEL LOCKS MATCH lock:1?").len(), 10);
 }
 
 #[test]
@@ -218,9 +216,8 @@ fn notes_follow_keys_that_are_moved_and_emptied() {
     let moved = ask(&mut stage, "v> LOCKWHEEL LOCKS KEY lock:2 DATABASE 1");
     assert_eq!(moved["lock"]["holders"][0]["client"], 2);
     stage.check("a> SWAPDB 0 1; a> FLUSHDB; a> SELECT 1");
-    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
-    assert_eq!(locks["locks"].as_array().expect("locks").len(), 1);
-    assert_eq!(locks["locks"][0]["database"], 1);
+    let locks = locks(&mut stage, "LOCKWHEEL LOCKS");
+    assert_eq!((locks.len(), &locks[0]["database"]), (1, &1.into()));
     stage.check("FLUSHALL; INFO lockwheel => ...locks_held:0\\r\\n...");
 }
 
@@ -231,13 +228,20 @@ fn view_can_be_turned_off_and_finds_the_locks_when_it_is_turned_on() {
     stage.check(
         "a> SET lock:1 token NX PX 9000; a> SET page:1 text PX 9000; CONFIG SET lock-view yes",
     );
-    let locks = ask(&mut stage, "v> LOCKWHEEL LOCKS");
-    assert_eq!(locks["locks"].as_array().expect("locks").len(), 1, "{locks}");
-    assert_eq!(
-        (&locks["locks"][0]["key"], &locks["locks"][0]["since_ms"]),
-        (&"lock:1".into(), &0.into())
-    );
+    let locks = locks(&mut stage, "LOCKWHEEL LOCKS");
+    assert_eq!(locks.len(), 1, "{locks:?}");
+    assert_eq!((&locks[0]["key"], &locks[0]["since_ms"]), (&"lock:1".into(), &0.into()));
     assert_eq!(ask(&mut stage, "v> LOCKWHEEL LOCKS SINCE 99")["missed"], true);
+}
+
+#[test]
+fn numbers_of_events_go_on_when_the_locks_are_found_again() {
+    let mut stage = stage();
+    stage.engine.settings.enable_debug_command = Permission::Yes;
+    stage.check("a> SET lock:1 token NX PX 9000; v> DEBUG RELOAD => OK");
+    assert_eq!(events(&mut stage), ["acquired lock:1 2", "removed  1"]);
+    let lock = &locks(&mut stage, "LOCKWHEEL LOCKS")[0];
+    assert_eq!((&lock["key"], &lock["since_ms"]), (&"lock:1".into(), &0.into()));
 }
 
 #[test]

@@ -151,7 +151,7 @@ struct Waiter {
 
 impl Waiters {
     /// The clients that wait for a key, in their order.
-    fn of_key(&self, database: usize, key: &[u8]) -> impl Iterator<Item = ClientId> {
+    pub(crate) fn of_key(&self, database: usize, key: &[u8]) -> impl Iterator<Item = ClientId> {
         let queue = self.queues.get(&database).and_then(|queues| queues.get(key));
         queue.into_iter().flat_map(|queue| queue.waiters.values()).map(|waiter| waiter.client)
     }
@@ -324,15 +324,6 @@ impl Sessions {
         if self.has_waiters() {
             self.waiters.mark(database, key, kind);
         }
-    }
-
-    /// The clients in a blocking command for a key, in their order.
-    pub(crate) fn waiting_for(
-        &self,
-        database: usize,
-        key: &[u8],
-    ) -> impl Iterator<Item = ClientId> {
-        self.waiters.of_key(database, key)
     }
 
     /// Whether any client waits for keys.

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a slot has a note only while it is occupied, by the key that the note is about.
 
+use serde::Serialize;
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -121,7 +122,8 @@ impl Note {
 const _: () = assert!(size_of::<Note>() == 32);
 
 /// What has happened to a key that may be a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LockEventKind {
     /// It was made, or its owner has changed.
     Acquired,
@@ -434,7 +436,8 @@ impl LockNotes {
     }
 
     /// Finds the keys that may be locks, in a database that was filled without notes.
-    pub(super) fn find(&mut self, database: usize, records: &Records) {
+    pub(super) fn find(&mut self, database: usize, records: &Records, by: Author) {
+        self.flushed(database, by);
         let note = Note::new(0, Millis(0), Way::Restored);
         for (slot, record) in records.iter_slots() {
             let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash);

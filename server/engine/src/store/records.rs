@@ -278,7 +278,7 @@ impl Records {
 
     /// All keys with their records, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Record<'_>)> {
-        self.headers.chunks().numbers().map(|slot| (self.key(slot), self.get(slot)))
+        self.iter_slots().map(|(_, record)| (record.key(), record))
     }
 
     /// All records with their slots, in slot order.

@@ -561,14 +561,16 @@ impl Writer {
 impl Writer {
     /// Turns the notes for the lock view on or off. If on, also finds the locks that are there.
     pub fn set_lock_notes(&mut self, on: bool) {
+        if !on {
+            self.lock_notes = None;
+            return;
+        }
         let keyspace = &self.state.keyspace;
-        self.lock_notes = on.then(|| {
-            let mut notes = LockNotes::new(keyspace.count());
-            for number in 0..keyspace.count() {
-                notes.find(number, keyspace.database(number).records());
-            }
-            Box::new(notes)
-        });
+        let notes =
+            self.lock_notes.get_or_insert_with(|| Box::new(LockNotes::new(keyspace.count())));
+        for number in 0..keyspace.count() {
+            notes.find(number, keyspace.database(number).records(), self.author);
+        }
     }
 
     /// The notes for the lock view, if they are on.

@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 use serde::Serialize;
 
 use crate::commands::json;
-use crate::context::{Context, integer, is};
+use crate::context::{Context, is, unsigned};
 use crate::error::Error;
 use crate::syntax_error::unknown_of_few;
 
@@ -113,18 +113,14 @@ fn selection<'a>(
         match () {
             () if is(word, "key") => selection.scope.key = Some(value),
             () if is(word, "client") => selection.scope.client = Some(value),
-            () if is(word, "since") => selection.scope.since = number(value)?,
+            () if is(word, "since") => selection.scope.since = unsigned(value)?,
             () if is(word, "count") => {
-                selection.count = Some(usize::try_from(number(value)?).unwrap_or(usize::MAX));
+                selection.count = Some(usize::try_from(unsigned(value)?).unwrap_or(usize::MAX));
             }
             () => return Err(context.syntax_error(argv)),
         }
     }
     if words.is_empty() { Ok(selection) } else { Err(context.syntax_error(argv)) }
-}
-
-fn number(value: &[u8]) -> Result<u64, Error> {
-    u64::try_from(integer(value)?).map_err(|_| Error::NotAnInteger)
 }
 
 /// Only servers with a journal permit these commands to remote clients, but an embedding program
