@@ -26,8 +26,8 @@ pub(crate) fn key_of_channel(channel: &[u8]) -> Option<&[u8]> {
         return None;
     }
     let name = CHANNELS.iter().find_map(|prefix| channel.strip_prefix(*prefix))?;
-    // The channel of one waiter of a fair lock has a colon and its owner after the name. A name with
-    // braces of its own has other text there.
+    // The channel of one waiter of a fair lock has a colon and its owner after the name. A name
+    // with braces of its own has other text there.
     let bare = name.strip_prefix(b"{").and_then(|name| {
         let end = name.iter().position(|&byte| byte == b'}')?;
         matches!(name[end + 1..].first(), None | Some(b':')).then_some(&name[..end])
