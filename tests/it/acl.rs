@@ -234,7 +234,7 @@ fn scripts_are_restricted_as_plans_and_in_lua() {
         for _ in 0..3 {
             let refused = wire.call(&["EVAL", script, "0", "other"]);
             let refused = String::from_utf8_lossy(&refused).into_owned();
-            let expected = "-NOPERM ACL failure in script: No permissions to access a key script: ";
+            let expected = "-ERR ACL failure in script: No permissions to access a key script: ";
             assert!(refused.starts_with(expected), "plans {plans}: {refused}");
             assert_eq!(wire.call(&["EVAL", script, "0", "lock:1"]), b"+OK\r\n");
             assert_eq!(wire.call(&["DEL", "lock:1"]), b":1\r\n");
@@ -242,4 +242,30 @@ fn scripts_are_restricted_as_plans_and_in_lua() {
         // Another client's script is not restricted.
         assert_eq!(connect(&server).call(&["EVAL", script, "0", "other"]), b"+OK\r\n");
     }
+}
+
+#[test]
+fn hang_up_loads_the_users_anew() {
+    let (_folder, path) = acl_file("user default on nopass ~* +@all\n");
+    let write = |text: &str| fs::write(&path, text).expect("a file");
+    let mut daemon = Daemon::start(&["--port", "0", "--aclfile", &path]);
+    let port = daemon.wait_for_port();
+    // Also without the rights of the default user.
+    write("user default off\nuser a on nopass +acl|whoami\n");
+    daemon.signal("HUP");
+    daemon.wait_for("Received SIGHUP: the users are loaded anew");
+    let whoami = |user: &str| {
+        let mut wire = daemon.connect(port);
+        wire.call(&["AUTH", user, "x"]);
+        String::from_utf8_lossy(&wire.call(&["ACL", "WHOAMI"])).into_owned()
+    };
+    assert_eq!(whoami("a"), "$1\r\na\r\n");
+    write("user b on nopass +nosuchcommand\n");
+    daemon.signal("HUP");
+    let error = daemon.wait_for("# Received SIGHUP: the users stay as they are: ");
+    assert!(error.contains("users.acl:1: "), "{error}");
+    write("user default off\nuser b on nopass +acl|whoami\n");
+    daemon.signal("HUP");
+    daemon.wait_for("Received SIGHUP: the users are loaded anew");
+    assert!(daemon.connect(port).call(&["AUTH", "b", "x"]).starts_with(b"+OK"));
 }

@@ -212,8 +212,11 @@ impl Engine {
             Denial::Key(_) => "No permissions to access a key".to_owned(),
             Denial::Channel(_) => "No permissions to access a channel".to_owned(),
         };
-        let place = if call.path == Paths::SCRIPT { "ACL failure in script: " } else { "" };
-        Error::text(format!("NOPERM {place}{text}"))
+        let prefix = match call.path {
+            Paths::SCRIPT => "ERR ACL failure in script:",
+            _ => "NOPERM",
+        };
+        Error::text(format!("{prefix} {text}"))
     }
 
     fn log_context(&self, client: ClientId, path: Paths) -> &'static str {

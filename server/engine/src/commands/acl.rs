@@ -615,7 +615,7 @@ mod tests {
     #[test]
     fn scripts_are_refused() {
         let mut stage = stage("~lock:* &c +@all -del");
-        let failure = "!NOPERM ACL failure in script: ";
+        let failure = "!ERR ACL failure in script: ";
         for (call, text) in [
             ("'get', 'k'", "No permissions to access a key"),
             ("'publish', 'd', 'm'", "No permissions to access a channel"),
