@@ -75,6 +75,14 @@ fn outcome_is_saved_and_written_in_every_format() {
 }
 
 #[test]
+fn cycles_are_measured_over_tls() {
+    let only = ["--only", "Redisson 4.7 cycle, 50", "--only", "PING"];
+    let output =
+        run(on_one_core(&[&["--tls", "--quick", "--seconds", "0.01"], &only[..]].concat()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn impossible_requests_are_reported() {
     for (arguments, error) in [
         (&["--only", "no such thing"][..], "no workload has that in its name"),

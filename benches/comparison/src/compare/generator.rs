@@ -3,10 +3,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 use crate::Outcome;
 use crate::running::Running;
@@ -72,7 +75,10 @@ pub(crate) fn saturate(
     connections: usize,
     effort: &Effort,
 ) -> Outcome<Throughput> {
-    let mut clients = Clients::connect(running.address, connections)?;
+    let mut clients = match &running.tls {
+        Some((address, config)) => Clients::connect_tls(*address, config, connections)?,
+        None => Clients::connect(running.address, connections)?,
+    };
     for client in 0..connections {
         clients.send_next(client, source)?;
     }
@@ -130,9 +136,26 @@ struct PendingBatch {
 
 impl Clients {
     pub(crate) fn connect(address: SocketAddr, connections: usize) -> Outcome<Clients> {
+        Clients::open(connections, |poll, number| Connection::open(address, poll, number))
+    }
+
+    pub(crate) fn connect_tls(
+        address: SocketAddr,
+        config: &Arc<ClientConfig>,
+        connections: usize,
+    ) -> Outcome<Clients> {
+        Clients::open(connections, |poll, number| {
+            Connection::open_tls(address, config, poll, number)
+        })
+    }
+
+    fn open(
+        connections: usize,
+        connect: impl Fn(&Poll, usize) -> io::Result<Connection>,
+    ) -> Outcome<Clients> {
         let poll = Poll::new()?;
-        let connect = |number| Connection::open(address, &poll, number);
-        let connections = (0..connections).map(connect).collect::<io::Result<Vec<_>>>()?;
+        let connections = (0..connections).map(|number| connect(&poll, number));
+        let connections = connections.collect::<io::Result<Vec<_>>>()?;
         let pending = vec![PendingBatch::default(); connections.len()];
         let events = Events::with_capacity(EVENTS_MAX);
         let (chunk, answered) = (vec![0; CHUNK_BYTES], Vec::new());
@@ -169,7 +192,8 @@ impl Clients {
 impl PendingBatch {
     /// Reads available bytes. Returns whether the reply is complete.
     ///
-    /// No bytes follow the reply of a batch, so a short read has emptied the socket.
+    /// No bytes follow the reply of a batch, so a short read has emptied the socket, unless it is
+    /// of TLS, which is read by records.
     fn receive(
         &mut self,
         connection: &mut Connection,
@@ -186,7 +210,7 @@ impl PendingBatch {
             if count == missing.len() {
                 return Ok(true);
             }
-            if count < chunk.len() {
+            if count < chunk.len() && connection.tls.is_none() {
                 return Ok(false);
             }
         }
@@ -197,6 +221,7 @@ impl PendingBatch {
 pub(crate) struct Connection {
     stream: TcpStream,
     unsent: Vec<u8>,
+    tls: Option<Box<ClientConnection>>,
 }
 
 impl Connection {
@@ -217,12 +242,35 @@ impl Connection {
         let mut stream = TcpStream::from_std(stream);
         let interests = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut stream, Token(number), interests)?;
-        Ok(Connection { stream, unsent: Vec::new() })
+        Ok(Connection { stream, unsent: Vec::new(), tls: None })
+    }
+
+    /// As [`Connection::open`], with TLS. The handshake is complete.
+    fn open_tls(
+        address: SocketAddr,
+        config: &Arc<ClientConfig>,
+        poll: &Poll,
+        number: usize,
+    ) -> io::Result<Connection> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        let name = ServerName::IpAddress(address.ip().into());
+        let client = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        let mut tls = Box::new(client);
+        tls.set_buffer_limit(None);
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream)?;
+        }
+        let connection = Connection::from_stream(stream, poll, number)?;
+        Ok(Connection { tls: Some(tls), ..connection })
     }
 
     /// Reads available bytes; `None` if there are none. A closed connection is an error.
     pub(crate) fn read(&mut self, chunk: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.stream.read(chunk) {
+        let read = match &mut self.tls {
+            Some(tls) => read_decrypted(tls, &mut self.stream, chunk),
+            None => self.stream.read(chunk),
+        };
+        match read {
             Ok(0) => Err(io::Error::other("the server has closed a connection")),
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -232,6 +280,10 @@ impl Connection {
 
     /// Sends bytes now, or when the socket is writable.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.writer().write_all(bytes)?;
+            return self.flush();
+        }
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);
             return Ok(());
@@ -243,11 +295,37 @@ impl Connection {
 
     /// Sends unsent bytes to a writable socket.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while let Some(tls) = &mut self.tls
+            && tls.wants_write()
+        {
+            match tls.write_tls(&mut self.stream) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                written => written?,
+            };
+        }
         if !self.unsent.is_empty() {
             let sent = write_some(&mut self.stream, &self.unsent)?;
             self.unsent.drain(..sent);
         }
         Ok(())
+    }
+}
+
+/// Reads decrypted bytes, after the socket if there are none.
+fn read_decrypted(
+    tls: &mut ClientConnection,
+    stream: &mut TcpStream,
+    chunk: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(chunk) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+        if tls.read_tls(stream)? == 0 {
+            return Ok(0);
+        }
+        tls.process_new_packets().map_err(io::Error::other)?;
     }
 }
 

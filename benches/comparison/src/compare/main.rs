@@ -73,9 +73,10 @@ fn main() -> ExitCode {
 /// Runs the comparison. Returns whether every measurement succeeded.
 fn run(options: &Options) -> Outcome<bool> {
     let effort = options.effort();
-    let mut workloads = match options.durable {
-        true => durable::all(&options.flush_delays()),
-        false => workload::all(),
+    let mut workloads = match options {
+        Options { durable: true, .. } => durable::all(&options.flush_delays()),
+        Options { tls: true, .. } => cycles::all(),
+        _ => workload::all(),
     };
     workloads.retain(|workload| options.wants(&workload::title(workload.as_ref())));
     if options.list {

@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Measure the workloads with a log that is flushed before each reply, on the disk of TMPDIR
     #[arg(long)]
     pub(crate) durable: bool,
+    /// Measure the cycles without contention over TLS
+    #[arg(long, conflicts_with = "durable")]
+    pub(crate) tls: bool,
     /// By how much flushes take longer, for measurements that show slower disks
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0,0.25,2")]
     #[arg(value_parser = delay, requires = "durable")]

@@ -5,15 +5,19 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::wire::Wire;
+use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::redis_server::free_port;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use rustls::ClientConfig;
+use rustls::version::TLS13;
 
 use crate::log_directory::LogDirectory;
 use crate::{Outcome, shutdown};
@@ -38,6 +42,8 @@ pub(crate) struct Running {
     _directory: Option<Rc<LogDirectory>>,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
+    /// Its port for TLS and how to connect there, if its clients use that.
+    pub(crate) tls: Option<(SocketAddr, Arc<ClientConfig>)>,
     /// The time from before the start of the process until the reply to PING.
     pub(crate) start: Duration,
 }
@@ -59,6 +65,24 @@ impl Running {
             }
         }
         outcome
+    }
+
+    /// Starts a server like [`Running::start`], with a port for TLS too, which clients use that are
+    /// measured. They have no certificate.
+    pub(crate) fn start_with_tls(
+        words: &[String],
+        arguments: &[&str],
+        core: Option<usize>,
+        certificates: &Certificates,
+    ) -> Outcome<Running> {
+        let port = free_port();
+        // Its port without TLS follows.
+        let mut words = [words, &certificates.options(port)].concat();
+        words.extend(["--tls-auth-clients", "no"].map(str::to_owned));
+        let mut running = Running::start(&words, arguments, core, None)?;
+        let client = certificates.client_config(None, &[&TLS13]);
+        running.tls = Some((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Arc::new(client)));
+        Ok(running)
     }
 
     fn start_on(
@@ -86,7 +110,7 @@ impl Running {
         let child = child.map_err(|error| format!("{}: {error}", words.join(" ")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let _directory = directory.map(Rc::clone);
-        let mut running = Running { child, _directory, address, start: Duration::ZERO };
+        let mut running = Running { child, _directory, address, tls: None, start: Duration::ZERO };
         while !running.answers() {
             if let Some(status) = running.child.try_wait()? {
                 return Err(format!("{command:?} ended at once: {status}").into());

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::daemon;
 use lockwheel_tests::redis_server;
 
@@ -18,7 +19,6 @@ const PLANS_DIRECTIVE: &str = "script-plans";
 pub(crate) const BARE: &str = "bare server";
 
 /// A server that is compared.
-#[derive(Debug)]
 pub(crate) struct ComparedServer {
     /// Its name in the report.
     pub(crate) name: String,
@@ -34,12 +34,19 @@ pub(crate) struct ComparedServer {
     pub(crate) first_round_only: bool,
     words: Vec<String>,
     core: Option<usize>,
+    /// Those of its port for TLS, if its clients use that.
+    certificates: Option<Rc<Certificates>>,
 }
 
 impl ComparedServer {
     /// Starts it with additional arguments.
     pub(crate) fn start(&self, arguments: &[&str]) -> Outcome<Running> {
-        Running::start(&self.words, arguments, self.core, None)
+        match &self.certificates {
+            Some(certificates) => {
+                Running::start_with_tls(&self.words, arguments, self.core, certificates)
+            }
+            None => Running::start(&self.words, arguments, self.core, None),
+        }
     }
 
     /// Starts it like [`ComparedServer::start`], on any processor.
@@ -86,6 +93,7 @@ impl ComparedServer {
             first_round_only: false,
             words,
             core,
+            certificates: None,
         }
     }
 
@@ -114,8 +122,12 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
     let alone = servers.is_empty();
     servers.extend(own_servers(core)?);
     // The bare server is useful only in a comparison with other servers.
-    if !alone && !options.durable {
+    if !alone && !options.durable && !options.tls {
         servers.push(bare_server(core)?);
+    }
+    if options.tls {
+        let certificates = Rc::new(Certificates::new());
+        servers.iter_mut().for_each(|it| it.certificates = Some(Rc::clone(&certificates)));
     }
     if !options.peers.is_empty() {
         servers.retain(|server| holds_one_of(&server.name, &options.peers));
