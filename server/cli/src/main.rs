@@ -185,7 +185,7 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
             () = stdin_closed(), if end_with_stdin => Some("the end of standard input"),
             () = server.stopped() => None,
             () = notify => None,
-            () = reload_at_signals(&server, hang_up) => None,
+            () = reload_at_signals(&server, process, hang_up) => None,
         };
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
@@ -235,8 +235,8 @@ async fn start(
     }
 }
 
-/// Reads the certificates of TLS again at each signal; never ends.
-async fn reload_at_signals(server: &Server, mut hang_up: Signal) {
+/// Reads the certificates of TLS and the file of users again at each signal; never ends.
+async fn reload_at_signals(server: &Server, process: &ProcessSettings, mut hang_up: Signal) {
     while hang_up.recv().await.is_some() {
         #[cfg(feature = "tls")]
         match server.reload_tls() {
@@ -247,8 +247,12 @@ async fn reload_at_signals(server: &Server, mut hang_up: Signal) {
                  {error}"
             ),
         }
-        #[cfg(not(feature = "tls"))]
-        let _ = server;
+        if process.has_acl_file {
+            match server.call(&["ACL", "LOAD"]) {
+                Ok(_) => info!("Received SIGHUP: the users are loaded anew"),
+                Err(error) => warn!("Received SIGHUP: the users stay as they are: {error}"),
+            }
+        }
     }
     std::future::pending::<()>().await;
 }

@@ -28,6 +28,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) admin: AdminSettings,
     /// Whether the server listens on a TLS port.
     pub(crate) listens_for_tls: bool,
+    /// Whether users are in the file of `aclfile`.
+    pub(crate) has_acl_file: bool,
 }
 
 impl ProcessSettings {
@@ -52,6 +54,7 @@ impl ProcessSettings {
             end_with_stdin: is_on("end-with-stdin"),
             listens: settings.port != 0 || unixsocket.is_none() && !listens_for_tls,
             listens_for_tls,
+            has_acl_file: !settings.text("aclfile").is_empty(),
             unixsocket,
             admin: AdminSettings {
                 port: settings.text("admin-port").parse().unwrap_or_default(),
