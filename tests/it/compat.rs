@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use lockwheel::Server;
 use lockwheel_compat::wrapping::Wrapping;
-use lockwheel_compat::{Options, Report, Suite};
+use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict};
+use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::frame::show;
+use lockwheel_tests::redis_server::RedisServer;
 use lockwheel_tests::target::{Kind, Target};
+use rustls::version::{TLS12, TLS13};
 
 /// How long each property is run: shorter than the suite's default.
 const SECONDS: f64 = 0.5;
@@ -20,15 +23,20 @@ fn run(target: &Target, reference: Option<&Target>) -> Report {
 }
 
 fn run_wrapped(target: &Target, reference: Option<&Target>, wrapping: Wrapping) -> Report {
-    let mut options = Options::new(&target.address().to_string()).expect("an address");
+    let mut options = options(&target.address().to_string());
     options.reference = reference
         .map(|server| Options::new(&server.address().to_string()).expect("an address").target);
-    options.allow_flush = true;
-    options.seconds = SECONDS;
-    options.time_limit = TIME_LIMIT;
     options.wrapping = wrapping;
     let suite = Suite::new(&options).expect("the cases are well-formed");
     suite.run(&mut ()).expect("both servers answer")
+}
+
+fn options(url: &str) -> Options {
+    let mut options = Options::new(url).expect("an address");
+    options.allow_flush = true;
+    options.seconds = SECONDS;
+    options.time_limit = TIME_LIMIT;
+    options
 }
 
 #[test]
@@ -44,6 +52,28 @@ fn lockwheel_passes_all_cases() {
     let lockwheel = Target::lockwheel_like(&redis, Kind::Standalone);
     let report = run(&lockwheel, Some(&redis));
     assert!(report.is_green(), "{}", report.text());
+}
+
+/// The cases of TLS are played only on a server that is reached with it, and some only with a
+/// certificate.
+#[test]
+fn cases_of_tls_pass_on_both_servers() {
+    let certificates = Certificates::new();
+    certificates.issue("client", Validity::Now);
+    let builder = certificates.server().config("tls-auth-clients", "optional");
+    let lockwheel = builder.start().expect("lockwheel starts");
+    let redis = RedisServer::start_with_tls(&certificates);
+    let tls_port = lockwheel.tls_addr().expect("it listens for TLS").port();
+    for port in [Some(tls_port), redis.as_ref().map(|(_, port)| *port)].into_iter().flatten() {
+        let mut options = options(&format!("rediss://localhost:{port}"));
+        options.target.set_tls(&certificates.client_with(Some("client"), &[&TLS13, &TLS12]));
+        options.only = vec!["TLS: ".to_owned()];
+        let report = Suite::new(&options).expect("well-formed cases").run(&mut ());
+        let report = report.expect("the server answers");
+        let is_skipped = |it: &Outcome| matches!(it.verdict, Verdict::Skipped(_));
+        assert!(report.is_green(), "{}", report.text());
+        assert!(!report.outcomes.iter().any(is_skipped), "{}", report.text());
+    }
 }
 
 /// The cases describe what commands do inside transactions and scripts too, on both servers.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::certificates::Certificates;
 use crate::daemon::Folder;
 use crate::process::eventually;
 use crate::target::Kind;
@@ -60,6 +61,20 @@ impl RedisServer {
             server.take_all_slots();
         }
         Some(server)
+    }
+
+    /// As [`RedisServer::start`], with a port for TLS too. Clients may have a certificate there.
+    pub fn start_with_tls(certificates: &Certificates) -> Option<(RedisServer, u16)> {
+        let program = program_or_none()?;
+        let start = |_| {
+            let (folder, tls_port) = (Folder::new(), free_port());
+            let mut arguments = arguments(Kind::Standalone, &folder);
+            arguments.extend(certificates.options(tls_port));
+            arguments.extend(["--tls-auth-clients", "optional"].map(String::from));
+            let server = RedisServer::start_on(&program, &arguments, folder, free_port())?;
+            Some((server, tls_port))
+        };
+        Some((0..PORT_ATTEMPTS).find_map(start).expect("redis-server starts"))
     }
 
     /// Starts a server that loads this append-only file. `None` if no server is installed and none

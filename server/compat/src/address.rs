@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::case::Way;
 #[cfg(feature = "tls")]
 use crate::tls::TlsClient;
 
@@ -34,6 +35,35 @@ pub enum Endpoint {
     Tls(String, u16, Option<TlsClient>),
     /// The path of a unix socket.
     Unix(String),
+}
+
+impl Endpoint {
+    /// Whether its connections have TLS.
+    pub fn has_tls(&self) -> bool {
+        !matches!(self, Endpoint::Tcp(..) | Endpoint::Unix(_))
+    }
+
+    /// Whether clients present a certificate.
+    pub fn has_certificate(&self) -> bool {
+        match self {
+            #[cfg(feature = "tls")]
+            Endpoint::Tls(.., Some(client)) => client.has_certificate(),
+            _ => false,
+        }
+    }
+
+    /// The same port for TLS, reached in another way; any other endpoint as it is.
+    pub fn reached(&self, way: Way) -> Endpoint {
+        match (self, way) {
+            #[cfg(feature = "tls")]
+            (Endpoint::Tls(host, port, _), Way::Plain) => Endpoint::Tcp(host.clone(), *port),
+            #[cfg(feature = "tls")]
+            (Endpoint::Tls(host, port, Some(client)), Way::Anonymous) => {
+                Endpoint::Tls(host.clone(), *port, Some(client.without_certificate()))
+            }
+            _ => self.clone(),
+        }
+    }
 }
 
 impl Address {

@@ -26,6 +26,8 @@
 //! | `needs: redis 7.2` | a server that reports this version or later; also `valkey 8.1` |
 //! | `needs: database` | a database that no other program uses |
 //! | `needs: flush` | the permission to flush scripts and functions, which all databases share |
+//! | `needs: tls` | connections with TLS |
+//! | `needs: certificate` | a certificate of the suite that the server checks |
 //! | `alone: yes` | played alone, since it pauses or counts all clients |
 //! | `protocol: 2` | played only in that version of the protocol |
 //! | `wrappable: no` | not inside `MULTI` or a script: see [`Wrapping`] |
@@ -42,6 +44,8 @@
 //! | `a< closed` | the server closes the connection |
 //! | `a waits` | client `a` is blocked: nothing comes for a while |
 //! | `a!` | client `a` closes its connection |
+//! | `a connects without TLS` | client `a` connects to the port for TLS without TLS |
+//! | `a connects without a certificate` | client `a` connects with TLS, but has no certificate |
 //! | `+5ms`, `+1s` | time passes |
 //! | `# words` | a comment |
 //!
@@ -95,6 +99,10 @@ pub enum Need {
     Database,
     /// The permission to flush scripts and functions.
     Flush,
+    /// Connections with TLS.
+    Tls,
+    /// A certificate of the suite that the server checks, so that it can be required.
+    Certificate,
 }
 
 /// A line of a conversation.
@@ -123,8 +131,19 @@ pub enum Action {
     Waits(String),
     /// A client closes its connection.
     HangUp(String),
+    /// A client connects to the port for TLS in another way than the suite.
+    Connect(String, Way),
     /// Time passes.
     Pass(Duration),
+}
+
+/// How a client connects to a port for TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Without TLS.
+    Plain,
+    /// Without a certificate.
+    Anonymous,
 }
 
 /// A mistake in a file of cases.
@@ -234,6 +253,8 @@ impl Need {
         match text.split_once(' ') {
             None if text == "database" => return Ok(Need::Database),
             None if text == "flush" => return Ok(Need::Flush),
+            None if text == "tls" => return Ok(Need::Tls),
+            None if text == "certificate" => return Ok(Need::Certificate),
             Some(("redis", text)) => version(text).map(|(major, minor)| Need::Redis(major, minor)),
             Some(("valkey", text)) => {
                 version(text).map(|(major, minor)| Need::Valkey(major, minor))
@@ -275,6 +296,8 @@ impl Action {
         match rest.trim() {
             "waits" => Ok(Action::Waits(name)),
             "!" => Ok(Action::HangUp(name)),
+            "connects without TLS" => Ok(Action::Connect(name, Way::Plain)),
+            "connects without a certificate" => Ok(Action::Connect(name, Way::Anonymous)),
             _ => Err("neither a remark, nor a request, nor a reply".to_owned()),
         }
     }

@@ -64,6 +64,7 @@ pub fn perform(steps: &[Step], setting: Setting<'_>, target: &Target) -> Perform
         connections: BTreeMap::new(),
         protocols: BTreeMap::new(),
         requests: BTreeMap::new(),
+        others: BTreeSet::new(),
         wrapped: BTreeSet::new(),
         captures: Captures::new(),
         performance: Performance::default(),
@@ -106,6 +107,9 @@ struct CasePlayer<'a> {
     /// The protocol versions of the clients that have changed it with `HELLO` or `RESET`.
     protocols: BTreeMap<String, u8>,
     requests: BTreeMap<String, Requests>,
+    /// The clients that have connected in another way than the suite. Those that were refused have
+    /// no connection.
+    others: BTreeSet<String>,
     /// The clients that sent their last command wrapped.
     wrapped: BTreeSet<String>,
     captures: Captures,
@@ -189,6 +193,14 @@ impl CasePlayer<'_> {
                 self.protocols.remove(client);
                 Ok(())
             }
+            Action::Connect(client, way) => {
+                self.performance.transcript.push(line.clone());
+                self.others.insert(client.clone());
+                if let Ok(wire) = self.target.connect_as(*way) {
+                    self.connections.insert(client.clone(), wire);
+                }
+                Ok(())
+            }
             Action::Pass(span) => {
                 self.performance.transcript.push(line.clone());
                 self.target.timeouts.deadline.sleep(*span);
@@ -251,15 +263,17 @@ impl CasePlayer<'_> {
 
     fn closed(&mut self, client: &str) -> Result<(), UnexpectedReply> {
         self.requests.entry(client.to_owned()).or_default().advance();
-        let wire = self.client(client).map_err(|error| (describe(&error), None))?;
-        match wire.read() {
-            Ok(frame) => Err(self.unexpected(client, &frame)),
-            Err(error) if is_end(&error) => {
-                self.performance.transcript.push(format!("{client}< closed"));
-                Ok(())
-            }
-            Err(error) => Err((describe(&error), None)),
-        }
+        let read = match self.others.contains(client) {
+            true => self.connections.get_mut(client).map_or(Ok(()), Wire::read_refusal),
+            false => match self.client(client).and_then(Wire::read) {
+                Ok(frame) => return Err(self.unexpected(client, &frame)),
+                Err(error) if is_end(&error) => Ok(()),
+                Err(error) => Err(error),
+            },
+        };
+        read.map_err(|error| (describe(&error), None))?;
+        self.performance.transcript.push(format!("{client}< closed"));
+        Ok(())
     }
 
     fn waits(&mut self, client: &str) -> Result<(), UnexpectedReply> {

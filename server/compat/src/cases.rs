@@ -38,6 +38,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "slowlog"
     "acl"
     "latency"
+    "tls"
     "details/errors"
     "details/connection"
     "details/conversions"

@@ -49,6 +49,11 @@ fn play(target: &Target, case: &Case) -> io::Result<String> {
                 client_of(&mut connections, target, client)?.send_bytes(&bytes)?;
             }
             Action::HangUp(client) => drop(connections.remove(client.as_str())),
+            Action::Connect(client, way) => {
+                if let Ok(wire) = target.connect_as(*way) {
+                    connections.insert(client, wire);
+                }
+            }
             Action::Pass(span) => time::sleep(*span),
             _ => {}
         }

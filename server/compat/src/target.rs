@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::address::Address;
-use super::case::Need;
+use super::case::{Need, Way};
 use super::frame::Frame;
 use super::time::{self, Deadline};
 use super::wire::{Timeouts, Wire, describe, is_silence};
@@ -32,6 +32,8 @@ pub struct Target {
     pub resp3: bool,
     /// Whether the database was empty, so that no other program uses it.
     pub own_database: bool,
+    /// Whether the server checks the certificate of the suite, which has one.
+    pub checks_certificate: bool,
     /// Whether scripts and functions, which all databases share, may be flushed.
     pub may_flush: bool,
     /// The prefix of every key and channel of this run.
@@ -74,6 +76,10 @@ impl Target {
             return Err(io::Error::other(advice));
         }
         let resp3 = wire.call(&["HELLO", "3"]).is_ok_and(|reply| reply.kind == b'%');
+        // Without a check, the server might refuse the certificate when a case requires one.
+        let auth_clients = wire.call(&["CONFIG", "GET", "tls-auth-clients"])?;
+        let checks = |value: &Frame| matches!(&*value.text, b"yes" | b"optional");
+        let checks_certificates = auth_clients.items.get(1).is_some_and(checks);
         let numbers = |text: Option<String>| text.as_deref().and_then(version);
         let mut target = Target {
             address: address.clone(),
@@ -82,6 +88,7 @@ impl Target {
             valkey: numbers(valkey),
             resp3,
             own_database: false,
+            checks_certificate: checks_certificates && address.endpoint.has_certificate(),
             may_flush,
             prefix: prefix.to_owned(),
             timeouts,
@@ -123,6 +130,11 @@ impl Target {
         Wire::connect(&self.address, protocol, self.timeouts)
     }
 
+    /// Connects to the port for TLS in another way, and sends nothing.
+    pub fn connect_as(&self, way: Way) -> io::Result<Wire> {
+        Wire::open(&self.address.endpoint.reached(way), self.timeouts)
+    }
+
     /// The same server, whose connections wait until this deadline.
     pub fn until(&self, deadline: Deadline) -> Target {
         Target { timeouts: Timeouts { deadline, ..self.timeouts }, ..self.clone() }
@@ -160,6 +172,13 @@ impl Target {
                     return Err(
                         "flushes scripts or functions, which needs --allow-flush".to_owned()
                     );
+                }
+                Need::Tls if !self.address.endpoint.has_tls() => {
+                    return Err("needs TLS: rediss://host:port".to_owned());
+                }
+                Need::Certificate if !self.checks_certificate => {
+                    let needed = "needs --cert and --key, and a server that checks certificates";
+                    return Err(needed.to_owned());
                 }
                 _ => {}
             }

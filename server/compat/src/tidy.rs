@@ -1,6 +1,7 @@
 //! Leaves a server as it was: removes the keys of a run, and restores settings, functions, users
 //! and pauses if a case ended before the line that does so.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -24,6 +25,8 @@ pub struct Tidy<'a> {
     libraries: Option<(Names, Vec<u8>)>,
     users: Option<Names>,
     may_pause: bool,
+    /// Restores the settings if a case ended while they let no new connection in.
+    open: RefCell<Option<Wire>>,
     is_done: bool,
 }
 
@@ -39,6 +42,7 @@ impl<'a> Tidy<'a> {
             libraries: None,
             users: None,
             may_pause: changes.pauses,
+            open: RefCell::new(None),
             is_done: false,
         };
         // A server that does not reply to one request is not asked further.
@@ -59,13 +63,17 @@ impl<'a> Tidy<'a> {
         if has_users {
             self.users = users(&mut wire)?;
         }
+        *self.open.get_mut() = Some(wire);
         Ok(())
     }
 
     /// Restores shared state. Cases that change it are played alone, so this may be called
     /// between any two of them.
     pub fn put_back(&self) -> io::Result<()> {
-        let mut wire = self.target.connect(2)?;
+        let mut wire = match self.target.connect(2) {
+            Ok(wire) => wire,
+            Err(error) => self.open.take().ok_or(error)?,
+        };
         if self.may_pause {
             wire.call(&["CLIENT", "UNPAUSE"])?;
         }

@@ -5,8 +5,10 @@ use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, SignatureScheme, StreamOwned};
 
 /// A connection with TLS.
 pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -23,8 +25,27 @@ struct Inner {
 impl TlsClient {
     /// A client with this configuration. The server's certificate must be for `server_name`, or for
     /// the host of the URL if there is none.
+    ///
+    /// Each handshake is complete: a server with OpenSSL that checks certificates and does not
+    /// cache sessions refuses clients that try to resume one, and a session would be resumed with
+    /// the rights of its client.
     pub fn new(config: Arc<ClientConfig>, server_name: Option<String>) -> TlsClient {
-        TlsClient(Arc::new(Inner { config, server_name }))
+        let mut config = Arc::unwrap_or_clone(config);
+        config.resumption = Resumption::disabled();
+        TlsClient(Arc::new(Inner { config: Arc::new(config), server_name }))
+    }
+
+    /// Whether it presents a certificate of its own.
+    pub fn has_certificate(&self) -> bool {
+        self.0.config.client_auth_cert_resolver.has_certs()
+    }
+
+    /// The same client without a certificate of its own.
+    #[must_use]
+    pub fn without_certificate(&self) -> TlsClient {
+        let mut config = (*self.0.config).clone();
+        config.client_auth_cert_resolver = Arc::new(NoCertificate);
+        TlsClient::new(Arc::new(config), self.0.server_name.clone())
     }
 
     /// Completes the handshake on a connection to `host`.
@@ -44,6 +65,19 @@ impl TlsClient {
             })?;
         }
         Ok(StreamOwned::new(connection, tcp))
+    }
+}
+
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 

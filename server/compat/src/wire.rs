@@ -233,6 +233,17 @@ impl Wire {
         Ok(())
     }
 
+    /// Reads until the server has closed the connection, perhaps after an alert of TLS.
+    pub(super) fn read_refusal(&mut self) -> io::Result<()> {
+        let until = self.timeouts.next()?;
+        loop {
+            match self.fill_until(until) {
+                Err(error) if is_end(&error) || is_alert(&error) => return Ok(()),
+                filled => filled?,
+            }
+        }
+    }
+
     /// Removes and returns the received bytes.
     pub fn take_unread(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
@@ -297,6 +308,16 @@ pub(super) fn is_silence(error: &io::Error) -> bool {
 pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+/// Whether the server has ended TLS with an alert.
+fn is_alert(error: &io::Error) -> bool {
+    #[cfg(feature = "tls")]
+    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref()) {
+        return matches!(error, rustls::Error::AlertReceived(_));
+    }
+    let _ = error;
+    false
 }
 
 /// Whether the server has accepted the connection and has not given a valid reply.
