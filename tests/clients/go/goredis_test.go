@@ -89,6 +89,7 @@ func TestGoRedis(t *testing.T) {
 	test("Watch, TxPipelined: concurrent read-modify-writes lose nothing", goRedisTransacts)
 	test("Watch, TxPipelined: a change in between fails with TxFailedErr", goRedisIsOvertaken)
 	test("Subscribe: a waiter is woken by the message of the release", goRedisWakesASubscribedWaiter)
+	test("TLS: a waiter is woken by the message of the release", goRedisWakesOverTLS)
 	test("BLPop: a token in a list lets in one waiter at a time", goRedisBlocks)
 	test("a lock outlives the connection it was taken on", goRedisOutlives)
 	test("Pipeline: all of 200,000 commands are sent before a reply is read", goRedisPipelines)
@@ -177,10 +178,18 @@ func goRedisIsOvertaken(t *T) {
 }
 
 func goRedisWakesASubscribedWaiter(t *T) {
-	holder, waiter, key := recipeOver(t, 3)(), recipeOver(t, 3)(), unique("goredis")
+	wakesASubscribedWaiter(t, func() *redis.Client { return dial(t, mainServer(), 3) })
+}
+
+func goRedisWakesOverTLS(t *T) {
+	wakesASubscribedWaiter(t, func() *redis.Client { return dialTLS(t) })
+}
+
+func wakesASubscribedWaiter(t *T, connect func() *redis.Client) {
+	holder, waiter, key := recipe{t, connect()}, recipe{t, connect()}, unique("goredis")
 	lock := holder.tryLock(key, long)
 	t.Is(lock != nil, "it is free")
-	subscriber := dial(t, mainServer(), 3).Subscribe(context.Background(), key)
+	subscriber := connect().Subscribe(context.Background(), key)
 	defer subscriber.Close()
 	_, err := subscriber.Receive(context.Background())
 	t.No(err)
@@ -189,7 +198,7 @@ func goRedisWakesASubscribedWaiter(t *T) {
 		if !lock.unlock() {
 			t.Errorf("it was the holder's")
 		}
-		holder.(recipe).client.Publish(context.Background(), key, "free")
+		holder.client.Publish(context.Background(), key, "free")
 	})
 	select {
 	case message := <-subscriber.Channel():

@@ -4,6 +4,7 @@ package clients
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"strings"
@@ -60,6 +61,23 @@ func dial(t *T, address string, protocol int) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr: address, Protocol: protocol, MaxRetries: -1, DialerRetries: 1,
 	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// dialTLS returns a client of go-redis at the main server's port for TLS.
+func dialTLS(t *T) *redis.Client {
+	url := os.Getenv("REDIS_TLS_URL")
+	if url == "" {
+		t.Skipf("there is no port for TLS")
+	}
+	options, err := redis.ParseURL(url)
+	t.No(err)
+	authority, err := os.ReadFile(os.Getenv("REDIS_TLS_CA"))
+	t.No(err)
+	options.TLSConfig.RootCAs = x509.NewCertPool()
+	t.Is(options.TLSConfig.RootCAs.AppendCertsFromPEM(authority), "no certificate")
+	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

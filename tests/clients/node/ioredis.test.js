@@ -1,6 +1,8 @@
 // Locks made by hand with ioredis: the recipes that people copy, in both protocols.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
 import Redis, { Cluster } from "ioredis";
 
 import { library, skip, uniqueName } from "./behaviours.js";
@@ -16,7 +18,16 @@ import {
   withinLease,
 } from "./contention.js";
 import { DELETE_IF_MINE, EXPIRE_IF_MINE } from "./scripts.js";
-import { CLUSTER, MAIN, SCRIPT_FLUSH, SENTINEL, SENTINEL_MASTER, address } from "./servers.js";
+import {
+  CLUSTER,
+  MAIN,
+  SCRIPT_FLUSH,
+  SENTINEL,
+  SENTINEL_MASTER,
+  TLS,
+  TLS_CA,
+  address,
+} from "./servers.js";
 
 const SCRIPTS = {
   freeIfMine: { numberOfKeys: 1, lua: DELETE_IF_MINE },
@@ -121,8 +132,8 @@ library("ioredis", "ioredis", (behaviour) => {
       assert.equal(await other.get(name), null);
     });
 
-    each("PUBLISH at release: a subscribed waiter is woken and gets the lock", async (t) => {
-      const [client, subscriber, name] = [connect(t), connect(t), uniqueName()];
+    const wakes = async (client, subscriber) => {
+      const name = uniqueName();
       assert.ok(await take(client, name, "first"));
       await subscriber.subscribe(`${name}:free`);
       const woken = new Promise((resolve) => subscriber.once("message", resolve));
@@ -134,6 +145,16 @@ library("ioredis", "ioredis", (behaviour) => {
       ]);
       await woken;
       assert.ok(await take(client, name, "second"));
+    };
+
+    each("PUBLISH at release: a subscribed waiter is woken and gets the lock", async (t) => {
+      await wakes(connect(t), connect(t));
+    });
+
+    each("TLS: a subscribed waiter is woken and gets the lock", async (t) => {
+      if (!TLS) skip("no port for TLS given");
+      const options = { tls: { ca: readFileSync(TLS_CA) } };
+      await wakes(connect(t, options, TLS), connect(t, options, TLS));
     });
 
     each("BLPOP: waiters are woken in the order in which they came", async (t) => {

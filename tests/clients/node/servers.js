@@ -5,6 +5,8 @@
 import Redis from "ioredis";
 
 export const MAIN = process.env.REDIS_URL;
+export const TLS = process.env.REDIS_TLS_URL;
+export const TLS_CA = process.env.REDIS_TLS_CA;
 export const CLUSTER = process.env.REDIS_CLUSTER_URL;
 export const SENTINEL = process.env.REDIS_SENTINEL_URL;
 export const SENTINEL_MASTER = "mymaster";

@@ -8,6 +8,8 @@ import os
 import redis
 
 MAIN = os.environ["REDIS_URL"]
+TLS = os.environ.get("REDIS_TLS_URL")
+TLS_CA = os.environ.get("REDIS_TLS_CA")
 CLUSTER = os.environ.get("REDIS_CLUSTER_URL")
 SENTINEL = os.environ.get("REDIS_SENTINEL_URL")
 SENTINEL_MASTER = "mymaster"

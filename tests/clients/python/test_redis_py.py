@@ -226,6 +226,20 @@ def test_fence(client, name):
 
 def test_release_is_published(client, name):
     """PUBLISH at release: a subscribed waiter is woken and gets the lock ({protocol})"""
+    release_is_published(client, name)
+
+
+def test_release_is_published_over_tls(protocol, name):
+    """TLS: a subscribed waiter is woken and gets the lock ({protocol})"""
+    if not servers.TLS:
+        pytest.skip("no port for TLS given")
+    number, parser = PARSERS[protocol]
+    options = {"protocol": number, "parser_class": parser, "ssl_ca_certs": servers.TLS_CA}
+    with redis.Redis.from_url(servers.TLS, **options) as client:
+        release_is_published(client, name)
+
+
+def release_is_published(client, name):
     client.set(name, "first", px=30_000)
     woken = threading.Event()
 

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::frame;
 use lockwheel_tests::process::eventually;
@@ -23,6 +24,9 @@ const PORT_ATTEMPTS: usize = 5;
 pub(crate) struct Servers {
     kind: ServerProgram,
     main: Server,
+    /// The port for TLS of `main`.
+    tls_port: u16,
+    certificates: Certificates,
     disposable: Vec<Server>,
     cluster: Option<Server>,
     sentinel: Option<Server>,
@@ -42,7 +46,10 @@ impl Servers {
         let verifies = verify_effects && kind == ServerProgram::Lockwheel;
         let verify_effects = if verifies { VERIFY_EFFECTS } else { &[] };
         let launch = Launch { program: kind.program()?, verify_effects, folder: &folder };
-        let main = launch.server("main", &[])?;
+        let (certificates, tls_port) = (Certificates::new(), free_port());
+        let tls = certificates.options(tls_port);
+        let tls = tls.iter().map(String::as_str).chain(["--tls-auth-clients", "no"]);
+        let main = launch.server("main", &tls.collect::<Vec<_>>())?;
         let disposable = (0..DISPOSABLE_COUNT)
             .map(|number| launch.server(&format!("disposable-{number}"), &[]))
             .collect::<Result<_, _>>()?;
@@ -50,14 +57,29 @@ impl Servers {
         let mut note = |problem| missing.push(problem);
         let cluster = launch.cluster().map_err(&mut note).ok();
         let (watched, sentinel) = launch.sentinel().map_err(&mut note).ok().unzip();
-        Ok(Servers { kind, main, disposable, cluster, sentinel, watched, missing, folder })
+        Ok(Servers {
+            kind,
+            main,
+            tls_port,
+            certificates,
+            disposable,
+            cluster,
+            sentinel,
+            watched,
+            missing,
+            folder,
+        })
     }
 
     /// The environment of the suite.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let disposable: Vec<_> = self.disposable.iter().map(Server::url).collect();
-        let mut environment =
-            vec![("REDIS_URL", self.main.url()), ("REDIS_SERVERS", disposable.join(","))];
+        let mut environment = vec![
+            ("REDIS_URL", self.main.url()),
+            ("REDIS_TLS_URL", format!("rediss://127.0.0.1:{}", self.tls_port)),
+            ("REDIS_TLS_CA", self.certificates.path("ca.crt")),
+            ("REDIS_SERVERS", disposable.join(",")),
+        ];
         let cluster = self.cluster.iter().map(|server| ("REDIS_CLUSTER_URL", server.url()));
         environment.extend(cluster);
         let sentinel = self.sentinel.iter().map(|server| ("REDIS_SENTINEL_URL", server.url()));

@@ -5,6 +5,7 @@ package lockwheel.clients;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.net.URI;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -14,6 +15,16 @@ public final class Servers {
     /** The main server, shared by all tests at once: never flushed, never shut down. */
     public static URI main() {
         return URI.create(variable("REDIS_URL"));
+    }
+
+    /** The main server's port for TLS; without it, its tests are skipped. */
+    public static URI tls() {
+        return URI.create(optional("REDIS_TLS_URL"));
+    }
+
+    /** The file with the certificate of the authority of {@link #tls}. */
+    public static Path tlsAuthority() {
+        return Path.of(variable("REDIS_TLS_CA"));
     }
 
     /** A node that owns all slots; without it, its tests are skipped. */
