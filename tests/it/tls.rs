@@ -17,10 +17,17 @@ use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConnection, HandshakeKind, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
 fn address(server: &Server) -> SocketAddr {
     server.tls_addr().expect("the server listens for TLS")
+}
+
+/// A server, and the configuration of a client that has no certificate.
+fn server_and_client() -> (Server, Arc<ClientConfig>) {
+    let certificates = Certificates::new();
+    let server = certificates.server().start().expect("a server");
+    (server, Arc::new(certificates.client_config(None, &[&TLS13])))
 }
 
 fn connect(server: &Server, certificates: &Certificates) -> Wire {
@@ -28,7 +35,7 @@ fn connect(server: &Server, certificates: &Certificates) -> Wire {
 }
 
 /// A connection of which the test sees the TLS part.
-fn open(address: SocketAddr, config: &Arc<rustls::ClientConfig>) -> Opened {
+fn open(address: SocketAddr, config: &Arc<ClientConfig>) -> Opened {
     let tcp = TcpStream::connect(address).expect("a connection");
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(Arc::clone(config), name).expect("a client");
@@ -155,9 +162,7 @@ fn requests_and_replies_of_any_length_arrive() {
 #[test]
 fn pipelines_are_answered_in_order() {
     const REQUESTS: usize = 20_000;
-    let certificates = Certificates::new();
-    let server = certificates.server().start().expect("a server");
-    let config = Arc::new(certificates.client_config(None, &[&TLS13]));
+    let (server, config) = server_and_client();
     let mut stream = open(address(&server), &config);
     // The client reads nothing before it has sent everything: the socket is full in between.
     let value = "v".repeat(100);
@@ -220,9 +225,7 @@ fn closed_waiters_get_no_element() {
 
 #[test]
 fn quit_ends_the_connection_with_an_alert() {
-    let certificates = Certificates::new();
-    let server = certificates.server().start().expect("a server");
-    let config = Arc::new(certificates.client_config(None, &[&TLS13]));
+    let (server, config) = server_and_client();
     let mut stream = open(address(&server), &config);
     stream.write_all(b"PING\r\nQUIT\r\n").expect("it is taken");
     let mut read = Vec::new();
@@ -234,9 +237,7 @@ fn quit_ends_the_connection_with_an_alert() {
 /// The client sends no more, but still reads.
 #[test]
 fn half_closed_client_gets_its_replies() {
-    let certificates = Certificates::new();
-    let server = certificates.server().start().expect("a server");
-    let config = Arc::new(certificates.client_config(None, &[&TLS13]));
+    let (server, config) = server_and_client();
     let mut stream = open(address(&server), &config);
     stream.write_all(b"PING\r\nECHO a\r\n").expect("it is taken");
     stream.conn.send_close_notify();
@@ -517,7 +518,7 @@ fn compatibility_suite_passes_over_tls() {
     let url = server.url();
     let ca = certificates.path("ca.crt");
     let only = ["--only", "Redisson", "--only", "Pub/sub", "--only", "Blocking"];
-    let words = ["compat", &url, "--cacert", &ca, "--quick"];
+    let words = ["compat", &url, "--cacert", &ca, "--quick", "--seconds", "0.5"];
     let words = [&words[..], &only].concat();
     let output = command(&Folder::new(), &words).output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use lockwheel::Server;
 use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::daemon::Daemon;
+use lockwheel_tests::frame::show;
 use lockwheel_tests::process::{alone, descriptors, eventually};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
@@ -101,6 +102,39 @@ fn number_of_unfinished_handshakes_is_limited() {
     let mut last = half_open.last().expect("it is there");
     last.write_all(b"PING\r\n").expect("it is taken");
     assert!(rest(last).starts_with(ALERT), "it was open until now");
+}
+
+/// The allocator keeps pages for later, so the memory that the server has allocated is compared.
+#[test]
+fn unfinished_handshakes_leave_no_memory() {
+    const ROUNDS: usize = 6;
+    const CONNECTIONS: usize = 500;
+    const BYTES_MAX_PER_CONNECTION: usize = 300;
+    let certificates = Certificates::new();
+    let mut options = certificates.options(free_port());
+    options.extend(["--tls-auth-clients", "no"].map(String::from));
+    let mut daemon = Daemon::start(&options);
+    let address = SocketAddr::from(([127, 0, 0, 1], daemon.wait_for_port()));
+    let mut client = Wire::connect_tls(address, &certificates.client());
+    // The log is not read.
+    assert_eq!(client.call(&["CONFIG", "SET", "loglevel", "nothing"]), b"+OK\r\n");
+    let mut allocated = || {
+        let info = show(&client.call(&["INFO", "memory"]));
+        let field = info.split("allocator_allocated:").nth(1).and_then(|it| it.split('\\').next());
+        field.and_then(|it| it.parse::<usize>().ok()).expect("the field of the allocator")
+    };
+    let before = allocated();
+    for _ in 0..ROUNDS {
+        let connect = |_| TcpStream::connect(address).expect("it is accepted");
+        let half_open: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
+        for mut stream in half_open {
+            stream.write_all(BEGINNING).expect("it is taken");
+        }
+    }
+    // Connections are accepted in their order.
+    let _last = Wire::connect_tls(address, &certificates.client());
+    let limit = before + ROUNDS * CONNECTIONS * BYTES_MAX_PER_CONNECTION;
+    eventually("the memory of all handshakes to be free", || allocated() < limit);
 }
 
 #[test]
