@@ -334,6 +334,19 @@ impl Engine {
         self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
     }
 
+    /// Runs the command of a blocked client a last time, since it waits no longer.
+    pub(super) fn run_last(
+        &mut self,
+        client: ClientId,
+        at: usize,
+        database: usize,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> Reply {
+        let entry = self.commands.entry(at);
+        self.context(client, Caller::TimedOutWaiter, entry, database, time).call(entry, argv)
+    }
+
     /// Checks whether the client may still run a queued command. Returns the error, if not.
     #[inline]
     pub(super) fn refuse_queued(

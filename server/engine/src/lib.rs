@@ -287,6 +287,8 @@ pub struct Engine {
     unit_log: Option<Box<UnitLog>>,
     /// Whether the log has units that are not released.
     has_unreleased: bool,
+    /// The fencing tokens of this run are greater.
+    pub(crate) token_floor: u64,
     /// The lease ceiling, if the caller records it.
     lease_ceiling: Option<Box<LeaseCeiling>>,
     /// Whether commands are served.
@@ -358,6 +360,7 @@ impl Engine {
             persistence: Persistence::new(time),
             unit_log: None,
             has_unreleased: false,
+            token_floor: u64::try_from(time.wall_us).unwrap_or(0),
             lease_ceiling: None,
             readiness: Readiness::Ready,
         };
@@ -704,7 +707,7 @@ impl Engine {
                 break;
             };
             let expired_before = self.stats.expired_keys;
-            self.process_next(moment, &mut budget);
+            self.process_next(moment, time, &mut budget);
             let expired = self.stats.expired_keys - expired_before;
             let late_ms = u64::try_from(time.now.0 - moment.0).unwrap_or(0);
             self.stats.expired_late_ms += late_ms.saturating_mul(expired);
@@ -718,7 +721,7 @@ impl Engine {
 
     /// Processes the next key or timer, which is due at `moment`. At the same moment keys expire
     /// before timers fire.
-    fn process_next(&mut self, moment: Millis, budget: &mut u32) {
+    fn process_next(&mut self, moment: Millis, time: Time, budget: &mut u32) {
         if self.writer.keyspace().next_deadline().is_some_and(|next| next <= moment) {
             let mut due = std::mem::take(&mut self.due);
             if let Some(database) = self.writer.pop_due(moment, budget, &mut due) {
@@ -731,7 +734,8 @@ impl Engine {
             return;
         }
         match self.sessions.timers.pop_due(moment, budget) {
-            Some((_, Timer::Blocked(client))) => self.wait_timed_out(client),
+            Some((_, Timer::Blocked(client))) => self.wait_timed_out(client, time),
+            Some((_, Timer::Retry(client))) => self.retry(client),
             Some((_, Timer::Unpause)) => {
                 self.sessions.unpause_timer = None;
                 self.unpause();

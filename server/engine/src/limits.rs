@@ -129,6 +129,18 @@ pub const SCRIPT_INTERRUPT_INSTRUCTIONS: u32 = 1_000;
 /// them, and with some patterns their time grows exponentially; this is about 50 ms.
 pub const SCRIPT_PATTERN_STEPS_MAX: u64 = 5_000_000;
 
+/// The greatest fencing token: the greatest integer that is exact in Lua 5.1 and in JavaScript.
+pub const FENCING_TOKEN_MAX: u64 = (1 << 53) - 1;
+
+/// Owners of one native lock: a command looks at all of them.
+pub const LOCK_HOLDS_MAX: usize = 10_000;
+
+/// Bytes of the name of an owner of a native lock: host, process, thread and a unique id have less.
+pub const LOCK_NAME_BYTES_MAX: usize = 1_024;
+
+/// Bytes of what an owner of a native lock says about itself, which every `LOCK.INFO` shows.
+pub const LOCK_META_BYTES_MAX: usize = 1_024;
+
 /// Nesting depth of a script's reply. A deeper one would overflow a stack here or in the client.
 pub const SCRIPT_NESTING_MAX: usize = 256;
 

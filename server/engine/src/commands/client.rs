@@ -413,7 +413,7 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(unknown_form("CLIENT", argv[1])),
     };
     let serial = integer(argv[2])?;
-    let engine = &mut *context.engine;
+    let (engine, time) = (&mut *context.engine, context.time);
     let waiter =
         u64::try_from(serial).ok().and_then(|serial| engine.sessions.clients.by_serial(serial));
     let blocked = waiter.and_then(|id| engine.sessions.get(id)?.blocked.as_ref());
@@ -425,7 +425,7 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         let line = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
         engine.unblock(waiter, &Reply::error(line));
     } else {
-        engine.end_wait(waiter);
+        engine.time_out(waiter, time);
     }
     Ok(Reply::Integer(1))
 }

@@ -17,8 +17,10 @@ use crate::glob;
 use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
 use crate::sessions::{ClientId, Session};
 use crate::store::dict::Slot;
+use crate::store::lock::{Hold, Lock};
 use crate::store::lock_notes::{LockEvent, LockEventKind, LockNotes, Note, Way};
 use crate::store::records::Record;
+use crate::store::value::ValueRef;
 use crate::time::{Millis, Time};
 
 /// A client that holds a lock.
@@ -59,7 +61,7 @@ pub struct ViewedWaiter {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Waiting {
-    /// In the queue of a fair lock.
+    /// In the queue of a fair lock, or of a native lock.
     Queued,
     /// For a message that the lock was released.
     Subscribed,
@@ -334,7 +336,10 @@ impl<'e> LockView<'e> {
         let (confidence, reason) = evidence.confidence(false);
         let is_contended = note.is_some_and(Note::is_contended);
         let activity = is_contended.then(|| self.activity().get(&(database, key))).flatten();
-        let holders = self.holders(&state, note, activity);
+        let holders = match record.value() {
+            ValueRef::Lock(lock) => self.native_holders(lock),
+            _ => self.holders(&state, note, activity),
+        };
         let text = String::from_utf8_lossy(key);
         let is_exact = std::str::from_utf8(key).is_ok();
         Some(ViewedLock {
@@ -353,6 +358,15 @@ impl<'e> LockView<'e> {
             refusals: activity.map_or(0, |activity| activity.refusals),
             key: text.into_owned(),
         })
+    }
+
+    /// The holders of a native lock, which names their clients.
+    fn native_holders(&self, lock: &Lock) -> Vec<ViewedHolder> {
+        let holder = |hold: &Hold| ViewedHolder {
+            client: self.client(hold.lease.client),
+            count: i64::try_from(hold.lease.count).unwrap_or(i64::MAX),
+        };
+        lock.holds(self.time).map(holder).collect()
     }
 
     /// The holders: each owner is held by one of the clients that have acquired the lock last.
@@ -403,6 +417,8 @@ impl<'e> LockView<'e> {
             let clients = subscribers(&channel).iter();
             waiters.extend(clients.map(|client| (client.serial, Waiting::Subscribed)));
         }
+        let queue = sessions.queue_in_order(database, key);
+        waiters.extend(queue.map(|(client, ..)| (client.serial, Waiting::Queued)));
         for key in kinds::signal_key(key).iter().map(|key| &key[..]).chain([key]) {
             let clients = sessions.waiters.of_key(database, key);
             waiters.extend(clients.map(|client| (client.serial, Waiting::Blocked)));
@@ -444,6 +460,7 @@ fn impression(key: &[u8], state: &KeyState, way: Way, time: Time) -> Option<Impr
     let (name, value) = (words::name(key), words::value(owner, time));
     let has_lease = state.deadline_ms.is_some();
     let may_be = match (state.shape, way) {
+        (Shape::Native, _) => true,
         (_, Way::Command | Way::Forced) => false,
         (Shape::Token, Way::Conditional) => true,
         (Shape::Token, Way::Script | Way::Transaction) => {
@@ -460,6 +477,7 @@ fn impression(key: &[u8], state: &KeyState, way: Way, time: Time) -> Option<Impr
         return None;
     }
     Some(match state.shape {
+        Shape::Native => Impression::Native,
         Shape::Token => Impression::of(name, value, has_lease),
         Shape::Owners => Impression::of_owner(name, value, true),
         Shape::Semaphore => Impression::of_member(name, value, has_lease, state.ends_later),

@@ -4,6 +4,7 @@ use super::Keyspace;
 use super::dict::{HashSeed, Slot};
 use super::effects::{Effect, EffectIter, Place};
 use super::list::List;
+use super::lock::Lock;
 use super::records::{LookAhead, NewValue, Records};
 use super::serialised::Malformed;
 use super::set::Set;
@@ -84,6 +85,7 @@ impl State {
         let Place { database, key } = place;
         match *effect {
             Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. } => {}
+            Effect::TokensIssued { last } => self.last_token = self.last_token.max(last),
             Effect::Reserved { keys } => {
                 keyspace.database_mut(database).records_mut().reserve(keys);
             }
@@ -121,6 +123,12 @@ impl State {
     ) -> Result<(), ApplyError> {
         let keyspace = &mut self.keyspace;
         match *effect {
+            Effect::HoldGranted { ref hold } => {
+                self.last_token = self.last_token.max(hold.token);
+                let records = keyspace.database_mut(database).records_mut();
+                let lock: &mut Box<Lock> = records.value_mut(slot).ok_or(ApplyError::Missing)?;
+                lock.add(hold.clone());
+            }
             Effect::Deleted {} | Effect::Expired { .. } => keyspace.discard(database, slot),
             Effect::Deadline { deadline } => keyspace.set_deadline(database, slot, deadline),
             Effect::Moved { database: other, key } => {
@@ -198,6 +206,9 @@ fn apply_to_value(mut target: Target<'_>, effect: &Effect<'_>) -> Result<(), App
         | Effect::StreamTotals { .. }
         | Effect::GroupAdded { .. }
         | Effect::GroupRemoved { .. } => apply_to_stream(target.value()?, effect),
+        Effect::HoldChanged { .. } | Effect::HoldEnded { .. } => {
+            apply_to_lock(target.value()?, effect)
+        }
         _ => apply_to_group(target, effect),
     }
 }
@@ -277,6 +288,15 @@ fn apply_to_stream(stream: &mut Box<Stream>, effect: &Effect<'_>) -> Result<(), 
             stream.add_group(group, Group::new(*last_id, *entries_read))
         }
         Effect::GroupRemoved { group } => stream.remove_group(group),
+        _ => false,
+    };
+    is_applied.then_some(()).ok_or(ApplyError::Missing)
+}
+
+fn apply_to_lock(lock: &mut Box<Lock>, effect: &Effect<'_>) -> Result<(), ApplyError> {
+    let is_applied = match *effect {
+        Effect::HoldChanged { owner, lease } => lock.set_lease(owner, lease),
+        Effect::HoldEnded { owner } => lock.remove(owner),
         _ => false,
     };
     is_applied.then_some(()).ok_or(ApplyError::Missing)

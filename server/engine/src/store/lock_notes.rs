@@ -440,7 +440,7 @@ impl LockNotes {
         self.flushed(database, by);
         let note = Note::new(0, Millis(0), Way::Restored);
         for (slot, record) in records.iter_slots() {
-            let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash);
+            let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::Lock);
             if is_lock && record.deadline().is_some() && !is_auxiliary(record.key()) {
                 self.put(database, slot, note);
             }

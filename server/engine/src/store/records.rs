@@ -21,6 +21,7 @@ use super::dict::{HashSeed, Slot};
 use super::garbage::Garbage;
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::index::Index;
+use super::lock::Lock;
 use super::packed::{self, Edit, Part};
 use super::slab::{PodSlab, Slab};
 use super::string_slabs::{StringHandle, StringMut, StringSlabs};
@@ -138,7 +139,10 @@ impl NewValue<'_> {
             NewValue::Text(_) | NewValue::Field(..) => true,
             NewValue::Float(_) => false,
             NewValue::Value(value) => {
-                matches!(value, Value::String(_) | Value::Hash(_) | Value::SortedSet(_))
+                matches!(
+                    value,
+                    Value::String(_) | Value::Hash(_) | Value::SortedSet(_) | Value::Lock(_)
+                )
             }
         }
     }
@@ -919,6 +923,9 @@ impl Records {
         for slot in slots {
             if let Some(deadline) = self.deadline(slot) {
                 self.set_deadline(slot, Millis(deadline.0.saturating_add(span.0)), now);
+            }
+            if let Some(lock) = self.value_mut::<Box<Lock>>(slot) {
+                lock.postpone(span);
             }
         }
     }
