@@ -9,7 +9,8 @@
 //! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`], [`Engine::set_settings_user`],
 //!   [`Engine::load_users`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
-//!   [`Engine::disconnect`], [`Engine::kill`].
+//!   [`Engine::disconnect`], [`Engine::kill`]; before it disconnects, that its last reply was not
+//!   sent: [`Engine::reply_is_lost`].
 //! - **Requests begin**, for their times: [`Engine::begin_requests`]; with the sizes of their
 //!   connection's buffers: [`Engine::begin_requests_of`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or

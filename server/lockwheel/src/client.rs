@@ -308,7 +308,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         // A failed engine has no clients any more.
-        let _ = self.host.with(|engine| engine.disconnect(self.id));
+        let _ = self.host.with(|engine| self.host.disconnect(engine, self.id));
         self.host.registry.remove(self.id);
     }
 }

@@ -486,7 +486,7 @@ mod tests {
     fn kept_after_the_end(faulty_operation: Option<u64>) -> Kept {
         let disk = Arc::new(SimulatedDisk::new());
         let (boot_id, clocks) = ([1; 16], Clocks::default());
-        let ceiling = Ceiling { deadline: Millis(60_000), has_lasting_keys: false };
+        let ceiling = Ceiling { deadline: Millis(60_000), ..Ceiling::NONE };
         let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| clocks);
         let (files, _) = opened.expect("an empty log");
         let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks);

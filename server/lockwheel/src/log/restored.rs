@@ -201,7 +201,8 @@ impl Restored {
     /// Lets the engine determine the lease ceiling, if there is a guard. Returns that of the keys
     /// that were loaded.
     fn track_ceiling(&self, host: &Host) -> io::Result<Ceiling> {
-        let none = Ceiling { deadline: Millis(0), has_lasting_keys: false };
+        let token = self.record.map_or(0, |record| record.token);
+        let none = Ceiling { token, ..Ceiling::NONE };
         if !self.guard.is_on {
             return Ok(none);
         }

@@ -431,7 +431,7 @@ impl Host {
             Flow::Wait => return Next::LateReply,
             Flow::Again => return Next::SameRequest,
             // At once: a client that sees its last reply must find itself disconnected.
-            Flow::Close => engine.disconnect(client),
+            Flow::Close => self.disconnect(engine, client),
             Flow::Shutdown => self.stop(),
             Flow::Snapshot => {
                 self.start_snapshot();
@@ -455,6 +455,14 @@ impl Host {
         engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
         if engine.has_waiters_to_serve() {
             self.serve_waiters(engine, now);
+        }
+    }
+
+    /// Removes a client that has disconnected, and serves those that have waited for it.
+    pub(crate) fn disconnect(&self, engine: &mut Engine, client: ClientId) {
+        engine.disconnect(client);
+        if engine.has_waiters_to_serve() {
+            self.serve_waiters(engine, self.now());
         }
     }
 
