@@ -76,11 +76,16 @@ impl Engine {
         if !ceiling.exceeds_taken() {
             return None;
         }
-        let lease_ms = ceiling.needed.deadline.0.saturating_sub(now.0);
-        let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
-        let deadline = Millis(ceiling.needed.deadline.0.saturating_add(ahead_ms));
-        let token = ceiling.needed.token.saturating_add(AHEAD_TOKENS);
-        ceiling.taken = Ceiling { deadline, token, ..ceiling.needed };
+        let LeaseCeiling { taken, needed, .. } = &mut **ceiling;
+        taken.has_lasting_keys |= needed.has_lasting_keys;
+        if needed.deadline > taken.deadline {
+            let lease_ms = needed.deadline.0.saturating_sub(now.0);
+            let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
+            taken.deadline = Millis(needed.deadline.0.saturating_add(ahead_ms));
+        }
+        if needed.token > taken.token {
+            taken.token = needed.token.saturating_add(AHEAD_TOKENS);
+        }
         Some(ceiling.taken)
     }
 
@@ -209,7 +214,27 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_recorded_in_blocks() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.track_ceiling(Ceiling::NONE, Vec::new());
+        let mut grant = |command: &str| {
+            stage.check(command);
+            let now = stage.time().now;
+            stage.engine.take_ceiling(now).map(|taken| taken.token)
+        };
+        let wall_us = 1_700_000_000_000_000;
+        assert_eq!(grant("LOCK.ACQUIRE k a TTL 9"), Some(wall_us + 1 + AHEAD_TOKENS));
+        assert_eq!(grant("LOCK.ACQUIRE l a TTL 9"), None);
+        let recorded = Ceiling { token: wall_us + 10 * AHEAD_TOKENS, ..Ceiling::NONE };
+        stage.engine.track_ceiling(recorded, Vec::new());
+        stage.check(&format!(
+            "LOCK.ACQUIRE m a TTL 9 => ...\"token\", {}, ...",
+            wall_us + 10 * AHEAD_TOKENS + 1
+        ));
+    }
+
+    #[test]
     fn keys_without_deadline_are_recorded_once() {
-        check(&[], &[("HSET h f v", Some((1_000 - 1_700_000_000_000, true))), ("SET k v", None)]);
+        check(&[], &[("HSET h f v", Some((-1_700_000_000_000, true))), ("SET k v", None)]);
     }
 }
