@@ -105,8 +105,8 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         keys: &[KeySpec::one(&["RW", "delete"])],
         categories: Categories::LOCKFORCE,
-        doc: "Releases a lock although its owners may still rely on it. Returns 1, or 0 if there is \
-              none.",
+        doc: "Releases a lock although its owners may still rely on it. Returns 1, or 0 if there \
+              is none.",
         arguments: &[arg::key("key")],
         lock: LockMeaning::Release,
         example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.FORCE lock => 1",
@@ -240,7 +240,7 @@ impl<'a> Request<'a> {
                 self.wait_until = Some(until).filter(|_| wait_ms > 0);
                 rest
             }
-            [ref rest @ ..] if is(word, "shared") && self.mode == LockMode::Exclusive => {
+            ref rest if is(word, "shared") && self.mode == LockMode::Exclusive => {
                 self.mode = LockMode::Shared;
                 rest
             }
@@ -254,7 +254,7 @@ impl<'a> Request<'a> {
                 self.grace_ms = Some(span(grace, "GRACE")?);
                 rest
             }
-            [ref rest @ ..] if is(word, "bound") => {
+            ref rest if is(word, "bound") => {
                 self.grace_ms = Some(GRACE_MS_DEFAULT);
                 rest
             }
@@ -370,7 +370,7 @@ fn grant(
         check_mode(lock, request.mode)?;
         if let Some(hold) = lock.hold_of(owner, time) {
             let hold = hold.clone();
-            return acquire_again(context, slot, request, hold).map(Some);
+            return acquire_again(context, slot, request, &hold).map(Some);
         }
         if !lock.admits(request.mode, time) || !is_first {
             return Ok(None);
@@ -437,7 +437,7 @@ fn acquire_again(
     context: &mut Context<'_>,
     slot: Slot,
     request: &Request<'_>,
-    hold: Hold,
+    hold: &Hold,
 ) -> Result<Reply, Error> {
     match (hold.mode, request.mode) {
         (LockMode::Shared, LockMode::Exclusive) => {
@@ -1105,7 +1105,8 @@ mod tests {
             ));
         }
         talk(
-            "ACQ k a TTL 9; SET s v; RENAMENX s k => 0; COPY s k => 0; SCAN 0 TYPE lock => [\"0\", [\"k\"]]",
+            "ACQ k a TTL 9; SET s v; RENAMENX s k => 0; COPY s k => 0; \
+             SCAN 0 TYPE lock => [\"0\", [\"k\"]]",
         );
         talk("ACQ k a TTL 9; WATCH k; LOCK.RENEW k a TTL 8; MULTI; PING; EXEC => nil-array");
     }
@@ -1114,14 +1115,17 @@ mod tests {
     fn owners_and_queue_are_shown() {
         talk(
             "ACQ k a TTL 90 META host-1; b> ACQ k b TTL 9 WAIT 50 SHARED; +1ms; LOCK.INFO k => \
-             [\"mode\", \"exclusive\", \"permits\", 0, \"ttl\", 89, \"holders\", [[\"owner\", \"a\", \
-             \"token\", ..., \"ttl\", 89, \"count\", 1, \"permits\", 0, \"held\", 1, \"client\", 1, \
+             [\"mode\", \"exclusive\", \"permits\", 0, \"ttl\", 89, \"holders\", \
+             [[\"owner\", \"a\", \"token\", ..., \"ttl\", 89, \"count\", 1, \"permits\", 0, \
+             \"held\", 1, \"client\", 1, \
              \"grace\", nil, \"meta\", \"host-1\"]], \"queue\", [[\"owner\", \"b\", \"client\", 2, \
              \"mode\", \"shared\", \"wait\", 49]]]",
         );
         talk(
-            "ACQ k a TTL 9; ACQ l b TTL 9; SET s v; LOCK.LIST OWNER b => [\"0\", [[\"key\", \"l\", ...; \
-             LOCK.LIST MATCH k => [\"0\", [[\"key\", \"k\", ...]]; LOCK.LIST FROM 1 => !ERR syntax error",
+            "ACQ k a TTL 9; ACQ l b TTL 9; SET s v; \
+             LOCK.LIST OWNER b => [\"0\", [[\"key\", \"l\", ...; \
+             LOCK.LIST MATCH k => [\"0\", [[\"key\", \"k\", ...]]; \
+             LOCK.LIST FROM 1 => !ERR syntax error",
         );
     }
 
@@ -1145,7 +1149,8 @@ mod tests {
             check(&format!("LOCK.ACQUIRE {arguments} => !{error}; EXISTS k => 0"));
         }
         check(
-            "LOCK.RENEW k a PX 9 => !ERR syntax error; LOCK.RENEW k a TTL 9 ALL => !ERR syntax error",
+            "LOCK.RENEW k a PX 9 => !ERR syntax error; \
+             LOCK.RENEW k a TTL 9 ALL => !ERR syntax error",
         );
         check("LOCK.RELEASE k a TOKEN -1 => !ERR a token is not negative");
     }

@@ -1,7 +1,7 @@
 //! Locks that are bound to a connection: they are released some time after it has ended.
 //!
-//! A lock names the client that it is bound to. This index of the keys only tells where to look when
-//! a connection ends: an entry may be out of date.
+//! A lock names the client that it is bound to. This index of the keys only says where to look
+//! when a connection ends: an entry may be out of date.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -634,7 +634,7 @@ impl Engine {
         }
     }
 
-    /// Runs the command of a blocked client again at this time, although no key has changed by then.
+    /// Runs the command of a blocked client again at this time, even if no key has changed.
     pub(crate) fn retry_at(&mut self, client: ClientId, moment: Option<Millis>) {
         let Some(state) = self.sessions.clients.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };

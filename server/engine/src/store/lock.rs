@@ -1,5 +1,5 @@
-//! Native locks: the value that the commands `LOCK.*` keep at a key. A lock is its holds: who holds
-//! it, in which mode, and until when.
+//! Native locks: the value that the commands `LOCK.*` keep at a key. A lock is its holds: the
+//! owners that hold it, in which mode, and until when.
 //!
 //! Invariants: a lock has at least one hold, no two of one owner, and all in one mode; the deadline
 //! of its key is the latest of its holds. A hold past its deadline does not count, although it may

@@ -441,8 +441,8 @@ impl Writer {
         self.state.last_token
     }
 
-    /// Gives out the next fencing token, which is greater than `floor`. The effect of the grant that
-    /// follows records it.
+    /// Gives out the next fencing token, which is greater than `floor`. The effect of the grant
+    /// that follows records it.
     pub fn issue_token(&mut self, floor: u64) -> u64 {
         self.state.last_token = self.state.last_token.max(floor).saturating_add(1);
         self.state.last_token

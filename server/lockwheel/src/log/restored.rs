@@ -208,6 +208,11 @@ impl Restored {
         }
         let keys = host.with(|engine| {
             engine.track_ceiling(none, self.guard.exempt.clone());
+            if let (Some(_), Some(found)) = (&self.marker, engine.ceiling_of_keys()) {
+                let token = found.token.saturating_add(limits::TOKENS_AFTER_RESTORE);
+                let exempt = self.guard.exempt.clone();
+                engine.track_ceiling(Ceiling { token, ..Ceiling::NONE }, exempt);
+            }
             engine.ceiling_of_keys()
         });
         keys.map(|keys| keys.unwrap_or(none)).map_err(|_| io::Error::other("the engine has failed"))
