@@ -16,8 +16,8 @@ use crate::{Engine, glob, mutants};
 /// minute.
 const AHEAD_MS: (i64, i64) = (1_000, 60_000);
 
-/// By how many fencing tokens a record lies ahead: as many as the microseconds of a second, by which
-/// the wall clock has advanced until the next start.
+/// By how many fencing tokens a record lies ahead: as many as the microseconds of a second, by
+/// which the wall clock has advanced until the next start.
 const AHEAD_TOKENS: u64 = 1_000_000;
 
 /// What has to be recorded.
