@@ -23,7 +23,8 @@
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
 //!   this one with [`Engine::keep_effects`].
 //! - **The log** begins ([`Engine::start_log`], [`Engine::start_log_of_ceilings`]), has released
-//!   units ([`Engine::release_units`]), or has other sizes ([`Engine::set_log_sizes`]).
+//!   units ([`Engine::release_units`]), has other sizes ([`Engine::set_log_sizes`]), or was flushed
+//!   before replies ([`Engine::note_flush`]).
 //! - **A restart**: the log is applied ([`Engine::begin_loading`], [`Engine::load`],
 //!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease
 //!   ceiling is recorded from now on ([`Engine::track_ceiling`]).

@@ -78,7 +78,7 @@ use gates::{Conditions, GATES, Gates};
 use growth::Growth;
 use inputs::Process;
 use instruments::Instruments;
-use latency::Latency;
+use latency::{EXPIRE_CYCLE, Latency};
 use lease_ceiling::LeaseCeiling;
 use locks::script::Purposes;
 use persistence::Persistence;
@@ -636,7 +636,9 @@ impl Engine {
             self.sample(begin_ns);
         }
         let budget_left = self.expire_due(time, budget);
-        self.stats.expire_ns += (self.process.clock_ns)().saturating_sub(begin_ns);
+        let took_ns = (self.process.clock_ns)().saturating_sub(begin_ns);
+        self.stats.expire_ns += took_ns;
+        self.latency.note(EXPIRE_CYCLE, took_ns, time);
         if budget_left > 0 {
             self.writer.work_ahead(time.now, budget_left);
             self.writer.free_garbage(budget_left as usize);

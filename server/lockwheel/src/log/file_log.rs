@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -51,6 +51,10 @@ struct Shared {
     owner: Weak<dyn LogOwner>,
     /// After an error nothing is written any more.
     has_failed: AtomicBool,
+    /// Whether flushes that replies wait for are timed.
+    times_flushes: AtomicBool,
+    /// The nanoseconds of the longest one that has not been taken; 0 for none.
+    longest_flush_ns: AtomicU64,
 }
 
 /// What has to be done with the files, in order.
@@ -121,6 +125,8 @@ impl FileLog {
             wanted_policy: AtomicU8::new(policy as u8),
             owner,
             has_failed: AtomicBool::new(false),
+            times_flushes: AtomicBool::new(false),
+            longest_flush_ns: AtomicU64::new(0),
         };
         FileLog { shared: Arc::new(shared), thread: Mutex::default() }
     }
@@ -205,6 +211,19 @@ impl Log for FileLog {
     fn follow(&self, policy: FlushPolicy) {
         self.shared.wanted_policy.store(policy as u8, Ordering::Release);
         self.order(Order::Follow(policy));
+    }
+
+    fn time_flushes(&self, is_timed: bool) {
+        if self.shared.times_flushes.load(Ordering::Relaxed) != is_timed {
+            self.shared.times_flushes.store(is_timed, Ordering::Relaxed);
+        }
+    }
+
+    fn take_longest_flush(&self) -> Option<u64> {
+        let longest_ns = &self.shared.longest_flush_ns;
+        // Most calls find none, and a swap costs more.
+        let is_timed = longest_ns.load(Ordering::Relaxed) > 0;
+        is_timed.then(|| longest_ns.swap(0, Ordering::Relaxed))
     }
 
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
@@ -340,7 +359,11 @@ impl Shared {
             None => return Ok(false),
             Some(Order::Write(mut batch)) => {
                 let last = batch.last();
-                files.write(&mut batch, self.policy())?;
+                files.write(&mut batch)?;
+                if self.policy() == FlushPolicy::Always && !mutants::is_on("released-before-flush")
+                {
+                    self.flush(files)?;
+                }
                 self.release(last, files);
                 self.orders.lock().spare = Some(batch);
             }
@@ -357,6 +380,18 @@ impl Shared {
             }
         }
         Ok(true)
+    }
+
+    /// Flushes units before they are released.
+    fn flush(&self, files: &mut OpenFiles) -> io::Result<()> {
+        if files.log.is_none() || !self.times_flushes.load(Ordering::Relaxed) {
+            return files.sync();
+        }
+        let begin = Stopwatch::start();
+        files.sync()?;
+        let took_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.longest_flush_ns.fetch_max(took_ns.max(1), Ordering::Relaxed);
+        Ok(())
     }
 
     fn release(&self, written: Position, files: &OpenFiles) {
@@ -403,16 +438,12 @@ impl Shared {
 
 impl OpenFiles {
     /// Writes units. Without a log there is nothing to write.
-    fn write(&mut self, batch: &mut Batch, policy: FlushPolicy) -> io::Result<()> {
+    fn write(&mut self, batch: &mut Batch) -> io::Result<()> {
         let Some(log) = &mut self.log else {
             batch.clear();
             return Ok(());
         };
-        log.write(batch)?;
-        if mutants::is_on("released-before-flush") {
-            return Ok(());
-        }
-        if policy == FlushPolicy::Always { log.sync() } else { Ok(()) }
+        log.write(batch)
     }
 
     fn sync(&mut self) -> io::Result<()> {
