@@ -240,7 +240,8 @@ pub const LOSABLE_WRITES_MAX: usize = 1_000;
 /// Events of locks that are kept: some seconds of a busy server, in 1.3 MB.
 pub const LOCK_EVENTS_MAX: usize = 16_384;
 
-/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory.
+/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory, so
+/// that only their beginning and a hash are kept.
 pub const LOCK_EVENT_KEY_BYTES_MAX: usize = 256;
 
 /// Events in one reply. The reply also has the present state of their locks.
