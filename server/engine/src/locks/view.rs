@@ -15,7 +15,7 @@ use super::{Shape, kinds};
 use crate::Engine;
 use crate::glob;
 use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
-use crate::sessions::{ClientId, Session};
+use crate::sessions::ClientId;
 use crate::store::dict::Slot;
 use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, Note, Way};
 use crate::store::records::Record;
@@ -219,8 +219,6 @@ pub(crate) struct LockView<'e> {
     declared: Declared,
     /// Found when it is first needed: most locks have no events of other clients.
     activity: OnceCell<BTreeMap<(usize, &'e EventKey), Activity>>,
-    /// By `CLIENT ID`, likewise: a reply without locks names none.
-    clients: OnceCell<BTreeMap<u64, &'e Session>>,
 }
 
 impl<'e> LockView<'e> {
@@ -228,8 +226,7 @@ impl<'e> LockView<'e> {
     pub(crate) fn new(engine: &'e Engine, reader: ClientId, time: Time) -> Option<LockView<'e>> {
         let notes = engine.writer.lock_notes()?;
         let declared = Declared::of(&engine.settings);
-        let (activity, clients) = (OnceCell::new(), OnceCell::new());
-        Some(LockView { engine, notes, reader, time, declared, activity, clients })
+        Some(LockView { engine, notes, reader, time, declared, activity: OnceCell::new() })
     }
 
     /// What the events tell about each key.
@@ -443,9 +440,8 @@ impl<'e> LockView<'e> {
     }
 
     fn client(&self, serial: u64) -> ViewedClient {
-        let sessions = self.engine.sessions.clients.iter();
-        let by_serial = || sessions.map(|session| (session.id.serial, session)).collect();
-        let Some(session) = self.clients.get_or_init(by_serial).get(&serial) else {
+        let clients = &self.engine.sessions.clients;
+        let Some(session) = clients.by_serial(serial).and_then(|client| clients.get(client)) else {
             return ViewedClient { client: serial, ..ViewedClient::default() };
         };
         ViewedClient {
