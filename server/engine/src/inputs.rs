@@ -52,8 +52,8 @@
 //!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
 //!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
-//!   [`Engine::is_ready`], [`Engine::readiness`]; the counters of the network, which the caller
-//!   counts up, [`Engine::traffic`].
+//!   [`Engine::is_ready`], [`Engine::readiness`]; what the caller counts, [`Engine::traffic`] and
+//!   [`Engine::unwritten_bytes`].
 //! - **The state**: [`Engine::libraries`], [`Engine::records`].
 //!
 //! # Servers for tests

@@ -229,6 +229,9 @@ pub const SAMPLE_INTERVAL_NS: u64 = 100_000_000;
 /// See [`SAMPLE_INTERVAL_NS`].
 pub const RATE_SAMPLES: usize = 16;
 
+/// Seconds in which the largest buffers are recent, as in Redis.
+pub const PEAK_SECONDS: usize = 8;
+
 // Faults.
 
 /// Writes that a test can undo. A failover loses the writes of some milliseconds; the old values of

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
 use crate::acl::Identity;
 use crate::memory::CLIENT_BYTES;
-use crate::sessions::buffers::Buffers;
+use crate::sessions::buffers::{AllBuffers, Buffers};
 use crate::sessions::{ClientId, Origin, ReplyMode, Session};
 use crate::time::Millis;
 
@@ -23,8 +22,8 @@ pub struct Clients {
     last_serial: u64,
     /// Bytes the engine holds for all clients.
     held_bytes: usize,
-    /// Bytes in the buffers of all connections.
-    buffer_bytes: Arc<AtomicUsize>,
+    /// The buffers of all connections.
+    pub(crate) buffers: Arc<AllBuffers>,
     /// Whether any client has ever used `CLIENT NO-TOUCH`.
     pub no_touch_asked: bool,
 }
@@ -68,7 +67,7 @@ impl Clients {
             connected_at: now,
             active_at: now,
             last_command: "NULL",
-            buffers: Arc::new(Buffers::new(&self.buffer_bytes)),
+            buffers: Arc::new(Buffers::new(&self.buffers)),
             held_bytes: 0,
             pending: BytesMut::new(),
             resume: false,
@@ -127,8 +126,7 @@ impl Clients {
 
     /// The memory of all clients.
     pub fn memory_bytes(&self) -> usize {
-        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
-        self.len() * CLIENT_BYTES + self.held_bytes + buffers
+        self.len() * CLIENT_BYTES + self.held_bytes + self.buffers.sum()
     }
 
     /// The client with this id, if it is still connected.

@@ -194,7 +194,7 @@ impl Host {
                 None => engine.start_log_of_ceilings(),
             }
             let policy = engine.settings().appendfsync;
-            let log = FileLog::new(files, policy, &self.gate, this);
+            let log = FileLog::new(files, policy, &self.gate, engine.unwritten_bytes(), this);
             log.start_thread()?;
             let _ = self.log.set(Arc::new(log));
             engine.end_loading(self.now());
