@@ -120,6 +120,34 @@ fn figures_are_those_of_the_server() {
 }
 
 #[test]
+fn requests_for_monitoring_are_not_counted() {
+    let server = Monitored::start(&[]);
+    let mut wire = server.daemon.connect(server.port);
+    wire.ask("SET lock token NX PX 100000");
+    assert_eq!(wire.ask("CONFIG RESETSTAT").trim_end(), "+OK");
+    let paths = ["/readyz", "/metrics", "/", "/session", "/locks", "/locks/lock"];
+    for path in paths {
+        assert_eq!(server.get(path).0, 200, "{path}");
+    }
+    assert_eq!(server.get("/locks?cursor=x").0, 400);
+    for (series, value) in [
+        ("lockwheel_commands_total", 1.0),
+        ("lockwheel_connected_clients", 1.0),
+        ("lockwheel_connections_received_total", 0.0),
+        ("lockwheel_error_replies_total", 0.0),
+        ("lockwheel_command_time_seconds_count{command=\"config|resetstat\"}", 1.0),
+    ] {
+        assert_eq!(server.figure(series), value, "{series}");
+    }
+    let info = wire.ask("INFO everything");
+    for counted in ["cmdstat_info", "cmdstat_ping", "cmdstat_acl", "cmdstat_lockwheel", "errorstat"]
+    {
+        assert!(!info.contains(counted), "{info}");
+    }
+    assert!(info.contains("total_commands_processed:1\r\n"), "{info}");
+}
+
+#[test]
 fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
     let server = Monitored::start(&[]);
     server.run("SET lock token");

@@ -386,7 +386,7 @@ impl Engine {
 
     /// Adds a client that has connected. A client in this process needs no password and uses RESP3.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
-        self.stats.connections_received += 1;
+        self.stats.connections_received += u64::from(!origin.is_monitoring);
         let is_in_process = origin.in_process;
         let identity = self.access.first_identity(is_in_process);
         let client = self.sessions.clients.add(origin, time.now, identity);
@@ -454,7 +454,12 @@ impl Engine {
         argv: &[&[u8]],
         messages: &mut BytesMut,
     ) -> (Flow, Option<Reply>) {
-        let outcome = self.run_with_faults(time, client, argv);
+        let run = |engine: &mut Engine| engine.run_with_faults(time, client, argv);
+        let session = self.sessions.get(client);
+        let outcome = match session.is_some_and(|session| session.origin.is_monitoring) {
+            true => self.without_counting(argv, run),
+            false => run(self),
+        };
         if outcome.has_messages {
             self.take_messages(client, messages);
         }

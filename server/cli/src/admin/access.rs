@@ -79,7 +79,7 @@ impl Admin {
     /// # Errors
     /// If the server has ended, or there is no randomness.
     pub(super) fn new(server: Arc<Server>, hosts: Vec<String>) -> Result<Admin, String> {
-        let system = server.client().map_err(|error| error.to_string())?;
+        let system = server.monitoring_client().map_err(|error| error.to_string())?;
         Ok(Admin {
             server,
             system: Arc::new(Mutex::new(system)),
@@ -159,7 +159,7 @@ impl Admin {
         if self.is_limited(address) {
             return Err(Refusal::TooMany);
         }
-        let Ok(client) = self.server.client() else {
+        let Ok(client) = self.server.monitoring_client() else {
             return Err(Refusal::Failed(Failure::Ended));
         };
         let commands = Arc::new(Mutex::new(client));

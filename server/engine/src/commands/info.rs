@@ -178,7 +178,8 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
 fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
     let peaks = engine.recent_buffer_peaks();
     let all = &engine.sessions.clients;
-    fields.add("connected_clients", all.len());
+    let connected = all.iter().filter(|client| !client.origin.is_monitoring).count();
+    fields.add("connected_clients", connected);
     fields.add("cluster_connections", 0);
     fields.add("maxclients", engine.settings.maxclients);
     fields.add("client_recent_max_input_buffer", peaks.input);
