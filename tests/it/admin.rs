@@ -1,7 +1,7 @@
 //! The listener for monitoring, over HTTP.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
@@ -239,6 +239,58 @@ fn malformed_requests_are_refused() {
     let long = format!("Host: localhost\r\nX: {}", "x".repeat(100_000));
     assert_eq!(server.request("GET /healthz", &[&long]).0, 431);
     assert_eq!(server.get("/healthz").0, 200);
+}
+
+/// Reads one reply of a connection that stays open; returns its first line and its body.
+fn read_reply(stream: &mut BufReader<TcpStream>) -> (String, String) {
+    let mut line = || {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    };
+    let first_line = line();
+    let mut body_bytes = 0;
+    loop {
+        match line().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                body_bytes = value.parse().expect("a number");
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; body_bytes];
+    stream.read_exact(&mut body).expect("a body");
+    (first_line, String::from_utf8(body).expect("a text"))
+}
+
+#[test]
+fn connection_serves_several_requests() {
+    let server = Monitored::start(&[]);
+    server.run("SET lock token NX PX 100000");
+    let mut stream = BufReader::new(server.connect());
+    let send = |stream: &mut BufReader<TcpStream>, paths: &[&str]| {
+        let request = |path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let requests: String = paths.iter().map(request).collect();
+        stream.get_mut().write_all(requests.as_bytes()).expect("requests");
+    };
+    for (path, status, text) in [
+        ("/healthz", "200 OK", "ok\n"),
+        ("/none", "404 Not Found", ""),
+        ("/readyz", "200 OK", "ready\n"),
+    ] {
+        send(&mut stream, &[path]);
+        assert_eq!(read_reply(&mut stream), (format!("HTTP/1.1 {status}"), text.to_owned()));
+    }
+    // The replies to requests that arrive together are in their order.
+    send(&mut stream, &["/locks/lock", "/healthz", "/metrics"]);
+    let bodies: Vec<String> = (0..3).map(|_| read_reply(&mut stream).1).collect();
+    let parts = ["\"key\":\"lock\"", "ok\n", "# EOF\n"];
+    for (body, part) in bodies.iter().zip(parts) {
+        assert!(body.contains(part), "{body}");
+    }
+    let (status, reply) = converse(stream.get_mut(), "GET /healthz", &["Host: localhost"], "");
+    assert_eq!(status, 200, "{reply}");
 }
 
 #[test]
