@@ -391,6 +391,27 @@ impl Engine {
         }
     }
 
+    /// Calls `run`, which runs one request, and leaves the counters of its command and those of
+    /// errors as they are.
+    #[cold]
+    pub(super) fn without_counting<R>(
+        &mut self,
+        argv: &[&[u8]],
+        run: impl FnOnce(&mut Engine) -> R,
+    ) -> R {
+        let command = self.command_of(argv).map(|entry| entry.at);
+        let subcommand = |at| self.commands.find_subcommand(at, argv.get(1)?);
+        let at = command.and_then(subcommand).or(command);
+        let command_stats = at.map(|at| (at, self.command_stats[at].clone()));
+        let (total, errors) = (self.stats.total_error_replies, self.stats.errors.clone());
+        let result = run(self);
+        if let Some((at, stats)) = command_stats {
+            self.command_stats[at] = stats;
+        }
+        (self.stats.total_error_replies, self.stats.errors) = (total, errors);
+        result
+    }
+
     /// The command named by the first argument.
     fn command_of(&self, argv: &[&[u8]]) -> Option<&'static Entry> {
         let commands = self.commands;

@@ -78,7 +78,7 @@ use gates::{Conditions, GATES, Gates};
 use growth::Growth;
 use inputs::Process;
 use instruments::Instruments;
-use latency::Latency;
+use latency::{EXPIRE_CYCLE, Latency};
 use lease_ceiling::LeaseCeiling;
 use locks::script::Purposes;
 use persistence::Persistence;
@@ -389,7 +389,7 @@ impl Engine {
 
     /// Adds a client that has connected. A client in this process needs no password and uses RESP3.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
-        self.stats.connections_received += 1;
+        self.stats.connections_received += u64::from(!origin.is_monitoring);
         let is_in_process = origin.in_process;
         let identity = self.access.first_identity(is_in_process);
         let client = self.sessions.clients.add(origin, time.now, identity);
@@ -457,7 +457,12 @@ impl Engine {
         argv: &[&[u8]],
         messages: &mut BytesMut,
     ) -> (Flow, Option<Reply>) {
-        let outcome = self.run_with_faults(time, client, argv);
+        let run = |engine: &mut Engine| engine.run_with_faults(time, client, argv);
+        let session = self.sessions.get(client);
+        let outcome = match session.is_some_and(|session| session.origin.is_monitoring) {
+            true => self.without_counting(argv, run),
+            false => run(self),
+        };
         if outcome.has_messages {
             self.take_messages(client, messages);
         }
@@ -639,7 +644,9 @@ impl Engine {
             self.sample(begin_ns);
         }
         let budget_left = self.expire_due(time, budget);
-        self.stats.expire_ns += (self.process.clock_ns)().saturating_sub(begin_ns);
+        let took_ns = (self.process.clock_ns)().saturating_sub(begin_ns);
+        self.stats.expire_ns += took_ns;
+        self.latency.note(EXPIRE_CYCLE, took_ns, time);
         if budget_left > 0 {
             self.writer.work_ahead(time.now, budget_left);
             self.writer.free_garbage(budget_left as usize);

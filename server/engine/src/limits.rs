@@ -241,6 +241,9 @@ pub const SAMPLE_INTERVAL_NS: u64 = 100_000_000;
 /// See [`SAMPLE_INTERVAL_NS`].
 pub const RATE_SAMPLES: usize = 16;
 
+/// Seconds in which the largest buffers are recent, as in Redis.
+pub const PEAK_SECONDS: usize = 8;
+
 // Faults.
 
 /// Writes that a test can undo. A failover loses the writes of some milliseconds; the old values of
@@ -252,7 +255,8 @@ pub const LOSABLE_WRITES_MAX: usize = 1_000;
 /// Events of locks that are kept: some seconds of a busy server, in 1.3 MB.
 pub const LOCK_EVENTS_MAX: usize = 16_384;
 
-/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory.
+/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory, so
+/// that only their beginning and a hash are kept.
 pub const LOCK_EVENT_KEY_BYTES_MAX: usize = 256;
 
 /// Events in one reply. The reply also has the present state of their locks.

@@ -447,6 +447,18 @@ mod tests {
     }
 
     #[test]
+    fn id_of_a_disconnected_client_is_unknown_although_its_place_is_used_again() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("PING; b> WAIT 1 0; CLIENT UNBLOCK 2 => 1; b> WAIT 1 0");
+        let client = stage.client("b");
+        stage.engine.disconnect(client);
+        stage
+            .check("c> WAIT 1 0; CLIENT UNBLOCK 2 => 0; CLIENT TRACKING on REDIRECT 2 => !ERR ...");
+        stage.check("CLIENT TRACKING on REDIRECT 3 => OK; CLIENT UNBLOCK 3 => 1");
+        stage.check("CLIENT LIST => \"id=1 ...id=3 ...");
+    }
+
+    #[test]
     fn skipped_reply_stays_skipped_over_a_pause() {
         let mut stage = Stage::new(Settings::default());
         stage.check("CLIENT REPLY SKIP; b> CLIENT PAUSE 10");

@@ -60,6 +60,9 @@ pub struct Origin {
     pub local: bool,
     /// Whether the client is the program that embeds the server.
     pub in_process: bool,
+    /// Whether it only monitors the server: then neither it nor its commands and errors are
+    /// counted.
+    pub is_monitoring: bool,
 }
 
 /// Which replies are not sent (`CLIENT REPLY`). The flags are independent, as in Redis: a

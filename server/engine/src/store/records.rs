@@ -234,9 +234,15 @@ impl Records {
     /// The slot of a key with this hash.
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<Slot> {
+        self.find_if(hash, |it| *it == *key)
+    }
+
+    /// The slot of the key with this hash for which `is_it` returns true.
+    #[inline]
+    pub fn find_if(&self, hash: u64, is_it: impl Fn(&[u8]) -> bool) -> Option<Slot> {
         self.index.find(hash, |slot| {
             let bytes = self.bytes(slot);
-            bytes[packed::item_at(bytes, 0)] == *key
+            is_it(&bytes[packed::item_at(bytes, 0)])
         })
     }
 

@@ -580,8 +580,8 @@ impl Writer {
             return;
         }
         let keyspace = &self.state.keyspace;
-        let notes =
-            self.lock_notes.get_or_insert_with(|| Box::new(LockNotes::new(keyspace.count())));
+        let new = || Box::new(LockNotes::new(keyspace.count(), keyspace.seed));
+        let notes = self.lock_notes.get_or_insert_with(new);
         for number in 0..keyspace.count() {
             notes.find(number, keyspace.database(number).records(), self.author);
         }
