@@ -28,6 +28,8 @@ pub struct Target {
     pub redis: (u32, u32),
     /// The version of Valkey it reports.
     pub valkey: Option<(u32, u32)>,
+    /// The version of Lockwheel it reports.
+    pub lockwheel: Option<(u32, u32)>,
     /// Whether it supports RESP3.
     pub resp3: bool,
     /// Whether the database was empty, so that no other program uses it.
@@ -64,6 +66,7 @@ impl Target {
         };
         let redis = field("redis_version:");
         let valkey = field("valkey_version:");
+        let lockwheel = field("lockwheel_version:");
         let own = ["lockwheel", "valkey", "dragonfly", "kvrocks", "garnet"];
         let own = own.iter().find_map(|name| Some((*name, field(&format!("{name}_version:"))?)));
         let name = match (own, &redis) {
@@ -86,6 +89,7 @@ impl Target {
             name,
             redis: numbers(redis).unwrap_or((0, 0)),
             valkey: numbers(valkey),
+            lockwheel: numbers(lockwheel),
             resp3,
             own_database: false,
             checks_certificate: checks_certificates && address.endpoint.has_certificate(),
@@ -164,6 +168,9 @@ impl Target {
                 }
                 Need::Valkey(major, minor) if self.valkey < Some((major, minor)) => {
                     return Err(format!("needs Valkey {major}.{minor} or later"));
+                }
+                Need::Lockwheel(major, minor) if self.lockwheel < Some((major, minor)) => {
+                    return Err(format!("needs Lockwheel {major}.{minor} or later"));
                 }
                 Need::Database if !self.own_database => {
                     return Err("needs an empty database".to_owned());
