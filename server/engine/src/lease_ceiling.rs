@@ -8,7 +8,7 @@
 
 use crate::readiness::Readiness;
 use crate::store::effects::{Effect, Effects, Place};
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 use crate::{Engine, glob, mutants};
 
 /// The least and the most by which a record lies ahead, in milliseconds: short leases need a record
@@ -57,6 +57,15 @@ impl LeaseCeiling {
             || self.needed.token > self.taken.token && !mutants::is_on("token-not-reserved")
             || self.needed.has_lasting_keys && !self.taken.has_lasting_keys
     }
+}
+
+/// Fencing tokens are greater than the wall clock at the start, in microseconds: so they are greater
+/// than those of an earlier run, unless the clock was set back.
+pub(crate) fn token_floor_at_start(time: Time) -> u64 {
+    if mutants::is_on("token-floor-ignored") {
+        return 0;
+    }
+    u64::try_from(time.wall_us).unwrap_or(0)
 }
 
 impl Engine {

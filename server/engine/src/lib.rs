@@ -360,7 +360,7 @@ impl Engine {
             persistence: Persistence::new(time),
             unit_log: None,
             has_unreleased: false,
-            token_floor: u64::try_from(time.wall_us).unwrap_or(0),
+            token_floor: lease_ceiling::token_floor_at_start(time),
             lease_ceiling: None,
             readiness: Readiness::Ready,
         };

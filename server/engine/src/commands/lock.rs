@@ -12,7 +12,6 @@
 use lockwheel_resp::Reply;
 
 use super::{map, number, scan};
-use crate::Engine;
 use crate::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
 use crate::context::{Caller, Context, integer, is};
@@ -31,6 +30,7 @@ use crate::store::records::NewValue;
 use crate::store::value::{Kind, Typed};
 use crate::store::writer::Writer;
 use crate::time::{Millis, Time};
+use crate::{Engine, mutants};
 
 /// How long a bound lock is held after its connection has ended, by default, in milliseconds: a
 /// client that reconnects at once keeps its lock.
@@ -364,6 +364,7 @@ fn grant(
     is_first: bool,
 ) -> Result<Option<Reply>, Error> {
     let (key, owner, time) = (request.key, request.owner, context.time);
+    let is_first = is_first || mutants::is_on("grant-overtakes-queue");
     let found = context.find_to_write::<Box<Lock>>(key)?;
     let found_slot = found.map(|(slot, _)| slot);
     if let Some((slot, lock)) = found {
@@ -755,7 +756,9 @@ impl Engine {
     /// To be called before [`Engine::disconnect`]: a bound lock that this reply grants is released
     /// at once.
     pub fn reply_is_lost(&mut self, client: ClientId) {
-        if let Some(session) = self.sessions.clients.get(client) {
+        if let Some(session) = self.sessions.clients.get(client)
+            && !mutants::is_on("grant-kept-when-reply-lost")
+        {
             self.sessions.bindings.lose_reply(session);
         }
     }
@@ -773,10 +776,14 @@ impl Engine {
     }
 
     fn release_binding(&mut self, ended: &EndedBinding, time: Time) {
+        if mutants::is_on("bound-lock-kept") {
+            return;
+        }
         for place in &ended.keys {
             let (database, key) = (place.0, &*place.1);
             let Some(slot) = self.find_alive(database, key, time) else { continue };
-            let is_lost = ended.lost.as_ref() == Some(place);
+            let is_lost =
+                ended.lost.as_ref() == Some(place) || mutants::is_on("bound-grace-ignored");
             let shortened = |hold: &Hold| {
                 let grace_ms = hold.lease.grace_ms.filter(|_| is_bound_to(hold, ended.client))?;
                 let grace_ms = if is_lost { 0 } else { grace_ms };

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
 use crate::store::Keyspace;
@@ -29,6 +28,7 @@ use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
 use crate::unit_log::Position;
+use crate::{Engine, mutants};
 
 /// The wait of a blocked client.
 #[derive(Debug)]
@@ -194,6 +194,9 @@ impl Waiters {
     /// Marks the keys of a wait that other clients wait for, unless they are being served.
     fn mark_queues(&mut self, key_wait: &KeyWait) {
         let KeyWait { database, keys, .. } = key_wait;
+        if mutants::is_on("queue-not-woken-when-first-leaves") {
+            return;
+        }
         for key in keys {
             let is_served = |served: &ServedKey| (served.database, &served.key) == (*database, key);
             if !self.served.as_ref().is_some_and(is_served) {

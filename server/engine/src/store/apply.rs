@@ -13,8 +13,8 @@ use super::state::State;
 use super::stream::Stream;
 use super::stream::group::Group;
 use super::value::OutOfLine;
-use crate::limits;
 use crate::time::Millis;
+use crate::{limits, mutants};
 
 /// An effect cannot be applied to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,13 @@ impl State {
         }
     }
 
+    /// Fencing tokens that follow are greater than this one.
+    fn restore_token(&mut self, token: u64) {
+        if !mutants::is_on("token-not-restored") {
+            self.last_token = self.last_token.max(token);
+        }
+    }
+
     /// Applies an effect. Events are ignored.
     fn apply_effect(
         &mut self,
@@ -85,7 +92,7 @@ impl State {
         let Place { database, key } = place;
         match *effect {
             Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. } => {}
-            Effect::TokensIssued { last } => self.last_token = self.last_token.max(last),
+            Effect::TokensIssued { last } => self.restore_token(last),
             Effect::Reserved { keys } => {
                 keyspace.database_mut(database).records_mut().reserve(keys);
             }
@@ -124,7 +131,8 @@ impl State {
         let keyspace = &mut self.keyspace;
         match *effect {
             Effect::HoldGranted { ref hold } => {
-                self.last_token = self.last_token.max(hold.token);
+                self.restore_token(hold.token);
+                let keyspace = &mut self.keyspace;
                 let records = keyspace.database_mut(database).records_mut();
                 let lock: &mut Box<Lock> = records.value_mut(slot).ok_or(ApplyError::Missing)?;
                 lock.add(hold.clone());

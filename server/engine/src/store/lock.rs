@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::effects::codec::Field;
 use super::serialised::Malformed;
+use crate::mutants;
 use crate::time::{Millis, Time};
 
 /// How an owner holds a lock.
@@ -92,7 +93,8 @@ impl Lock {
 
     /// The holds that count.
     pub fn holds(&self, time: Time) -> impl Iterator<Item = &Hold> {
-        self.holds.iter().filter(move |hold| !time.reached(hold.lease.deadline))
+        let counts = move |hold: &Hold| !time.reached(hold.lease.deadline);
+        self.holds.iter().filter(move |hold| counts(hold) || mutants::is_on("lapsed-hold-counts"))
     }
 
     /// The hold of an owner, if it counts.
@@ -112,7 +114,7 @@ impl Lock {
             LockMode::Shared => self.holds(time).all(|hold| hold.mode == LockMode::Shared),
             LockMode::Permits { count, of } => {
                 let taken: u64 = self.holds(time).map(|hold| permits_of(hold.mode)).sum();
-                taken + u64::from(count) <= u64::from(of)
+                taken + u64::from(count) <= u64::from(of) || mutants::is_on("permits-not-counted")
             }
         }
     }
