@@ -65,7 +65,8 @@ type Options struct {
 	// Permits of a semaphore that has Of permits; 0 for a lock.
 	Permits, Of int
 	// Bound: the server releases the lock when its connection has ended for Grace, by default 2
-	// seconds; a negative Grace is none. Until then the lock connects again and keeps what it holds.
+	// seconds; a negative Grace is none. Until then the lock connects again and keeps what it
+	// holds.
 	Bound bool
 	Grace time.Duration
 	// Meta is a text that LOCK.INFO shows.
@@ -156,8 +157,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // Acquire acquires the lock; may wait for it. The context limits this call only; a client whose
 // context ends leaves the queue. The error is [ErrNotAcquired] if another owner holds the lock.
 //
-// If the connection fails, the server may have granted the lock: then acquiring it again succeeds at
-// once, and otherwise it is free when its lease ends.
+// If the connection fails, the server may have granted the lock: then acquiring it again succeeds
+// at once, and otherwise it is free when its lease ends.
 func (l *Lock) Acquire(ctx context.Context) error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -26,7 +26,9 @@ const ttl = 10 * time.Minute
 
 // lockOf makes a lock of the server that is released with the test. Its lease is not renewed unless
 // the options say so.
-func lockOf(t *testing.T, server *lockwheeltest.Server, key string, options locks.Options) *locks.Lock {
+func lockOf(
+	t *testing.T, server *lockwheeltest.Server, key string, options locks.Options,
+) *locks.Lock {
 	// The limits of the client do not apply to waiting.
 	client := dialed(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr(), ReadTimeout: time.Millisecond,
@@ -43,7 +45,9 @@ func lockOf(t *testing.T, server *lockwheeltest.Server, key string, options lock
 }
 
 // held is a lock that has been acquired.
-func held(t *testing.T, server *lockwheeltest.Server, key string, options locks.Options) *locks.Lock {
+func held(
+	t *testing.T, server *lockwheeltest.Server, key string, options locks.Options,
+) *locks.Lock {
 	t.Helper()
 	lock := lockOf(t, server, key, options)
 	no(t, lock.Acquire(background))
@@ -71,7 +75,7 @@ func field(reply any, name string) any {
 	return nil
 }
 
-// shown is a field of the only owner of a lock, nil if nobody holds it.
+// shown is a field of the only owner of a lock, nil if there is none.
 func shown(server *lockwheeltest.Server, key, name string) any {
 	holders, _ := field(server.Call("LOCK.INFO", key), "holders").([]any)
 	if len(holders) != 1 {
@@ -160,7 +164,8 @@ func TestWaitersGetALockInOrder(t *testing.T) {
 	var waiters []*locks.Lock
 	var acquired []chan error
 	for count := range 3 {
-		waiter, result := lockOf(t, server, "lock", locks.Options{Wait: time.Minute}), make(chan error)
+		waiter := lockOf(t, server, "lock", locks.Options{Wait: time.Minute})
+		result := make(chan error, 1)
 		waiters, acquired = append(waiters, waiter), append(acquired, result)
 		go func() { result <- waiter.Acquire(background) }()
 		until(t, func() bool { return queue(server, "lock") == count+1 })
@@ -175,7 +180,8 @@ func TestWaitersGetALockInOrder(t *testing.T) {
 
 // waiting waits for the held lock on another goroutine.
 func waiting(t *testing.T, server *lockwheeltest.Server, ctx context.Context) chan error {
-	waiter, result := lockOf(t, server, "lock", locks.Options{Wait: time.Minute}), make(chan error, 1)
+	waiter := lockOf(t, server, "lock", locks.Options{Wait: time.Minute})
+	result := make(chan error, 1)
 	go func() { result <- waiter.Acquire(ctx) }()
 	until(t, func() bool { return queue(server, "lock") == 1 })
 	return result
@@ -227,7 +233,9 @@ func TestALeaseIsRenewedByHand(t *testing.T) {
 func TestTheContextOfALostLockEnds(t *testing.T) {
 	for name, lose := range map[string]func(*lockwheeltest.Server, *locks.Lock){
 		"lease": func(server *lockwheeltest.Server, _ *locks.Lock) { server.Clock.Advance(ttl) },
-		"force": func(server *lockwheeltest.Server, _ *locks.Lock) { server.Call("LOCK.FORCE", "lock") },
+		"force": func(server *lockwheeltest.Server, _ *locks.Lock) {
+			server.Call("LOCK.FORCE", "lock")
+		},
 		// Another grant to the same owner is not this one.
 		"other": func(server *lockwheeltest.Server, lock *locks.Lock) {
 			server.Call("LOCK.FORCE", "lock")
@@ -275,7 +283,7 @@ func TestALockOfAnUnreachableServerIsLostWithItsLease(t *testing.T) {
 	ctx := lock.Context(background)
 	<-ctx.Done()
 	isError(t, context.Cause(ctx), locks.ErrLost)
-	holds(t, shown(server, "lock", "owner") != nil, "the clock of the server does not stand still")
+	holds(t, shown(server, "lock", "owner") != nil, "the clock of the server has moved")
 }
 
 func TestAFailedRenewalIsTriedAgain(t *testing.T) {
@@ -394,7 +402,8 @@ func TestAServerWithoutNativeLocksIsAClearError(t *testing.T) {
 	}
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "socket")
-	plain := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder)
+	plain := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "")
+	plain.Dir = folder
 	no(t, plain.Start())
 	defer func() { _, _ = plain.Process.Kill(), plain.Wait() }()
 	until(t, func() bool { _, err := os.Stat(socket); return err == nil })
@@ -417,10 +426,11 @@ func TestNoConnectionOfALockStaysBehind(t *testing.T) {
 	clients := func() int { return strings.Count(server.Call("CLIENT", "LIST").(string), "id=") }
 	before := clients()
 	another := lockOf(t, server, "another", locks.Options{})
+	refused := lockOf(t, server, "lock", locks.Options{})
 	for range 3 {
 		no(t, another.Acquire(background))
 		no(t, another.Release())
-		isError(t, lockOf(t, server, "lock", locks.Options{}).Acquire(background), locks.ErrNotAcquired)
+		isError(t, refused.Acquire(background), locks.ErrNotAcquired)
 	}
 	until(t, func() bool { return clients() == before })
 }

@@ -1,4 +1,4 @@
-"""Lock objects: `Lock` over redis-py, and `AsyncLock` over redis.asyncio, which pass the same tests."""
+"""Lock objects: `Lock` over redis-py and `AsyncLock` over redis.asyncio, with the same tests."""
 
 import asyncio
 import gc
@@ -159,8 +159,8 @@ def test_waiters_get_the_lock_in_order(lockwheel, lock, aside):
     holds = lock()
     assert holds.acquire()
     # The limits of the client do not apply to waiting.
-    impatient = {"socket_timeout": 0.001}
-    waiters = [lock(wait_ms=60_000, client_options=impatient) for _ in range(3)]
+    hasty = {"socket_timeout": 0.001}
+    waiters = [lock(wait_ms=60_000, client_options=hasty) for _ in range(3)]
     waits = []
     for count, waiter in enumerate(waiters, 1):
         waits.append(aside(waiter.acquire))
@@ -205,7 +205,7 @@ def test_lease_is_renewed_by_hand(lockwheel, lock):
 
 
 @pytest.mark.parametrize("loss", ["lease", "force", "other"])
-def test_callback_is_told_of_a_lost_lock(lockwheel, lock, loss):
+def test_callback_is_called_for_a_lost_lock(lockwheel, lock, loss):
     lost = []
     held = lock(renew_ms=1, on_lost=lost.append)
     assert held.acquire()
@@ -243,7 +243,7 @@ def test_lock_of_an_unreachable_server_is_lost_with_its_lease(lockwheel, lock):
     lockwheel.faults.add("refuse")
     lockwheel.faults.add("close", client_id=client)
     until(lambda: lost)
-    assert info(lockwheel) is not None, "the clock of the server stands still"
+    assert info(lockwheel) is not None, "the clock of the server has moved"
 
 
 @pytest.mark.parametrize("failure", ["close", "lose-and-close", "error"])

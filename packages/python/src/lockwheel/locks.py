@@ -117,7 +117,7 @@ class _Common:
             mode = ["PERMITS", str(permits[0]), "OF", str(permits[1])]
         self._options = [*mode, *(["BOUND", "GRACE", str(grace_ms)] if bound else [])]
         self._options += [] if meta is None else ["META", meta]
-        # Whoever makes its own owner holds the lock once, also if the reply to a grant was lost.
+        # An owner of its own holds the lock once, also if the reply to a grant was lost.
         self._all = [] if owner else ["ALL"]
         self._set_times(ttl_ms, grace_ms if bound else ttl_ms, renew_ms)
         self._connection = self._own_connection(client.connection_pool)
@@ -300,8 +300,8 @@ class Lock(_Common):
 
 class AsyncLock(_Common):
     """A lock over ``redis.asyncio.Redis``. An ``async with`` statement acquires and releases it; it
-    raises `NotAcquired`, or `LockLost` at its end. A task renews it and calls ``on_lost``, which may
-    be a coroutine function.
+    raises `NotAcquired`, or `LockLost` at its end. A task renews it and calls ``on_lost``, which
+    may be a coroutine function.
     """
 
     _retry_type = redis.asyncio.retry.Retry
