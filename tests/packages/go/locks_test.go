@@ -218,6 +218,25 @@ func TestALeaseIsRenewed(t *testing.T) {
 	server.Journal.AssertRenewedBeforeExpiry()
 }
 
+func TestALockRenewsItselfByDefault(t *testing.T) {
+	for name, options := range map[string]locks.Options{
+		"lease": {TTL: 300 * time.Millisecond},
+		"grace": {TTL: ttl, Bound: true, Grace: 300 * time.Millisecond},
+		"none":  {TTL: ttl, Bound: true, Grace: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := frozen(t)
+			// A rule without an effect shows when the request has arrived.
+			renewal := server.Faults.Add(
+				lockwheel.FlushScripts, lockwheel.Requests{Command: "lock.renew"})
+			lock := locks.New(dial(t, server), "lock", options)
+			no(t, lock.Acquire(background))
+			defer lock.Release()
+			renewal.Wait()
+		})
+	}
+}
+
 func TestALeaseIsRenewedByHand(t *testing.T) {
 	server := frozen(t)
 	lock := held(t, server, "lock", locks.Options{})

@@ -193,6 +193,16 @@ def test_lease_is_renewed(lockwheel, lock):
     lockwheel.journal.assert_renewed_before_expiry()
 
 
+@pytest.mark.parametrize(
+    "options", [{"ttl_ms": 300}, {"bound": True, "grace_ms": 300}, {"bound": True, "grace_ms": 0}]
+)
+def test_lock_renews_itself_by_default(lockwheel, lock, options):
+    # A rule without an effect counts the requests.
+    renewals = lockwheel.faults.add("flush-scripts", command="lock.renew")
+    assert lock(renew_ms=None, **options).acquire()
+    until(lambda: renewals.fired)
+
+
 def test_lease_is_renewed_by_hand(lockwheel, lock):
     lost = []
     held = lock(on_lost=lost.append)
