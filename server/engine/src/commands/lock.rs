@@ -496,7 +496,7 @@ fn change(
 ) {
     let (database, time) = (context.database, context.time);
     let writer = &mut context.engine.writer;
-    if let Some(mut lock) = writer.edit(database, slot, key) {
+    if let Some(mut lock) = writer.edit::<Box<Lock>>(database, slot, key) {
         // First, since one of them may be an earlier hold of the owner that is granted the lock.
         lock.end_lapsed(time);
         change(&mut lock);

@@ -128,7 +128,7 @@ impl NativeClient {
             }
             3 if self.holds < 3 && !core.is_ending => self.ask(core, self.acquire(), 0),
             // The lease ends by itself.
-            4 if held_us < self.terms.ttl_us => {
+            4 if held_us < self.terms.ttl_us && self.terms.grace_us.is_none() => {
                 self.holds = 0;
                 let after_us = self.random.between(0, self.terms.ttl_us);
                 self.set_timer(core, after_us);
