@@ -15,6 +15,9 @@ pub const PERMITS: u32 = 3;
 /// A server has noticed by then that a connection is lost.
 const SLACK_US: i64 = 100_000;
 
+/// The rest of a lease that is shown as 0.
+const MILLISECOND_US: i64 = 1_000;
+
 /// A lock is not free for longer while a client waits for it.
 const IDLE_US: i64 = 200_000;
 
@@ -49,6 +52,8 @@ pub struct Attempt {
     /// When it was first known to wait in the queue, and the last time at which it did.
     queued_us: Option<(i64, i64)>,
     lost: Option<Loss>,
+    /// Since when its holder is shown without a millisecond left.
+    lapsed_us: Option<i64>,
     /// The owner knows since then that it does not hold the lock.
     ended_us: Option<i64>,
 }
@@ -87,6 +92,7 @@ impl Attempt {
             outcome: Outcome::Open,
             queued_us: None,
             lost: None,
+            lapsed_us: None,
             ended_us: None,
         }
     }
@@ -194,7 +200,7 @@ impl Native {
     ) -> Option<String> {
         let shown = Shown::read(reply);
         for holder in &shown.holders {
-            let Some(attempt) = self.attempts.get(&holder.owner) else {
+            let Some(attempt) = self.attempts.get_mut(&holder.owner) else {
                 return Some(format!("{} holds {lock} and never asked for it", holder.owner));
             };
             if let Some(wrong) = attempt.wrong_holder(holder, look) {
@@ -263,8 +269,10 @@ impl Mode {
 
 impl Attempt {
     /// What is wrong if this holder is shown.
-    fn wrong_holder(&self, holder: &Holder, look: Look) -> Option<&'static str> {
-        if holder.ttl_ms <= 0 {
+    fn wrong_holder(&mut self, holder: &Holder, look: Look) -> Option<&'static str> {
+        if holder.ttl_ms > 0 {
+            self.lapsed_us = None;
+        } else if look.asked_us > *self.lapsed_us.get_or_insert(look.now_us) + MILLISECOND_US {
             return Some("after its lease");
         }
         if self.ended_us.is_some_and(|ended_us| ended_us < look.asked_us) {

@@ -496,9 +496,10 @@ fn change(
 ) {
     let (database, time) = (context.database, context.time);
     let writer = &mut context.engine.writer;
-    if let Some(mut lock) = writer.edit(database, slot, key) {
-        change(&mut lock);
+    if let Some(mut lock) = writer.edit::<Box<Lock>>(database, slot, key) {
+        // First, since one of them may be an earlier hold of the owner that is granted the lock.
         lock.end_lapsed(time);
+        change(&mut lock);
     }
     settle(writer, database, slot);
 }
@@ -870,6 +871,20 @@ mod tests {
             .replace("REFUSED", REFUSED)
             .replace("ACQUIRED", ACQUIRED)
             .replace("TIMEOUT", TIMEOUT)
+    }
+
+    #[test]
+    fn owner_whose_shared_hold_has_lapsed_holds_the_lock_anew() {
+        talk(
+            "ACQ k a TTL 100 SHARED; ACQ k b TTL 1000 SHARED; +200ms; ACQ k a TTL 500 SHARED => \
+             ACQUIRED; LOCK.RENEW k a TTL 500 => 1; LOCK.RELEASE k b => 0; ACQ k c TTL 9 => \
+             REFUSED; LOCK.RELEASE k a => 0; EXISTS k => 0",
+        );
+        talk(
+            "ACQ s a TTL 100 PERMITS 1 OF 2; ACQ s b TTL 1000 PERMITS 1 OF 2; +200ms; \
+             ACQ s a TTL 500 PERMITS 1 OF 2 => ACQUIRED; ACQ s c TTL 9 PERMITS 1 OF 2 => REFUSED; \
+             LOCK.RELEASE s a => 0",
+        );
     }
 
     #[test]

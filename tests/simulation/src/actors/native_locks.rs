@@ -27,6 +27,8 @@ pub struct NativeClient {
     /// The client believes that it has the lock so often, and since when.
     holds: u32,
     granted_us: i64,
+    /// The last fencing token.
+    token: Option<i64>,
     /// After a lost connection it renews first.
     must_renew: bool,
     is_connected: bool,
@@ -69,6 +71,7 @@ impl NativeClient {
             pending: None,
             holds: 0,
             granted_us: 0,
+            token: None,
             must_renew: false,
             is_connected: false,
             timer: 0,
@@ -125,7 +128,7 @@ impl NativeClient {
             }
             3 if self.holds < 3 && !core.is_ending => self.ask(core, self.acquire(), 0),
             // The lease ends by itself.
-            4 if held_us < self.terms.ttl_us => {
+            4 if held_us < self.terms.ttl_us && self.terms.grace_us.is_none() => {
                 self.holds = 0;
                 let after_us = self.random.between(0, self.terms.ttl_us);
                 self.set_timer(core, after_us);
@@ -256,6 +259,8 @@ impl NativeClient {
             }
             self.holds = count.unwrap_or(1) as u32;
             self.granted_us = pending.asked_us;
+            // An owner that acquires the lock again keeps its token.
+            let token = token.filter(|token| self.token.replace(*token) != Some(*token));
             return Event { token, count, ..asked.answered(Answer::Granted, now_us) };
         }
         let has_waited = status == Some(b"timeout");
