@@ -54,8 +54,12 @@ impl LeaseCeiling {
 
     fn exceeds_taken(&self) -> bool {
         self.needed.deadline > self.taken.deadline
-            || self.needed.token > self.taken.token && !mutants::is_on("token-not-reserved")
+            || self.exceeds_taken_tokens()
             || self.needed.has_lasting_keys && !self.taken.has_lasting_keys
+    }
+
+    fn exceeds_taken_tokens(&self) -> bool {
+        self.needed.token > self.taken.token && !mutants::is_on("token-not-reserved")
     }
 }
 
@@ -85,6 +89,7 @@ impl Engine {
         if !ceiling.exceeds_taken() {
             return None;
         }
+        let exceeds_tokens = ceiling.exceeds_taken_tokens();
         let LeaseCeiling { taken, needed, .. } = &mut **ceiling;
         taken.has_lasting_keys |= needed.has_lasting_keys;
         if needed.deadline > taken.deadline {
@@ -92,7 +97,7 @@ impl Engine {
             let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
             taken.deadline = Millis(needed.deadline.0.saturating_add(ahead_ms));
         }
-        if needed.token > taken.token {
+        if exceeds_tokens {
             taken.token = needed.token.saturating_add(AHEAD_TOKENS);
         }
         Some(ceiling.taken)

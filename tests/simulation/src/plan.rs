@@ -241,6 +241,9 @@ impl Plan {
         let roles = roles.into_iter().enumerate();
         let roles = roles.map(|(number, role)| (number as u64, role)).collect();
         let mut faults = draw_faults(&mut random, durability, servers, end_us);
+        if is_native && !matches!(durability, Durability::Memory | Durability::Lossy { .. }) {
+            add_start_in_the_past(&mut native, end_us, &mut faults);
+        }
         faults.sort_by_key(|fault| fault.at_us);
         Plan {
             seed,
@@ -292,6 +295,17 @@ fn draw_native_roles(random: &mut Random, durability: Durability, roles: &mut Ve
     }
     if durability.has_log() && random.once_in(2) {
         roles.push(Role::Snapshots);
+    }
+}
+
+/// In half of the histories, the process ends after the wall clock was set back: only what it has
+/// recorded shows which fencing tokens were given out.
+fn add_start_in_the_past(random: &mut Random, end_us: i64, faults: &mut Vec<Fault>) {
+    if random.once_in(2) {
+        let at_us = random.between(SECOND_US, end_us - SECOND_US);
+        let step = FaultKind::WallStep(-3600 * SECOND_US);
+        faults.push(Fault { at_us, server: 0, kind: step });
+        faults.push(Fault { at_us: at_us + 1_000, server: 0, kind: FaultKind::Kill });
     }
 }
 
