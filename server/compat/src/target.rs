@@ -78,11 +78,14 @@ impl Target {
             let advice = "the server is a node of a cluster: the suite uses keys of many slots";
             return Err(io::Error::other(advice));
         }
+        // A server without these commands may close the connection.
         let resp3 = wire.call(&["HELLO", "3"]).is_ok_and(|reply| reply.kind == b'%');
         // Without a check, the server might refuse the certificate when a case requires one.
-        let auth_clients = wire.call(&["CONFIG", "GET", "tls-auth-clients"])?;
         let checks = |value: &Frame| matches!(&*value.text, b"yes" | b"optional");
-        let checks_certificates = auth_clients.items.get(1).is_some_and(checks);
+        let checks_certificate = address.endpoint.has_certificate()
+            && wire
+                .call(&["CONFIG", "GET", "tls-auth-clients"])
+                .is_ok_and(|reply| reply.items.get(1).is_some_and(checks));
         let numbers = |text: Option<String>| text.as_deref().and_then(version);
         let mut target = Target {
             address: address.clone(),
@@ -92,7 +95,7 @@ impl Target {
             lockwheel: numbers(lockwheel),
             resp3,
             own_database: false,
-            checks_certificate: checks_certificates && address.endpoint.has_certificate(),
+            checks_certificate,
             may_flush,
             prefix: prefix.to_owned(),
             timeouts,

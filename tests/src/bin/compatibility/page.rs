@@ -35,9 +35,11 @@ Lockwheel is built from this checkout; `redis-server` is the one on the path (De
 servers of Debian 13 run with `chroot`, as root, in a folder that `LOCKWHEEL_TEST_DEBIAN_13`
 names or that `--debootstrap` creates. The test doubles are small projects with pinned versions
 below `tests/compatibility/`; if the tools of their language are missing, the page keeps its row.
-Each server is started for the run, and flushing is allowed. A test double has 3 seconds for a
-reply, the others have 10. A server that crashes or hangs is started again, and the case is
-listed.
+Each server is started for the run, and flushing is allowed. Lockwheel, Redis and Valkey listen for
+TLS on a second port, where the suite has a certificate of its own; the cases of the family TLS are
+played there, and all others without TLS. The test doubles are started without TLS, so those cases
+are not tried on them. A test double has 3 seconds for a reply, the others have 10. A server that
+crashes or hangs is started again, and the case is listed.
 ";
 
 /// The text of the page.
