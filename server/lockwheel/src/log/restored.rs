@@ -145,6 +145,9 @@ impl Restored {
         };
         let necessary =
             self.guard.is_on.then(|| restart_guard::decide(&found, &self.guard)).flatten();
+        if self.guard.minimum_ms > 0 && self.record.is_some() && necessary.is_none() {
+            info!("restart-guard-minimum has no effect: a server has used this directory before");
+        }
         let left_ms = necessary.as_ref().map_or(0, |guard| guard.left_ms);
         let ceiling = self.begin_ceiling(host, keys, left_ms);
         let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
