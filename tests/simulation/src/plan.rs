@@ -298,14 +298,17 @@ fn draw_native_roles(random: &mut Random, durability: Durability, roles: &mut Ve
     }
 }
 
-/// In half of the histories, the process ends after the wall clock was set back: only what it has
-/// recorded shows which fencing tokens were given out.
+/// In half of the histories, the process ends some times after the wall clock was set back: only what
+/// it has recorded shows which fencing tokens were given out.
 fn add_start_in_the_past(random: &mut Random, end_us: i64, faults: &mut Vec<Fault>) {
     if random.once_in(2) {
         let at_us = random.between(SECOND_US, end_us - SECOND_US);
         let step = FaultKind::WallStep(-3600 * SECOND_US);
         faults.push(Fault { at_us, server: 0, kind: step });
-        faults.push(Fault { at_us: at_us + 1_000, server: 0, kind: FaultKind::Kill });
+        for _ in 0..random.between(1, 4) {
+            let at_us = random.between(at_us, end_us);
+            faults.push(Fault { at_us, server: 0, kind: FaultKind::Kill });
+        }
     }
 }
 
