@@ -267,7 +267,7 @@ fn empty_directory_is_guarded_for_the_minimum() {
     server.stop();
 }
 
-/// So whoever replaces another server learns that its leases are not waited for.
+/// A migration from another server then needs an empty directory.
 #[test]
 fn used_directory_is_not_guarded_for_the_minimum_which_the_log_says() {
     let folder = Folder::new();

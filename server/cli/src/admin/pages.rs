@@ -74,7 +74,7 @@ async fn guard(
     response
 }
 
-/// Says that the connection of a change that was refused is closed: its body may not have been read.
+/// Says that the connection of a refused change is closed: its body may not have been read.
 async fn close_refused(request: Request, next: Next) -> Response {
     let is_change = *request.method() == Method::POST;
     let mut response = next.run(request).await;
