@@ -17,7 +17,8 @@ A test double does not promise to be Redis. Each serves the purpose stated below
 does not need much of what is counted here: the wording of an error, an administrative command,
 the type of a reply that a client library converts to the same value. Read the rows of the client
 library that you use. A score is the number of cases passed out of those tried; a case that needs
-a command which the server lacks counts as tried and not passed.
+a command which the server lacks counts as tried and not passed. A cell without a score means that
+none of the cases was tried; the section of the server says why.
 ";
 
 const REPEAT: &str = "
@@ -205,10 +206,10 @@ fn number(count: usize) -> String {
     if count == 0 { String::new() } else { count.to_string() }
 }
 
-/// Escapes the characters that have a meaning in Markdown.
-fn code(text: &str) -> String {
-    let signs = if text.contains('`') { "``" } else { "`" };
-    format!("{signs}{text}{signs}")
+/// Text as code in Markdown.
+pub(crate) fn code(text: &str) -> String {
+    // The spaces separate the signs from those of the text, and are not shown.
+    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
 
 #[cfg(test)]

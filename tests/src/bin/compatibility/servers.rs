@@ -232,17 +232,26 @@ impl Running {
         Some(address)
     }
 
-    /// The last error line of its output, or else the last line.
-    pub(crate) fn last_words(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log).into_owned();
+    /// The first error line of its output.
+    pub(crate) fn error_line(&self) -> Option<String> {
+        let log = self.log();
         // In most languages a trace follows the error; Rust prints the place before the error.
         let mut lines = log.lines().skip_while(|line| {
             !["panic", "failed", "Exception", "Error"].iter().any(|word| line.contains(word))
         });
-        let first = lines.next().or(log.lines().last()).unwrap_or_default();
+        let first = lines.next()?;
         let line = if first.contains("panicked at") { lines.next() } else { None };
-        line.unwrap_or(first).trim().to_owned()
+        Some(line.unwrap_or(first).trim().to_owned())
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Why it did not start: an error line, or else the last line of its output.
+    fn last_words(&self) -> String {
+        let last = || self.log().lines().last().unwrap_or_default().trim().to_owned();
+        self.error_line().unwrap_or_else(last)
     }
 
     fn wait_until_ready(&mut self) -> Result<(), ServerError> {

@@ -12,6 +12,7 @@ use lockwheel_compat::{
     Error, Failure, Interrupt, Options, Outcome, Report, Suite, Verdict, cases, properties,
 };
 
+use crate::page::code;
 use crate::results::Results;
 use crate::servers::{Running, Server, ServerError};
 
@@ -154,8 +155,8 @@ impl Trial<'_> {
     /// Notes the case that crashed the server, if known, and starts another server.
     fn bury(&mut self, of: Option<&Outcome>) -> Result<(), ServerError> {
         if let Some(outcome) = of {
-            let words = self.running.last_words();
-            let words = if words.is_empty() { words } else { format!(": `{words}`") };
+            let words = self.running.error_line().map(|line| format!(": {}", code(&line)));
+            let words = words.unwrap_or_default();
             self.deaths.push(format!("{}: {}{words}", outcome.family, outcome.name));
         }
         self.restarts += 1;
