@@ -1,7 +1,7 @@
 //! The listener for monitoring, over HTTP.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
@@ -120,6 +120,34 @@ fn figures_are_those_of_the_server() {
 }
 
 #[test]
+fn requests_for_monitoring_are_not_counted() {
+    let server = Monitored::start(&[]);
+    let mut wire = server.daemon.connect(server.port);
+    wire.ask("SET lock token NX PX 100000");
+    assert_eq!(wire.ask("CONFIG RESETSTAT").trim_end(), "+OK");
+    let paths = ["/readyz", "/metrics", "/", "/session", "/locks", "/locks/lock"];
+    for path in paths {
+        assert_eq!(server.get(path).0, 200, "{path}");
+    }
+    assert_eq!(server.get("/locks?cursor=x").0, 400);
+    for (series, value) in [
+        ("lockwheel_commands_total", 1.0),
+        ("lockwheel_connected_clients", 1.0),
+        ("lockwheel_connections_received_total", 0.0),
+        ("lockwheel_error_replies_total", 0.0),
+        ("lockwheel_command_time_seconds_count{command=\"config|resetstat\"}", 1.0),
+    ] {
+        assert_eq!(server.figure(series), value, "{series}");
+    }
+    let info = wire.ask("INFO everything");
+    for counted in ["cmdstat_info", "cmdstat_ping", "cmdstat_acl", "cmdstat_lockwheel", "errorstat"]
+    {
+        assert!(!info.contains(counted), "{info}");
+    }
+    assert!(info.contains("total_commands_processed:1\r\n"), "{info}");
+}
+
+#[test]
 fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
     let server = Monitored::start(&[]);
     server.run("SET lock token");
@@ -211,6 +239,58 @@ fn malformed_requests_are_refused() {
     let long = format!("Host: localhost\r\nX: {}", "x".repeat(100_000));
     assert_eq!(server.request("GET /healthz", &[&long]).0, 431);
     assert_eq!(server.get("/healthz").0, 200);
+}
+
+/// Reads one reply of a connection that stays open; returns its first line and its body.
+fn read_reply(stream: &mut BufReader<TcpStream>) -> (String, String) {
+    let mut line = || {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    };
+    let first_line = line();
+    let mut body_bytes = 0;
+    loop {
+        match line().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                body_bytes = value.parse().expect("a number");
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; body_bytes];
+    stream.read_exact(&mut body).expect("a body");
+    (first_line, String::from_utf8(body).expect("a text"))
+}
+
+#[test]
+fn connection_serves_several_requests() {
+    let server = Monitored::start(&[]);
+    server.run("SET lock token NX PX 100000");
+    let mut stream = BufReader::new(server.connect());
+    let send = |stream: &mut BufReader<TcpStream>, paths: &[&str]| {
+        let request = |path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let requests: String = paths.iter().map(request).collect();
+        stream.get_mut().write_all(requests.as_bytes()).expect("requests");
+    };
+    for (path, status, text) in [
+        ("/healthz", "200 OK", "ok\n"),
+        ("/none", "404 Not Found", ""),
+        ("/readyz", "200 OK", "ready\n"),
+    ] {
+        send(&mut stream, &[path]);
+        assert_eq!(read_reply(&mut stream), (format!("HTTP/1.1 {status}"), text.to_owned()));
+    }
+    // The replies to requests that arrive together are in their order.
+    send(&mut stream, &["/locks/lock", "/healthz", "/metrics"]);
+    let bodies: Vec<String> = (0..3).map(|_| read_reply(&mut stream).1).collect();
+    let parts = ["\"key\":\"lock\"", "ok\n", "# EOF\n"];
+    for (body, part) in bodies.iter().zip(parts) {
+        assert!(body.contains(part), "{body}");
+    }
+    let (status, reply) = converse(stream.get_mut(), "GET /healthz", &["Host: localhost"], "");
+    assert_eq!(status, 200, "{reply}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Login, sessions and TLS of the port for monitoring.
 
+use std::io::{Read, Write};
+
 use lockwheel_tests::certificates::Certificates;
 
 use crate::admin::{Monitored, converse};
@@ -125,6 +127,23 @@ fn requests_of_pages_of_other_sites_change_nothing() {
     assert_ne!(release(&[&token, "Origin: http://localhost"]), 403);
     let foreign = [LOCAL, FORM, "Origin: http://example.org"];
     assert_eq!(server.send("POST /login", &foreign, "user=a&password=b").0, 403);
+}
+
+/// A client with one connection for all requests learns that it needs another one.
+#[test]
+fn reply_to_a_refused_change_says_that_the_connection_is_closed() {
+    let server = Monitored::start(&[]);
+    for (host, origin) in [("localhost", "http://example.org"), ("example.org", "null")] {
+        let mut stream = server.connect();
+        let request = format!(
+            "POST /locks/a/release HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n\
+             Content-Length: 14\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("a request without its body");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply and its end");
+        assert_eq!(header(&reply, "connection"), Some("close"), "{reply}");
+    }
 }
 
 #[test]

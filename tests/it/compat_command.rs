@@ -2,8 +2,8 @@
 //! is left as it was.
 
 use std::fs;
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Output, Stdio};
 
 use lockwheel::{Reply, Server};
@@ -291,6 +291,42 @@ fn server_that_sends_garbage_ends_the_run() {
     let report = quick_junit::Report::deserialize_from_str(&text).expect("JUnit");
     assert_eq!((report.failures, report.errors), (0, 1), "{text}");
     assert!(text.contains("gives no valid reply: not a reply: HTTP/1.1 400 Bad Request"), "{text}");
+}
+
+/// Some servers close the connection at `HELLO`: they are checked in RESP2.
+#[test]
+fn server_that_closes_the_connection_at_hello_is_checked() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || reply_until_hello(stream));
+        }
+    });
+    let folder = Folder::new();
+    let path = folder.path("own.txt");
+    fs::write(&path, "family: Server\nwhy: x\n\n== one\na> PING\na< +PONG\n").expect("a file");
+    let output = daemon::run(&["compat", &url, "--cases", &path]);
+    assert_eq!(status(&output), GREEN, "{}", stdout(&output));
+    assert!(stdout(&output).contains("RESP3 is not spoken"), "{}", stdout(&output));
+}
+
+/// Replies to the few commands that a run needs, and closes the connection at `HELLO`.
+fn reply_until_hello(mut stream: TcpStream) {
+    let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+    while let Some(Ok(line)) = lines.next() {
+        let reply = match line.as_str() {
+            "HELLO" => return,
+            "PING" => "+PONG\r\n",
+            "SELECT" => "+OK\r\n",
+            "DBSIZE" => ":0\r\n",
+            "INFO" => "-ERR unknown command\r\n",
+            "SCAN" => "*2\r\n$1\r\n0\r\n*0\r\n",
+            _ => continue,
+        };
+        // The suite may have closed the connection.
+        let _ = stream.write_all(reply.as_bytes());
+    }
 }
 
 #[test]

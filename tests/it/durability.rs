@@ -267,6 +267,18 @@ fn empty_directory_is_guarded_for_the_minimum() {
     server.stop();
 }
 
+/// A migration from another server then needs an empty directory.
+#[test]
+fn used_directory_is_not_guarded_for_the_minimum_which_the_log_says() {
+    let folder = Folder::new();
+    Server::with_log(&folder).stop();
+    let arguments = ["--appendonly", "yes", "--restart-guard-minimum", "1000s"];
+    let server = Server::start(&folder, &arguments);
+    server.check(&[("SET lock token NX PX 30", "+OK")]);
+    let log_text = server.stop();
+    assert!(log_text.contains("restart-guard-minimum has no effect"), "{log_text}");
+}
+
 #[test]
 fn servers_for_tests_have_no_guard() {
     let folder = Folder::new();

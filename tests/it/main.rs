@@ -32,6 +32,7 @@ mod log_command;
 mod log_export;
 mod many_servers;
 mod memory;
+mod native_locks;
 mod packaging;
 mod protocol;
 mod recipes;

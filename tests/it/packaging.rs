@@ -51,8 +51,7 @@ fn unit_waits_for_the_server_and_takes_rights_away() {
     }
     // maxclients, and the descriptors that the program reserves.
     assert_eq!(values(&unit, "LimitNOFILE"), ["10240"]);
-    // SIGHUP changes nothing.
-    assert!(values(&unit, "ExecReload").is_empty());
+    assert_eq!(values(&unit, "ExecReload"), ["/bin/sh -c \"kill -HUP $MAINPID\""]);
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn check_archive(folder: &Path) {
     let version = run("sh", &["-c", "lockwheel-*-linux/lockwheel --version"], folder);
     assert!(version.contains("lockwheel"), "{version}");
     let files = run("sh", &["-c", "ls lockwheel-*-linux"], folder);
-    for file in ["lockwheel.conf", "lockwheel.service", "LICENSE-MIT", "README.md"] {
+    for file in ["lockwheel.conf", "lockwheel.service", "LICENSE-MIT", "README.md", "prometheus"] {
         assert!(files.contains(file), "{files}");
     }
 }
@@ -214,6 +213,7 @@ fn check_debian_package(folder: &Path) {
         ("-rw-r-----", "./etc/lockwheel/lockwheel.conf"),
         ("-rw-r--r--", "./usr/lib/systemd/system/lockwheel.service"),
         ("-rw-r--r--", "./usr/share/doc/lockwheel/copyright"),
+        ("-rw-r--r--", "./usr/share/lockwheel/prometheus/alerts.yml"),
     ] {
         let is_it = |line: &str| line.starts_with(mode) && line.ends_with(&format!(" {path}"));
         assert!(contents.lines().any(is_it), "{path}: {contents}");

@@ -1,6 +1,7 @@
 //! Certificates for tests of TLS, made when they are needed, and clients that use them.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lockwheel::{Builder, Server};
@@ -19,13 +20,20 @@ use crate::daemon::Folder;
 /// has issued (`server.crt`, `server.key`, and those of [`Certificates::issue`]).
 pub struct Certificates {
     folder: Folder,
+    /// The root directory of the server.
+    root: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Certificates {
     /// Makes an authority, and a certificate of a server at this machine.
     pub fn new() -> Certificates {
-        let folder = Folder::new();
+        Certificates::within(Path::new("/"))
+    }
+
+    /// As [`Certificates::new`], for a server that is run by `chroot` in `root`.
+    pub fn within(root: &Path) -> Certificates {
+        let folder = Folder::within(root);
         let mut params = CertificateParams::new(Vec::new()).expect("valid names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // No two authorities may have the same name.
@@ -33,7 +41,8 @@ impl Certificates {
         let key = new_key();
         let certificate = params.self_signed(&key).expect("a certificate");
         fs::write(folder.path("ca.crt"), certificate.pem()).expect("a file");
-        let certificates = Certificates { folder, issuer: Issuer::new(params, key) };
+        let issuer = Issuer::new(params, key);
+        let certificates = Certificates { folder, root: root.to_owned(), issuer };
         certificates.issue("server", Validity::Now);
         certificates
     }
@@ -58,10 +67,17 @@ impl Certificates {
         self.folder.path(name)
     }
 
+    /// The path of a file for the server.
+    fn path_in_root(&self, name: &str) -> String {
+        let path = PathBuf::from(self.path(name));
+        let inner = path.strip_prefix(&self.root).expect("the folder is within the root");
+        Path::new("/").join(inner).to_string_lossy().into_owned()
+    }
+
     /// The options of a daemon that listens for TLS only, on this port.
     pub fn options(&self, port: u16) -> Vec<String> {
         let port = port.to_string();
-        let paths = ["server.crt", "server.key", "ca.crt"].map(|name| self.path(name));
+        let paths = ["server.crt", "server.key", "ca.crt"].map(|name| self.path_in_root(name));
         let [cert, key, ca] = paths.each_ref();
         let words = ["--port", "0", "--tls-port", &port, "--tls-cert-file", cert];
         let more = ["--tls-key-file", key, "--tls-ca-cert-file", ca];

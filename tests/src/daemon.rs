@@ -21,10 +21,16 @@ pub struct Folder(PathBuf);
 impl Folder {
     /// Creates an empty folder.
     pub fn new() -> Folder {
+        Folder::within(Path::new("/"))
+    }
+
+    /// As [`Folder::new`], for a program that is run by `chroot` in `root`.
+    pub fn within(root: &Path) -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("lockwheel-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let place = std::env::temp_dir();
+        let path = root.join(place.strip_prefix("/").unwrap_or(&place)).join(name);
         fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }

@@ -23,7 +23,7 @@
 //! | `family: words` | the subject of the case, a row of the table |
 //! | `client: words` | the client library that uses it |
 //! | `why: words` | why it matters to a lock |
-//! | `needs: redis 7.2` | a server that reports this version or later; also `valkey 8.1` |
+//! | `needs: redis 7.2` | a server that reports this version or later; also `valkey`, `lockwheel` |
 //! | `needs: database` | a database that no other program uses |
 //! | `needs: flush` | the permission to flush scripts and functions, which all databases share |
 //! | `needs: tls` | connections with TLS |
@@ -95,6 +95,8 @@ pub enum Need {
     Redis(u32, u32),
     /// A server that reports at least this version of Valkey.
     Valkey(u32, u32),
+    /// A server that reports at least this version of Lockwheel.
+    Lockwheel(u32, u32),
     /// A database that no other program uses.
     Database,
     /// The permission to flush scripts and functions.
@@ -258,6 +260,9 @@ impl Need {
             Some(("redis", text)) => version(text).map(|(major, minor)| Need::Redis(major, minor)),
             Some(("valkey", text)) => {
                 version(text).map(|(major, minor)| Need::Valkey(major, minor))
+            }
+            Some(("lockwheel", text)) => {
+                version(text).map(|(major, minor)| Need::Lockwheel(major, minor))
             }
             _ => None,
         }

@@ -39,6 +39,7 @@ pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
     "acl"
     "latency"
     "tls"
+    "native_locks"
     "details/errors"
     "details/connection"
     "details/conversions"

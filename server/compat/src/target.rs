@@ -28,6 +28,8 @@ pub struct Target {
     pub redis: (u32, u32),
     /// The version of Valkey it reports.
     pub valkey: Option<(u32, u32)>,
+    /// The version of Lockwheel it reports.
+    pub lockwheel: Option<(u32, u32)>,
     /// Whether it supports RESP3.
     pub resp3: bool,
     /// Whether the database was empty, so that no other program uses it.
@@ -64,6 +66,7 @@ impl Target {
         };
         let redis = field("redis_version:");
         let valkey = field("valkey_version:");
+        let lockwheel = field("lockwheel_version:");
         let own = ["lockwheel", "valkey", "dragonfly", "kvrocks", "garnet"];
         let own = own.iter().find_map(|name| Some((*name, field(&format!("{name}_version:"))?)));
         let name = match (own, &redis) {
@@ -75,20 +78,24 @@ impl Target {
             let advice = "the server is a node of a cluster: the suite uses keys of many slots";
             return Err(io::Error::other(advice));
         }
+        // A server without these commands may close the connection.
         let resp3 = wire.call(&["HELLO", "3"]).is_ok_and(|reply| reply.kind == b'%');
         // Without a check, the server might refuse the certificate when a case requires one.
-        let auth_clients = wire.call(&["CONFIG", "GET", "tls-auth-clients"])?;
         let checks = |value: &Frame| matches!(&*value.text, b"yes" | b"optional");
-        let checks_certificates = auth_clients.items.get(1).is_some_and(checks);
+        let checks_certificate = address.endpoint.has_certificate()
+            && wire
+                .call(&["CONFIG", "GET", "tls-auth-clients"])
+                .is_ok_and(|reply| reply.items.get(1).is_some_and(checks));
         let numbers = |text: Option<String>| text.as_deref().and_then(version);
         let mut target = Target {
             address: address.clone(),
             name,
             redis: numbers(redis).unwrap_or((0, 0)),
             valkey: numbers(valkey),
+            lockwheel: numbers(lockwheel),
             resp3,
             own_database: false,
-            checks_certificate: checks_certificates && address.endpoint.has_certificate(),
+            checks_certificate,
             may_flush,
             prefix: prefix.to_owned(),
             timeouts,
@@ -164,6 +171,9 @@ impl Target {
                 }
                 Need::Valkey(major, minor) if self.valkey < Some((major, minor)) => {
                     return Err(format!("needs Valkey {major}.{minor} or later"));
+                }
+                Need::Lockwheel(major, minor) if self.lockwheel < Some((major, minor)) => {
+                    return Err(format!("needs Lockwheel {major}.{minor} or later"));
                 }
                 Need::Database if !self.own_database => {
                     return Err("needs an empty database".to_owned());

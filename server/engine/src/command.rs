@@ -172,6 +172,8 @@ bitflags! {
         const SCRIPTING = 1 << 20;
         /// `@lock`, a category of this server: the commands that have a meaning to locks.
         const LOCK = 1 << 21;
+        /// `@lockforce`, a category of this server: commands that release locks of any owner.
+        const LOCKFORCE = 1 << 22;
     }
 }
 
@@ -203,6 +205,7 @@ pub enum Group {
     Stream,
     Cluster,
     Sentinel,
+    Lock,
 }
 
 impl Group {
@@ -224,6 +227,7 @@ impl Group {
             Group::Stream => "stream",
             Group::Cluster => "cluster",
             Group::Sentinel => "sentinel",
+            Group::Lock => "lock",
         }
     }
 }
@@ -495,9 +499,9 @@ impl Command {
         if self.flags.contains(Flags::BLOCKING) {
             all |= Categories::BLOCKING;
         }
-        // Not the commands for tests, with which any lock can be removed.
-        let is_for_locks = self.lock != LockMeaning::None && !self.flags.contains(Flags::ADMIN);
-        all.set(Categories::LOCK, is_for_locks);
+        // Not the commands with which any lock can be removed.
+        let is_forced = self.flags.contains(Flags::ADMIN) || all.contains(Categories::LOCKFORCE);
+        all.set(Categories::LOCK, self.lock != LockMeaning::None && !is_forced);
         all |= if self.flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
         all
     }

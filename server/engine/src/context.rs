@@ -27,6 +27,8 @@ pub enum Caller {
     Client,
     /// Again for a blocked client, since a key that it waits for has changed.
     Waiter,
+    /// For a blocked client that waits no longer: it gets the reply of a timeout.
+    TimedOutWaiter,
     /// By `EXEC`, for a client.
     Transaction,
     /// By a script, for a client.
@@ -107,7 +109,7 @@ impl Context<'_> {
         argv: &[&[u8]],
     ) -> Option<Reply> {
         match self.caller {
-            Caller::Transaction | Caller::Script => return None,
+            Caller::Transaction | Caller::Script | Caller::TimedOutWaiter => return None,
             // The client keeps its position in all queues and its deadline.
             Caller::Waiter => {}
             Caller::Client => {
@@ -278,6 +280,15 @@ impl Context<'_> {
     }
 
     // --- changing ---
+
+    /// Refuses the command if the key in `slot` holds a native lock; `instead` is what to use.
+    pub fn refuse_lock(&self, slot: Slot, instead: &'static str) -> Result<(), Error> {
+        if !matches!(self.record(slot).value(), ValueRef::Lock(_)) {
+            return Ok(());
+        }
+        let name = self.name.to_ascii_uppercase();
+        Err(Error::text(format!("ERR the key holds a lock: use {instead} instead of {name}")))
+    }
 
     /// Sets a key to a new value without a deadline. Any old value is replaced.
     pub fn set(&mut self, key: &[u8], value: NewValue<'_>) {

@@ -334,6 +334,19 @@ impl Engine {
         self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
     }
 
+    /// Runs the command of a blocked client a last time, since it waits no longer.
+    pub(super) fn run_last(
+        &mut self,
+        client: ClientId,
+        at: usize,
+        database: usize,
+        argv: &[&[u8]],
+        time: Time,
+    ) -> Reply {
+        let entry = self.commands.entry(at);
+        self.context(client, Caller::TimedOutWaiter, entry, database, time).call(entry, argv)
+    }
+
     /// Checks whether the client may still run a queued command. Returns the error, if not.
     #[inline]
     pub(super) fn refuse_queued(
@@ -376,6 +389,27 @@ impl Engine {
             Some(entry) => Ok(entry),
             None => self.find_subcommand(found, argv),
         }
+    }
+
+    /// Calls `run`, which runs one request, and leaves the counters of its command and those of
+    /// errors as they are.
+    #[cold]
+    pub(super) fn without_counting<R>(
+        &mut self,
+        argv: &[&[u8]],
+        run: impl FnOnce(&mut Engine) -> R,
+    ) -> R {
+        let command = self.command_of(argv).map(|entry| entry.at);
+        let subcommand = |at| self.commands.find_subcommand(at, argv.get(1)?);
+        let at = command.and_then(subcommand).or(command);
+        let command_stats = at.map(|at| (at, self.command_stats[at].clone()));
+        let (total, errors) = (self.stats.total_error_replies, self.stats.errors.clone());
+        let result = run(self);
+        if let Some((at, stats)) = command_stats {
+            self.command_stats[at] = stats;
+        }
+        (self.stats.total_error_replies, self.stats.errors) = (total, errors);
+        result
     }
 
     /// The command named by the first argument.

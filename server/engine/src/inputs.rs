@@ -9,7 +9,8 @@
 //! - **Start**: [`Engine::new`], [`Engine::set_script_monitor`], [`Engine::set_settings_user`],
 //!   [`Engine::load_users`].
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
-//!   [`Engine::disconnect`], [`Engine::kill`].
+//!   [`Engine::disconnect`], [`Engine::kill`]; before it disconnects, that its last reply was not
+//!   sent: [`Engine::reply_is_lost`].
 //! - **Requests begin**, for their times: [`Engine::begin_requests`]; with the sizes of their
 //!   connection's buffers: [`Engine::begin_requests_of`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
@@ -23,7 +24,8 @@
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
 //!   this one with [`Engine::keep_effects`].
 //! - **The log** begins ([`Engine::start_log`], [`Engine::start_log_of_ceilings`]), has released
-//!   units ([`Engine::release_units`]), or has other sizes ([`Engine::set_log_sizes`]).
+//!   units ([`Engine::release_units`]), has other sizes ([`Engine::set_log_sizes`]), or was flushed
+//!   before replies ([`Engine::note_flush`]).
 //! - **A restart**: the log is applied ([`Engine::begin_loading`], [`Engine::load`],
 //!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease
 //!   ceiling is recorded from now on ([`Engine::track_ceiling`]).
@@ -51,8 +53,8 @@
 //!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
 //!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
-//!   [`Engine::is_ready`], [`Engine::readiness`]; the counters of the network, which the caller
-//!   counts up, [`Engine::traffic`].
+//!   [`Engine::is_ready`], [`Engine::readiness`]; what the caller counts, [`Engine::traffic`] and
+//!   [`Engine::unwritten_bytes`].
 //! - **The state**: [`Engine::libraries`], [`Engine::records`].
 //!
 //! # Servers for tests

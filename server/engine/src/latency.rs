@@ -22,6 +22,12 @@ const TIME_NS_MAX: u64 = 1_000_000_000;
 /// Events that are kept of each kind, as in Redis.
 const EVENTS_MAX: usize = 160;
 
+/// The event of the time in which keys were removed at their deadlines, between commands.
+pub(crate) const EXPIRE_CYCLE: &str = "expire-cycle";
+
+/// The event of a flush of the log that replies have waited for.
+const FLUSH: &str = "aof-fsync-always";
+
 /// The times of one command. They use memory when the command is first called.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
@@ -83,6 +89,8 @@ pub(crate) struct Latency {
     boundary_ns: u64,
     /// Commands that take so long are noted in the slow log or as events.
     noted_ns: u64,
+    /// What takes so long is an event of the latency monitor.
+    event_ns: u64,
     /// Whether the distribution of times is recorded.
     is_tracking: bool,
     /// The last slow commands.
@@ -95,8 +103,9 @@ impl Latency {
     /// No times yet.
     pub(crate) fn new(settings: &Settings) -> Latency {
         let (slow_log, events) = (SlowLog::default(), BTreeMap::new());
+        let (boundary_ns, noted_ns, event_ns, is_tracking) = (0, 0, 0, true);
         let mut latency =
-            Latency { boundary_ns: 0, noted_ns: 0, is_tracking: true, slow_log, events };
+            Latency { boundary_ns, noted_ns, event_ns, is_tracking, slow_log, events };
         latency.set_limits(settings);
         latency
     }
@@ -105,16 +114,26 @@ impl Latency {
     pub(crate) fn set_limits(&mut self, settings: &Settings) {
         let slow_us = u64::try_from(settings.slowlog_log_slower_than_us);
         let slow_ns = slow_us.map_or(u64::MAX, |us| us.saturating_mul(1_000));
-        let event_ns = match settings.latency_monitor_threshold_ms {
+        self.event_ns = match settings.latency_monitor_threshold_ms {
             0 => u64::MAX,
             ms => ms.saturating_mul(1_000_000),
         };
-        self.noted_ns = slow_ns.min(event_ns);
+        self.noted_ns = slow_ns.min(self.event_ns);
         self.is_tracking = settings.latency_tracking;
     }
 
-    /// Adds an event of the latency monitor.
-    pub(crate) fn add_event(&mut self, kind: &'static str, event: LatencyEvent) {
+    /// Something has ended. It is an event of the latency monitor if it has taken long enough.
+    #[inline]
+    pub(crate) fn note(&mut self, kind: &'static str, took_ns: u64, time: Time) {
+        if took_ns >= self.event_ns {
+            self.add_event(kind, took_ns, time);
+        }
+    }
+
+    #[cold]
+    fn add_event(&mut self, kind: &'static str, took_ns: u64, time: Time) {
+        let at_seconds = time.wall_us.div_euclid(1_000_000);
+        let event = LatencyEvent { at_seconds, took_ms: took_ns / 1_000_000 };
         let events = self.events.entry(kind).or_default();
         events.longest_ms = events.longest_ms.max(event.took_ms);
         match events.last.back_mut() {
@@ -145,6 +164,11 @@ impl Engine {
     pub fn begin_requests_of(&mut self, client: ClientId, sizes: BufferSizes) {
         self.requests_of = Some((client, sizes));
         self.begin_requests();
+    }
+
+    /// A flush of the log that replies have waited for has taken so long.
+    pub fn note_flush(&mut self, took_ns: u64, time: Time) {
+        self.latency.note(FLUSH, took_ns, time);
     }
 
     /// When the command that is about to run begins.
@@ -188,11 +212,7 @@ impl Context<'_> {
             let length_max = usize::try_from(slowlog_max_len).unwrap_or(usize::MAX);
             self.engine.latency.slow_log.add(command, length_max);
         }
-        let (took_ms, limit_ms) =
-            (took_ns / 1_000_000, self.engine.settings.latency_monitor_threshold_ms);
-        if limit_ms > 0 && took_ms >= limit_ms {
-            let kind = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
-            self.engine.latency.add_event(kind, LatencyEvent { at_seconds, took_ms });
-        }
+        let kind = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
+        self.engine.latency.note(kind, took_ns, self.time);
     }
 }

@@ -1,19 +1,24 @@
 //! The lease ceiling: the latest deadline of all leases that were granted since the start. The
 //! caller records it before a longer lease becomes visible, so that after a restart that has lost
-//! leases it is known when all of them are over.
+//! leases it is known when all of them are over. The same for fencing tokens: those of a later run
+//! are greater than any that was given out.
 //!
 //! What is recorded lies ahead of the deadline by the length of the lease, within bounds: a lease
 //! that is renewed over and over needs a record now and then only.
 
 use crate::readiness::Readiness;
 use crate::store::effects::{Effect, Effects, Place};
-use crate::time::Millis;
-use crate::{Engine, glob};
+use crate::time::{Millis, Time};
+use crate::{Engine, glob, mutants};
 
 /// The least and the most by which a record lies ahead, in milliseconds: short leases need a record
 /// once a second at most, long ones once a minute, and a restart waits no longer for that than a
 /// minute.
 const AHEAD_MS: (i64, i64) = (1_000, 60_000);
+
+/// By how many fencing tokens a record lies ahead: as many as the microseconds of a second, by
+/// which the wall clock has advanced until the next start.
+const AHEAD_TOKENS: u64 = 1_000_000;
 
 /// What has to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,13 @@ pub struct Ceiling {
     pub deadline: Millis,
     /// There were keys without a deadline, which no guard can wait for.
     pub has_lasting_keys: bool,
+    /// No fencing token that was given out is greater.
+    pub token: u64,
+}
+
+impl Ceiling {
+    /// No leases and no tokens.
+    pub const NONE: Ceiling = Ceiling { deadline: Millis(0), has_lasting_keys: false, token: 0 };
 }
 
 /// See the module's documentation.
@@ -42,14 +54,29 @@ impl LeaseCeiling {
 
     fn exceeds_taken(&self) -> bool {
         self.needed.deadline > self.taken.deadline
+            || self.exceeds_taken_tokens()
             || self.needed.has_lasting_keys && !self.taken.has_lasting_keys
     }
+
+    fn exceeds_taken_tokens(&self) -> bool {
+        self.needed.token > self.taken.token && !mutants::is_on("token-not-reserved")
+    }
+}
+
+/// Fencing tokens are greater than the wall clock at the start, in microseconds: so they are greater
+/// than those of an earlier run, unless the clock was set back.
+pub(crate) fn token_floor_at_start(time: Time) -> u64 {
+    if mutants::is_on("token-floor-ignored") {
+        return 0;
+    }
+    u64::try_from(time.wall_us).unwrap_or(0)
 }
 
 impl Engine {
     /// From now on determines the lease ceiling. `recorded` is what is recorded already; keys that
-    /// match a pattern of `exempt` do not count.
+    /// match a pattern of `exempt` do not count. Fencing tokens are greater than the recorded one.
     pub fn track_ceiling(&mut self, recorded: Ceiling, exempt: Vec<Vec<u8>>) {
+        self.token_floor = self.token_floor.max(recorded.token);
         let ceiling = LeaseCeiling { taken: recorded, needed: recorded, exempt };
         self.lease_ceiling = Some(Box::new(ceiling));
         self.update_consumers();
@@ -62,10 +89,17 @@ impl Engine {
         if !ceiling.exceeds_taken() {
             return None;
         }
-        let lease_ms = ceiling.needed.deadline.0.saturating_sub(now.0);
-        let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
-        let deadline = Millis(ceiling.needed.deadline.0.saturating_add(ahead_ms));
-        ceiling.taken = Ceiling { deadline, ..ceiling.needed };
+        let exceeds_tokens = ceiling.exceeds_taken_tokens();
+        let LeaseCeiling { taken, needed, .. } = &mut **ceiling;
+        taken.has_lasting_keys |= needed.has_lasting_keys;
+        if needed.deadline > taken.deadline {
+            let lease_ms = needed.deadline.0.saturating_sub(now.0);
+            let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
+            taken.deadline = Millis(needed.deadline.0.saturating_add(ahead_ms));
+        }
+        if exceeds_tokens {
+            taken.token = needed.token.saturating_add(AHEAD_TOKENS);
+        }
         Some(ceiling.taken)
     }
 
@@ -77,7 +111,8 @@ impl Engine {
             Readiness::Guarded(guard) => guard.until,
             _ => Millis(0),
         };
-        let mut exact = Ceiling { deadline: guarded, has_lasting_keys: false };
+        let token = self.writer.last_token().max(self.token_floor);
+        let mut exact = Ceiling { deadline: guarded, token, ..Ceiling::NONE };
         let keyspace = self.writer.keyspace();
         for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
             let records = database.records();
@@ -101,6 +136,9 @@ impl Engine {
         let Some(mut ceiling) = self.lease_ceiling.take() else { return false };
         for (place, effect) in effects.iter() {
             match effect {
+                Effect::HoldGranted { hold } => {
+                    ceiling.needed.token = ceiling.needed.token.max(hold.token);
+                }
                 Effect::Deadline { deadline: Some(deadline) }
                     if deadline > ceiling.needed.deadline && !ceiling.is_exempt(place.key) =>
                 {
@@ -140,14 +178,12 @@ mod tests {
     use super::*;
     use crate::testing::Stage;
 
-    const NONE: Ceiling = Ceiling { deadline: Millis(0), has_lasting_keys: false };
-
     /// Runs steps; after each, checks how far the record lies ahead of the time, and whether there
     /// are lasting keys.
     fn check(exempt: &[&str], steps: &[(&str, Option<(i64, bool)>)]) {
         let mut stage = Stage::new(Default::default());
         let exempt = exempt.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
-        stage.engine.track_ceiling(NONE, exempt);
+        stage.engine.track_ceiling(Ceiling::NONE, exempt);
         for (step, expected) in steps {
             stage.check(step);
             let now = stage.time().now;
@@ -192,7 +228,27 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_recorded_in_blocks() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.track_ceiling(Ceiling::NONE, Vec::new());
+        let mut grant = |command: &str| {
+            stage.check(command);
+            let now = stage.time().now;
+            stage.engine.take_ceiling(now).map(|taken| taken.token)
+        };
+        let wall_us = 1_700_000_000_000_000;
+        assert_eq!(grant("LOCK.ACQUIRE k a TTL 9"), Some(wall_us + 1 + AHEAD_TOKENS));
+        assert_eq!(grant("LOCK.ACQUIRE l a TTL 9"), None);
+        let recorded = Ceiling { token: wall_us + 10 * AHEAD_TOKENS, ..Ceiling::NONE };
+        stage.engine.track_ceiling(recorded, Vec::new());
+        stage.check(&format!(
+            "LOCK.ACQUIRE m a TTL 9 => ...\"token\", {}, ...",
+            wall_us + 10 * AHEAD_TOKENS + 1
+        ));
+    }
+
+    #[test]
     fn keys_without_deadline_are_recorded_once() {
-        check(&[], &[("HSET h f v", Some((1_000 - 1_700_000_000_000, true))), ("SET k v", None)]);
+        check(&[], &[("HSET h f v", Some((-1_700_000_000_000, true))), ("SET k v", None)]);
     }
 }

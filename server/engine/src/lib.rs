@@ -78,7 +78,7 @@ use gates::{Conditions, GATES, Gates};
 use growth::Growth;
 use inputs::Process;
 use instruments::Instruments;
-use latency::Latency;
+use latency::{EXPIRE_CYCLE, Latency};
 use lease_ceiling::LeaseCeiling;
 use locks::script::Purposes;
 use persistence::Persistence;
@@ -287,6 +287,8 @@ pub struct Engine {
     unit_log: Option<Box<UnitLog>>,
     /// Whether the log has units that are not released.
     has_unreleased: bool,
+    /// The fencing tokens of this run are greater.
+    pub(crate) token_floor: u64,
     /// The lease ceiling, if the caller records it.
     lease_ceiling: Option<Box<LeaseCeiling>>,
     /// Whether commands are served.
@@ -358,6 +360,7 @@ impl Engine {
             persistence: Persistence::new(time),
             unit_log: None,
             has_unreleased: false,
+            token_floor: lease_ceiling::token_floor_at_start(time),
             lease_ceiling: None,
             readiness: Readiness::Ready,
         };
@@ -386,7 +389,7 @@ impl Engine {
 
     /// Adds a client that has connected. A client in this process needs no password and uses RESP3.
     pub fn connect(&mut self, origin: Origin, time: Time) -> ClientId {
-        self.stats.connections_received += 1;
+        self.stats.connections_received += u64::from(!origin.is_monitoring);
         let is_in_process = origin.in_process;
         let identity = self.access.first_identity(is_in_process);
         let client = self.sessions.clients.add(origin, time.now, identity);
@@ -454,7 +457,12 @@ impl Engine {
         argv: &[&[u8]],
         messages: &mut BytesMut,
     ) -> (Flow, Option<Reply>) {
-        let outcome = self.run_with_faults(time, client, argv);
+        let run = |engine: &mut Engine| engine.run_with_faults(time, client, argv);
+        let session = self.sessions.get(client);
+        let outcome = match session.is_some_and(|session| session.origin.is_monitoring) {
+            true => self.without_counting(argv, run),
+            false => run(self),
+        };
         if outcome.has_messages {
             self.take_messages(client, messages);
         }
@@ -636,7 +644,9 @@ impl Engine {
             self.sample(begin_ns);
         }
         let budget_left = self.expire_due(time, budget);
-        self.stats.expire_ns += (self.process.clock_ns)().saturating_sub(begin_ns);
+        let took_ns = (self.process.clock_ns)().saturating_sub(begin_ns);
+        self.stats.expire_ns += took_ns;
+        self.latency.note(EXPIRE_CYCLE, took_ns, time);
         if budget_left > 0 {
             self.writer.work_ahead(time.now, budget_left);
             self.writer.free_garbage(budget_left as usize);
@@ -704,7 +714,7 @@ impl Engine {
                 break;
             };
             let expired_before = self.stats.expired_keys;
-            self.process_next(moment, &mut budget);
+            self.process_next(moment, time, &mut budget);
             let expired = self.stats.expired_keys - expired_before;
             let late_ms = u64::try_from(time.now.0 - moment.0).unwrap_or(0);
             self.stats.expired_late_ms += late_ms.saturating_mul(expired);
@@ -718,7 +728,7 @@ impl Engine {
 
     /// Processes the next key or timer, which is due at `moment`. At the same moment keys expire
     /// before timers fire.
-    fn process_next(&mut self, moment: Millis, budget: &mut u32) {
+    fn process_next(&mut self, moment: Millis, time: Time, budget: &mut u32) {
         if self.writer.keyspace().next_deadline().is_some_and(|next| next <= moment) {
             let mut due = std::mem::take(&mut self.due);
             if let Some(database) = self.writer.pop_due(moment, budget, &mut due) {
@@ -731,7 +741,8 @@ impl Engine {
             return;
         }
         match self.sessions.timers.pop_due(moment, budget) {
-            Some((_, Timer::Blocked(client))) => self.wait_timed_out(client),
+            Some((_, Timer::Blocked(client))) => self.wait_timed_out(client, time),
+            Some((_, Timer::Retry(client))) => self.retry(client),
             Some((_, Timer::Unpause)) => {
                 self.sessions.unpause_timer = None;
                 self.unpause();

@@ -129,6 +129,18 @@ pub const SCRIPT_INTERRUPT_INSTRUCTIONS: u32 = 1_000;
 /// them, and with some patterns their time grows exponentially; this is about 50 ms.
 pub const SCRIPT_PATTERN_STEPS_MAX: u64 = 5_000_000;
 
+/// The greatest fencing token: the greatest integer that is exact in Lua 5.1 and in JavaScript.
+pub const FENCING_TOKEN_MAX: u64 = (1 << 53) - 1;
+
+/// Owners of one native lock: a command looks at all of them.
+pub const LOCK_HOLDS_MAX: usize = 10_000;
+
+/// Bytes of the name of an owner of a native lock: host, process, thread and a unique id have less.
+pub const LOCK_NAME_BYTES_MAX: usize = 1_024;
+
+/// Bytes of what an owner of a native lock says about itself, which every `LOCK.INFO` shows.
+pub const LOCK_META_BYTES_MAX: usize = 1_024;
+
 /// Nesting depth of a script's reply. A deeper one would overflow a stack here or in the client.
 pub const SCRIPT_NESTING_MAX: usize = 256;
 
@@ -229,6 +241,9 @@ pub const SAMPLE_INTERVAL_NS: u64 = 100_000_000;
 /// See [`SAMPLE_INTERVAL_NS`].
 pub const RATE_SAMPLES: usize = 16;
 
+/// Seconds in which the largest buffers are recent, as in Redis.
+pub const PEAK_SECONDS: usize = 8;
+
 // Faults.
 
 /// Writes that a test can undo. A failover loses the writes of some milliseconds; the old values of
@@ -240,7 +255,8 @@ pub const LOSABLE_WRITES_MAX: usize = 1_000;
 /// Events of locks that are kept: some seconds of a busy server, in 1.3 MB.
 pub const LOCK_EVENTS_MAX: usize = 16_384;
 
-/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory.
+/// Bytes of a key in such an event. Most keys are shorter; longer ones would fill the memory, so
+/// that only their beginning and a hash are kept.
 pub const LOCK_EVENT_KEY_BYTES_MAX: usize = 256;
 
 /// Events in one reply. The reply also has the present state of their locks.

@@ -6,6 +6,7 @@ use crate::store::Database;
 use crate::store::dict::Slot;
 use crate::store::hash::Fields;
 use crate::store::list::List;
+use crate::store::lock::Lock;
 use crate::store::set::Set;
 use crate::store::sorted_set::SortedSet;
 use crate::store::stream::Stream;
@@ -61,6 +62,7 @@ pub fn of_key(database: &Database, slot: Slot, fields_sampled: usize) -> usize {
         ValueRef::Set(set) => of_set(set, fields_sampled),
         ValueRef::SortedSet(set) => of_sorted_set(set, fields_sampled),
         ValueRef::Stream(stream) => of_stream(stream, fields_sampled),
+        ValueRef::Lock(lock) => size_of::<Lock>() + lock.memory_bytes(),
     };
     KEY_OVERHEAD_BYTES + database.key(slot).len() + value
 }

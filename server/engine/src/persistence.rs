@@ -1,5 +1,8 @@
 //! What the engine knows of its log and of snapshots, for `INFO` and the commands about them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::Engine;
 use crate::sessions::ClientId;
 use crate::store::snapshot::SnapshotProgress;
@@ -33,6 +36,8 @@ pub struct Persistence {
     pub snapshot_bytes: u64,
     /// The bytes of the log after the last snapshot.
     pub segment_bytes: u64,
+    /// The bytes of the units that the caller has taken and has not written.
+    unwritten_bytes: Arc<AtomicU64>,
     /// Clients that wait for its end.
     waiting: Vec<ClientId>,
 }
@@ -56,6 +61,7 @@ impl Persistence {
             changes_at_begin: 0,
             snapshot_bytes: 0,
             segment_bytes: 0,
+            unwritten_bytes: Arc::default(),
             waiting: Vec::new(),
         }
     }
@@ -66,6 +72,17 @@ impl Engine {
     pub fn set_log_sizes(&mut self, snapshot_bytes: u64, segment_bytes: u64) {
         self.persistence.snapshot_bytes = snapshot_bytes;
         self.persistence.segment_bytes = segment_bytes;
+    }
+
+    /// The bytes of the units that were taken and are not written: the caller counts them.
+    pub fn unwritten_bytes(&self) -> &Arc<AtomicU64> {
+        &self.persistence.unwritten_bytes
+    }
+
+    /// The bytes of all units that are not written.
+    pub(crate) fn log_buffer_bytes(&self) -> u64 {
+        let untaken = self.unit_log.as_ref().map_or(0, |log| log.untaken_bytes());
+        self.persistence.unwritten_bytes.load(Ordering::Relaxed) + untaken as u64
     }
 
     /// Whether the caller must begin a snapshot, because of `save` or because the log has grown.

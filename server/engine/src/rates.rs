@@ -1,4 +1,4 @@
-//! Counters of the network, and the rates of the last seconds, for `INFO`.
+//! Counters of the network, and the rates and largest buffers of the last seconds, for `INFO`.
 //!
 //! A sample of the counters is kept at most every [`SAMPLE_INTERVAL_NS`], when requests begin or a
 //! deadline is reached: an idle server takes none. A rate is the growth since the newest sample
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Engine;
-use crate::limits::{RATE_SAMPLES, SAMPLE_INTERVAL_NS};
+use crate::limits::{PEAK_SECONDS, RATE_SAMPLES, SAMPLE_INTERVAL_NS};
 
 /// What the connections of a server have read and written. They count without the engine.
 #[derive(Debug, Default)]
@@ -72,12 +72,47 @@ struct Sample {
     expired_keys: u64,
 }
 
+/// The largest buffers of one connection in one second, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BufferPeaks {
+    second: u64,
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+}
+
 /// The last samples, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     last: VecDeque<Sample>,
+    /// When the last one was taken.
+    at_ns: u64,
     /// When the next one is taken.
     pub(crate) next_ns: u64,
+    /// By the last digits of their seconds.
+    peaks: [BufferPeaks; PEAK_SECONDS],
+}
+
+impl Samples {
+    /// Keeps the largest buffers since the last sample, as of its time: an active server has taken
+    /// it just before.
+    fn keep_peaks(&mut self, (input, output): (usize, usize)) {
+        let second = self.at_ns / 1_000_000_000;
+        let kept = &mut self.peaks[second as usize % PEAK_SECONDS];
+        if kept.second != second {
+            *kept = BufferPeaks { second, ..BufferPeaks::default() };
+        }
+        (kept.input, kept.output) = (kept.input.max(input), kept.output.max(output));
+    }
+
+    /// The largest buffers of the last seconds.
+    fn recent_peaks(&self, now_ns: u64) -> BufferPeaks {
+        let second = now_ns / 1_000_000_000;
+        let is_recent = |peaks: &&BufferPeaks| peaks.second + PEAK_SECONDS as u64 > second;
+        let recent = || self.peaks.iter().filter(is_recent);
+        let input = recent().map(|peaks| peaks.input).max().unwrap_or(0);
+        let output = recent().map(|peaks| peaks.output).max().unwrap_or(0);
+        BufferPeaks { second, input, output }
+    }
 }
 
 /// Growth per second.
@@ -94,6 +129,8 @@ impl Engine {
     #[cold]
     pub(crate) fn sample(&mut self, now_ns: u64) {
         let sample = self.sample_at(now_ns);
+        self.samples.keep_peaks(self.sessions.clients.buffers.take_peaks());
+        self.samples.at_ns = now_ns;
         self.samples.next_ns = now_ns.saturating_add(SAMPLE_INTERVAL_NS);
         self.samples.last.push_back(sample);
         if self.samples.last.len() > RATE_SAMPLES {
@@ -139,10 +176,23 @@ impl Engine {
         }
     }
 
+    /// The largest buffers of one connection in the last seconds and at present.
+    pub(crate) fn recent_buffer_peaks(&mut self) -> BufferPeaks {
+        let clients = &self.sessions.clients;
+        self.samples.keep_peaks(clients.buffers.take_peaks());
+        let mut peaks = self.samples.recent_peaks((self.process.clock_ns)());
+        let present = clients.iter().map(|client| client.buffers.sizes());
+        for sizes in present.chain(self.requests_of.map(|(_, sizes)| sizes)) {
+            peaks.input = peaks.input.max(sizes.input());
+            peaks.output = peaks.output.max(sizes.output());
+        }
+        peaks
+    }
+
     /// Forgets the samples, since the counters were reset.
     pub(crate) fn reset_rates(&mut self) {
         self.traffic.reset();
-        self.samples = Samples::default();
+        (self.samples.last, self.samples.next_ns) = Default::default();
     }
 }
 
@@ -150,6 +200,7 @@ impl Engine {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use crate::sessions::buffers::BufferSizes;
     use crate::settings::Settings;
     use crate::testing::Stage;
 
@@ -182,5 +233,46 @@ mod tests {
         assert!(stage.engine.rates().commands < 0.1);
         stage.check("CONFIG RESETSTAT; INFO stats => ...instantaneous_ops_per_sec:0\\r\\n...");
         assert_eq!(stage.engine.traffic().reads(), 0);
+    }
+
+    static SECOND: AtomicU64 = AtomicU64::new(100);
+
+    #[test]
+    fn largest_buffers_are_those_of_the_last_seconds() {
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.process.clock_ns = || SECOND.load(Ordering::Relaxed) * 1_000_000_000;
+        let client = stage.client("b");
+        let buffers = stage.engine.session(client).expect("a client").buffers.clone();
+        let pass = |stage: &mut Stage, seconds| {
+            for _ in 0..seconds {
+                SECOND.fetch_add(1, Ordering::Relaxed);
+                stage.engine.begin_requests();
+            }
+        };
+        let shown = |input: usize, output: usize| {
+            format!(
+                "INFO clients => ...max_input_buffer:{input}\\r\\n\
+                 client_recent_max_output_buffer:{output}..."
+            )
+        };
+        pass(&mut stage, 1);
+        buffers.set(BufferSizes { input: 5000, reply: 70, ..BufferSizes::default() });
+        buffers.set(BufferSizes { arguments: 200, ..BufferSizes::default() });
+        stage.check(&shown(5000, 70));
+        pass(&mut stage, 7);
+        stage.check(&shown(5000, 70));
+        pass(&mut stage, 1);
+        stage.check(&shown(200, 0));
+        // A buffer that was freed counts from then on.
+        pass(&mut stage, 20);
+        buffers.set(BufferSizes::default());
+        stage.check(&shown(200, 0));
+        pass(&mut stage, 8);
+        stage.check(&shown(0, 0));
+        // What an idle server has done long ago is not recent.
+        buffers.set(BufferSizes { input: 300, ..BufferSizes::default() });
+        buffers.set(BufferSizes::default());
+        SECOND.fetch_add(60, Ordering::Relaxed);
+        stage.check(&shown(0, 0));
     }
 }

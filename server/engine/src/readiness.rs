@@ -112,6 +112,7 @@ impl Engine {
     pub fn end_loading(&mut self, time: Time) {
         self.persistence.loaded_keys =
             (0..self.writer.keyspace().count()).map(|number| self.key_count(number) as u64).sum();
+        self.forget_clients_of_locks(time);
         // The keys of the log were restored without notes.
         self.writer.set_lock_notes(self.settings.lock_view);
         if !self.sessions.pubsub.recent.is_empty() {

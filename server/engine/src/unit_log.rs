@@ -142,6 +142,11 @@ impl UnitLog {
         }
     }
 
+    /// The bytes of the units that the caller has not taken.
+    pub(crate) fn untaken_bytes(&self) -> usize {
+        self.effects.len()
+    }
+
     /// Whether there are units that are not released.
     fn has_unreleased(&self) -> bool {
         self.released < self.last
@@ -345,6 +350,18 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::testing::Stage;
+
+    #[test]
+    fn units_that_are_not_written_are_shown() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.start_log(0);
+        stage.check("SET k v");
+        let mut bytes = 0;
+        stage.engine.take_units(|units| bytes = units.effects.len());
+        stage.check("INFO memory => ...mem_aof_buffer:0\\r\\n...; SET k v");
+        stage.check(&format!("INFO memory => ...mem_aof_buffer:{bytes}\\r\\n..."));
+        stage.check(&format!("INFO persistence => ...aof_buffer_length:{bytes}\\r\\n..."));
+    }
 
     /// Runs steps of client `a` on an engine with a log, each with the position that its output
     /// depends on.

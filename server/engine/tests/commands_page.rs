@@ -69,6 +69,7 @@ fn section(command: &Command) -> &'static str {
         Group::Stream => "Streams",
         Group::Cluster => "Cluster",
         Group::Sentinel => "Sentinel",
+        Group::Lock => "Native locks",
     }
 }
 

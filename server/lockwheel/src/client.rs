@@ -48,6 +48,11 @@ struct CommandOutput {
 
 impl Client {
     pub(crate) fn connect(host: &Arc<Host>) -> Result<Client, Error> {
+        Client::connect_as(host, false)
+    }
+
+    /// As [`Client::connect`]. A client that only monitors the server is not counted.
+    pub(crate) fn connect_as(host: &Arc<Host>, is_monitoring: bool) -> Result<Client, Error> {
         ensure_running(host)?;
         let (id, outbox) = host
             .with(|engine| {
@@ -58,6 +63,7 @@ impl Client {
                     unix: false,
                     local: true,
                     in_process: true,
+                    is_monitoring,
                 };
                 let id = engine.connect(origin, host.now());
                 let outbox = Arc::new(Outbox::new(Arc::clone(&engine.session(id)?.buffers)));
@@ -308,7 +314,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         // A failed engine has no clients any more.
-        let _ = self.host.with(|engine| engine.disconnect(self.id));
+        let _ = self.host.with(|engine| self.host.disconnect(engine, self.id));
         self.host.registry.remove(self.id);
     }
 }

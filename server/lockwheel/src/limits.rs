@@ -177,3 +177,10 @@ pub(crate) const EXPIRE_KEYS_BETWEEN_CLOCK_READS: u32 = 64;
 /// The interval at which clients are polled while a slow script runs: SCRIPT KILL must work within
 /// 10 ms, and the script needs time to end.
 pub(crate) const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+// Fencing tokens.
+
+/// By how much the fencing tokens of a server are greater whose log was repaired or restored: more
+/// than two years of the microseconds that tokens begin with, so that an old backup repeats none,
+/// also where the wall clock was set back.
+pub(crate) const TOKENS_AFTER_RESTORE: u64 = 1 << 46;

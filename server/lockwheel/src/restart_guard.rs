@@ -155,6 +155,7 @@ mod tests {
             wall_ms: 9_000,
             boot_id: BOOT,
             has_lasting_keys: false,
+            token: 0,
             kept,
         }
     }

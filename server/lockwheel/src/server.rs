@@ -301,6 +301,12 @@ impl Server {
         Client::connect(&self.host)
     }
 
+    /// A client for the program's port for monitoring: neither it nor its commands are counted.
+    #[doc(hidden)]
+    pub fn monitoring_client(&self) -> Result<Client, Error> {
+        Client::connect_as(&self.host, true)
+    }
+
     /// The server's clock, to stop and move it.
     pub fn clock(&self) -> Clock<'_> {
         Clock { host: &self.host }

@@ -27,6 +27,8 @@ pub struct CeilingRecord {
     pub wall_ms: i64,
     /// The run of the machine.
     pub boot_id: [u8; 16],
+    /// No fencing token that was given out is greater.
+    pub token: u64,
     /// There were keys without a deadline.
     pub has_lasting_keys: bool,
     /// What the log keeps of the leases that clients know of.
@@ -48,10 +50,13 @@ pub enum Kept {
 const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Written, Kept::Durable];
 
 /// The first bytes of the file: a kind, and the version of the format.
-const MAGIC: [u8; 8] = *b"LWceil01";
+const MAGIC: [u8; 8] = *b"LWceil02";
+
+/// The first bytes of a file of the version before, which has no token.
+const MAGIC_1: [u8; 8] = *b"LWceil01";
 
 /// The length of the file.
-const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 4;
+const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 8 + 4;
 
 impl CeilingRecord {
     /// The bytes of the file; the last four are the CRC-32C of the others.
@@ -64,6 +69,7 @@ impl CeilingRecord {
         bytes.extend_from_slice(&self.boot_id);
         bytes.push(u8::from(self.has_lasting_keys));
         bytes.push(self.kept as u8);
+        bytes.extend_from_slice(&self.token.to_le_bytes());
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
     }
@@ -71,10 +77,16 @@ impl CeilingRecord {
     /// Reads what [`CeilingRecord::encode`] has written; `None` if it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<CeilingRecord> {
         let (contents, checksum) = bytes.split_last_chunk::<4>()?;
-        let rest = contents.strip_prefix(&MAGIC)?;
-        if bytes.len() != BYTES || crc32c::crc32c(contents) != u32::from_le_bytes(*checksum) {
+        if crc32c::crc32c(contents) != u32::from_le_bytes(*checksum) {
             return None;
         }
+        let (rest, token) = match contents.strip_prefix(&MAGIC_1) {
+            Some(rest) => (rest, 0),
+            None => {
+                let (rest, token) = contents.strip_prefix(&MAGIC)?.split_last_chunk::<8>()?;
+                (rest, u64::from_le_bytes(*token))
+            }
+        };
         let (numbers, rest) = rest.split_first_chunk::<32>()?;
         let number = |at: usize| {
             let mut bytes = [0; 8];
@@ -82,14 +94,16 @@ impl CeilingRecord {
             i64::from_le_bytes(bytes)
         };
         let (boot_id, flags) = rest.split_first_chunk::<16>()?;
+        let [has_lasting_keys, kept] = flags else { return None };
         Some(CeilingRecord {
             deadline_ms: number(0),
             lease_ms: number(1),
             boot_ms: number(2),
             wall_ms: number(3),
             boot_id: *boot_id,
-            has_lasting_keys: flags[0] != 0,
-            kept: *KEPT.get(usize::from(flags[1]))?,
+            has_lasting_keys: *has_lasting_keys != 0,
+            kept: *KEPT.get(usize::from(*kept))?,
+            token,
         })
     }
 
@@ -140,6 +154,7 @@ mod tests {
             boot_ms: i64::MAX,
             wall_ms: 3,
             boot_id: [7; 16],
+            token: number.unsigned_abs() << 40,
             has_lasting_keys: number % 2 == 0,
             kept: KEPT[number as usize % 3],
         }
@@ -164,6 +179,16 @@ mod tests {
             assert_eq!(CeilingRecord::decode(&wrong), None, "bit {at}");
         }
         assert_eq!(CeilingRecord::decode(&bytes[..BYTES - 1]), None);
+    }
+
+    #[test]
+    fn record_of_the_version_before_has_no_token() {
+        let mut bytes = record(1).encode();
+        bytes.truncate(BYTES - 12);
+        bytes[..8].copy_from_slice(&MAGIC_1);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        let expected = CeilingRecord { token: 0, ..record(1) };
+        assert_eq!(CeilingRecord::decode(&bytes), Some(expected));
     }
 
     #[test]

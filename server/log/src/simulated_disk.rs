@@ -49,6 +49,8 @@ struct State {
     faults: BTreeMap<u64, DiskFault>,
     /// The bytes that fit, if that is limited.
     space_bytes: Option<u64>,
+    /// Called in each flush of a file.
+    on_flush: Option<fn()>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +90,11 @@ impl SimulatedDisk {
     /// Limits the bytes of all files.
     pub fn set_space(&self, bytes: Option<u64>) {
         self.state().space_bytes = bytes;
+    }
+
+    /// From now on, `action` is called in each flush of a file, which takes as long.
+    pub fn set_on_flush(&self, action: fn()) {
+        self.state().on_flush = Some(action);
     }
 
     /// The process ends, as by `kill -9`: what it has written stays.
@@ -370,6 +377,9 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let (mut state, fault) = self.disk.begin(Some(self.run))?;
+        if let Some(action) = state.on_flush {
+            action();
+        }
         let file = &mut state.files[self.at];
         let changes = std::mem::take(&mut file.unflushed);
         if matches!(fault, Some(DiskFault::Fails | DiskFault::IsFull)) {

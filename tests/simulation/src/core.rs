@@ -15,6 +15,7 @@ use lockwheel_log::simulated_disk::DiskFault;
 
 use crate::facts::Facts;
 use crate::machine::Machine;
+use crate::native::Native;
 use crate::plan::{FaultKind, Plan, Role};
 use crate::trace::Trace;
 
@@ -86,6 +87,9 @@ struct Connection {
     generation: u64,
     /// When the last bytes arrive, in both directions.
     last_us: [i64; 2],
+    /// When the server has last sent bytes, and when the connection was lost.
+    output_us: i64,
+    lost_us: i64,
     /// What the client has received and not yet read.
     input: Vec<u8>,
     random: Random,
@@ -110,6 +114,8 @@ pub struct Core {
     pub machines: Vec<Machine>,
     /// What is known of marks.
     pub facts: Facts,
+    /// What is known of native locks.
+    pub native: Native,
     /// The requests to locks, with their recipes.
     pub history: Vec<history::Event>,
     /// What is wrong.
@@ -161,6 +167,7 @@ impl Core {
             plan: plan.clone(),
             machines: (0..plan.servers).map(|number| Machine::new(plan, number)).collect(),
             facts: Facts::default(),
+            native: Native::default(),
             history: Vec::new(),
             violations: Vec::new(),
             trace,
@@ -196,6 +203,8 @@ impl Core {
             epoch: 0,
             generation: 0,
             last_us: [0; 2],
+            output_us: 0,
+            lost_us: 0,
             input: Vec::new(),
             random: Random::of(self.plan.seed, 10_000 + 100 * id + slot as u64),
         });
@@ -231,6 +240,12 @@ impl Core {
     /// The client gives up the connection.
     pub fn lose(&mut self, connection: usize) {
         self.drop_connection(connection, false);
+    }
+
+    /// When the connection was last lost, and when the server had last sent bytes on it before.
+    pub fn lost_us(&self, connection: usize) -> (i64, i64) {
+        let Connection { lost_us, output_us, .. } = self.connections[connection];
+        (lost_us, output_us)
     }
 
     /// Wakes the client after this span.
@@ -395,6 +410,7 @@ impl Core {
     fn drop_connection(&mut self, number: usize, at_once: bool) {
         let Some(pipe) = self.connections[number].pipe.take() else { return };
         pipe.lose();
+        self.connections[number].lost_us = self.now_us;
         let (server, epoch) = (self.connections[number].server, self.connections[number].epoch);
         self.connections[number].input.clear();
         let after_us = if at_once { 0 } else { self.latency(number, 1) };
@@ -526,6 +542,7 @@ impl Core {
             let Some(pipe) = &connection.pipe else { continue };
             let (bytes, epoch, is_closed) = (pipe.receive(), connection.epoch, pipe.is_closed());
             if !bytes.is_empty() {
+                self.connections[number].output_us = self.now_us;
                 let after_us = self.latency(number, 1);
                 self.schedule(after_us, Event::ToClient(number, epoch, Some(bytes)));
             }

@@ -10,6 +10,7 @@ pub mod facts;
 pub mod judge;
 pub mod machine;
 pub mod mutants;
+pub mod native;
 pub mod plan;
 pub mod run;
 pub mod shrink;

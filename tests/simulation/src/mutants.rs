@@ -20,8 +20,8 @@ macro_rules! left_out {
     };
 }
 
-/// All defects. Two effects are not here: the simulation has no commands that record them, or they
-/// change no state.
+/// All defects. Some effects are not here: the simulation has no commands that record them, they change
+/// no state, or they seldom matter alone (`TokensIssued` only if no grant follows a snapshot).
 pub const MUTANTS: &[Mutant] = &[
     mutant("reply-before-flush", "output is released before its units are written"),
     mutant(
@@ -69,6 +69,19 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("ceiling-after-grant", "the lease ceiling is recorded after the lease is granted"),
     mutant("ceiling-by-wall-clock", "the restart guard trusts the wall clock"),
     mutant("boot-id-ignored-by-guard", "the restart guard counts the time of another machine"),
+    mutant("grant-overtakes-queue", "a lock is granted although others wait for it"),
+    mutant(
+        "queue-not-woken-when-first-leaves",
+        "when a client leaves a queue, those behind it are not served",
+    ),
+    mutant("token-not-reserved", "the fencing tokens that were given out are not recorded"),
+    mutant("token-not-restored", "fencing tokens of the log and of snapshots are not restored"),
+    mutant("token-floor-ignored", "fencing tokens do not begin at the wall clock"),
+    mutant("bound-lock-kept", "a bound lock is not released when its connection ends"),
+    mutant("bound-grace-ignored", "a bound lock is released as soon as its connection ends"),
+    mutant("grant-kept-when-reply-lost", "a grant is kept for the grace when its reply is lost"),
+    mutant("lapsed-hold-counts", "a hold counts after its lease"),
+    mutant("permits-not-counted", "more permits are granted than there are"),
     left_out!("Set"),
     left_out!("Deleted"),
     left_out!("Expired"),
@@ -107,6 +120,9 @@ pub const MUTANTS: &[Mutant] = &[
     left_out!("Acknowledged"),
     left_out!("Flushed"),
     left_out!("Swapped"),
+    left_out!("HoldGranted"),
+    left_out!("HoldChanged"),
+    left_out!("HoldEnded"),
     left_out!("LibraryLoaded"),
     left_out!("LibraryDeleted"),
     left_out!("LibrariesFlushed"),

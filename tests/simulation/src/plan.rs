@@ -21,31 +21,46 @@ pub enum Durability {
     Guarded,
     /// No log, and no restart.
     Memory,
+    /// No log, or one that is flushed once a second, with crashes of the machine and without a
+    /// restart guard: locks are lost, but fencing tokens grow unless the wall clock is set back.
+    Lossy { has_log: bool },
 }
 
 impl Durability {
     /// Whether the server keeps a log.
     pub fn has_log(self) -> bool {
-        !matches!(self, Durability::Memory | Durability::Guarded)
+        match self {
+            Durability::Memory | Durability::Guarded => false,
+            Durability::Lossy { has_log } => has_log,
+            _ => true,
+        }
     }
 
     /// The value of `appendfsync`.
     pub fn appendfsync(self) -> &'static str {
         match self {
             Durability::Always | Durability::Memory | Durability::Guarded => "always",
-            Durability::EverySecond | Durability::Confirmed => "everysec",
+            Durability::EverySecond | Durability::Confirmed | Durability::Lossy { .. } => {
+                "everysec"
+            }
             Durability::No => "no",
         }
     }
 
     /// Whether there are crashes of the machine.
     pub fn has_machine_crashes(self) -> bool {
-        matches!(self, Durability::Always | Durability::Confirmed | Durability::Guarded)
+        use Durability::{Always, Confirmed, Guarded, Lossy};
+        matches!(self, Always | Confirmed | Guarded | Lossy { .. })
     }
 
     /// Whether keys survive every fault.
     pub fn keeps_keys(self) -> bool {
-        !matches!(self, Durability::Confirmed | Durability::Guarded)
+        !matches!(self, Durability::Confirmed | Durability::Guarded | Durability::Lossy { .. })
+    }
+
+    /// Whether locks may be granted twice after a fault.
+    pub fn is_lossy(self) -> bool {
+        matches!(self, Durability::Lossy { .. })
     }
 }
 
@@ -64,11 +79,36 @@ pub enum Recipe {
     Redlock,
 }
 
+/// A kind of native lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeLock {
+    /// Owners hold it alone.
+    Exclusive,
+    /// Owners hold it alone or share it.
+    Shared,
+    /// Owners hold permits.
+    Semaphore,
+}
+
+impl NativeLock {
+    /// The key of the lock with this number.
+    pub fn key(self, lock: u32) -> String {
+        match self {
+            NativeLock::Semaphore => format!("permits-{lock}"),
+            NativeLock::Exclusive | NativeLock::Shared => format!("native-{lock}"),
+        }
+    }
+}
+
 /// What a client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Takes, renews and releases the lock with this number.
     Locks(Recipe, u32),
+    /// Takes, renews and releases the native lock with this number.
+    NativeLocks(NativeLock, u32),
+    /// Looks at that lock.
+    Observes(NativeLock, u32),
     /// Writes marks: keys that exist for a while.
     WritesMarks,
     /// Reads marks.
@@ -174,16 +214,25 @@ impl Plan {
             16..19 => Durability::Guarded,
             _ => Durability::Memory,
         };
+        // These have choices of their own, so that the other histories stay as they are.
+        let mut native = Random::of(seed, u64::MAX - 1);
+        let is_native = native.once_in(4);
+        let durability = match is_native && native.once_in(6) {
+            true => Durability::Lossy { has_log: native.once_in(2) },
+            false => durability,
+        };
         let has_guard = match durability {
-            Durability::Memory => false,
+            Durability::Memory | Durability::Lossy { .. } => false,
             Durability::Confirmed | Durability::Guarded => true,
             _ => random.once_in(2),
         };
-        let is_redlock = durability == Durability::Always && random.once_in(8);
+        let is_redlock = !is_native && durability == Durability::Always && random.once_in(8);
         let servers = if is_redlock { 5 } else { 1 };
         let end_us = random.between(4 * SECOND_US, 20 * SECOND_US);
         let mut roles = Vec::new();
-        if is_redlock {
+        if is_native {
+            draw_native_roles(&mut native, durability, &mut roles);
+        } else if is_redlock {
             let count = random.between(2, 4);
             roles.extend((0..count).map(|_| Role::Locks(Recipe::Redlock, 0)));
         } else {
@@ -192,6 +241,9 @@ impl Plan {
         let roles = roles.into_iter().enumerate();
         let roles = roles.map(|(number, role)| (number as u64, role)).collect();
         let mut faults = draw_faults(&mut random, durability, servers, end_us);
+        if is_native && !matches!(durability, Durability::Memory | Durability::Lossy { .. }) {
+            add_start_in_the_past(&mut native, end_us, &mut faults);
+        }
         faults.sort_by_key(|fault| fault.at_us);
         Plan {
             seed,
@@ -230,6 +282,33 @@ fn draw_roles(random: &mut Random, durability: Durability, roles: &mut Vec<Role>
     }
     if durability.has_log() && !random.once_in(3) {
         roles.push(Role::Snapshots);
+    }
+}
+
+fn draw_native_roles(random: &mut Random, durability: Durability, roles: &mut Vec<Role>) {
+    for lock in 0..random.between(1, 2) as u32 {
+        let kinds = [NativeLock::Exclusive, NativeLock::Shared, NativeLock::Semaphore];
+        let kind = *random.pick(&kinds);
+        let clients = random.between(3, 5);
+        roles.extend((0..clients).map(|_| Role::NativeLocks(kind, lock)));
+        roles.push(Role::Observes(kind, lock));
+    }
+    if durability.has_log() && random.once_in(2) {
+        roles.push(Role::Snapshots);
+    }
+}
+
+/// In half of the histories, the process ends some times after the wall clock was set back: only what
+/// it has recorded shows which fencing tokens were given out.
+fn add_start_in_the_past(random: &mut Random, end_us: i64, faults: &mut Vec<Fault>) {
+    if random.once_in(2) {
+        let at_us = random.between(SECOND_US, end_us - SECOND_US);
+        let step = FaultKind::WallStep(-3600 * SECOND_US);
+        faults.push(Fault { at_us, server: 0, kind: step });
+        for _ in 0..random.between(1, 4) {
+            let at_us = random.between(at_us, end_us);
+            faults.push(Fault { at_us, server: 0, kind: FaultKind::Kill });
+        }
     }
 }
 
@@ -297,6 +376,7 @@ fn draw_fault(random: &mut Random, durability: Durability, only_kills: bool) -> 
             Durability::Always | Durability::Confirmed | Durability::Guarded => {
                 !(only_kills && kind.moves_lease_clock())
             }
+            Durability::Lossy { .. } => !kind.sets_wall_clock_back(),
             Durability::EverySecond | Durability::No => !needs_machine,
             Durability::Memory => !kind.ends_process() && kind != FaultKind::SecondStart,
         };
@@ -311,6 +391,11 @@ impl FaultKind {
     pub fn stops_machine(self) -> bool {
         use FaultKind::{Crash, CrashDuringOperation, Move, StallThenCrash};
         matches!(self, Crash { .. } | Move { .. } | CrashDuringOperation(_) | StallThenCrash(_))
+    }
+
+    /// Whether the wall clock is set back.
+    fn sets_wall_clock_back(self) -> bool {
+        matches!(self, FaultKind::Crash { wall_us: by_us } | FaultKind::WallStep(by_us) if by_us < 0)
     }
 
     /// Whether leases may end late after it.

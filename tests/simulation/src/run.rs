@@ -50,6 +50,7 @@ pub fn run(plan: &Plan, is_story: bool) -> Outcome {
     let mut violations = std::mem::take(&mut core.violations);
     if violations.is_empty() {
         violations = judge::judge(plan, &core.history);
+        violations.extend(core.native.judge());
     }
     let requests = core.history.len();
     let hash = core.trace.hash();

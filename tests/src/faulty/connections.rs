@@ -127,6 +127,7 @@ impl Connections {
         };
         let origin = Origin {
             in_process: false,
+            is_monitoring: false,
             address: address(stream.peer_addr()),
             local_address: address(stream.local_addr()),
             descriptor: 8,

@@ -44,7 +44,7 @@ pub(super) struct Admin {
     pub(super) system: Commands,
     /// The other names of this machine.
     hosts: Vec<String>,
-    sessions: SyncMutex<BTreeMap<String, Arc<Session>>>,
+    sessions: SyncMutex<Sessions<Arc<Session>>>,
     failures: SyncMutex<BTreeMap<IpAddr, Failures>>,
     /// The token of requests without a login.
     token: String,
@@ -55,7 +55,33 @@ struct Session {
     user: String,
     token: String,
     commands: Commands,
-    begin: Instant,
+}
+
+/// Sessions by their ids with their begin: a limited number, each for a limited time.
+struct Sessions<T>(BTreeMap<String, (Instant, T)>);
+
+impl<T: Clone> Sessions<T> {
+    /// Adds a session that begins now. If there are too many, the oldest ends.
+    fn add(&mut self, id: String, session: T, now: Instant) {
+        self.0.retain(|_, (begin, _)| now - *begin < limits::ADMIN_SESSION_LIFETIME);
+        if self.0.len() >= limits::ADMIN_SESSIONS_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, (begin, _))| *begin);
+            if let Some(id) = oldest.map(|(id, _)| id.clone()) {
+                self.0.remove(&id);
+            }
+        }
+        self.0.insert(id, (now, session));
+    }
+
+    /// The session with this id, if it has not ended.
+    fn get(&self, id: &str, now: Instant) -> Option<T> {
+        let (begin, session) = self.0.get(id)?;
+        (now - *begin < limits::ADMIN_SESSION_LIFETIME).then(|| session.clone())
+    }
+
+    fn remove(&mut self, id: &str) {
+        self.0.remove(id);
+    }
 }
 
 /// Wrong passwords from one address.
@@ -79,12 +105,12 @@ impl Admin {
     /// # Errors
     /// If the server has ended, or there is no randomness.
     pub(super) fn new(server: Arc<Server>, hosts: Vec<String>) -> Result<Admin, String> {
-        let system = server.client().map_err(|error| error.to_string())?;
+        let system = server.monitoring_client().map_err(|error| error.to_string())?;
         Ok(Admin {
             server,
             system: Arc::new(Mutex::new(system)),
             hosts,
-            sessions: SyncMutex::default(),
+            sessions: SyncMutex::new(Sessions(BTreeMap::new())),
             failures: SyncMutex::default(),
             token: random_text()?,
         })
@@ -118,16 +144,8 @@ impl Admin {
         let id = random_text().map_err(unavailable)?;
         let token = random_text().map_err(unavailable)?;
         info!(user, peer = %connection.peer, "login for monitoring");
-        let session = Session { user: user.to_owned(), token, commands, begin: Instant::now() };
-        let mut sessions = locked(&self.sessions);
-        sessions.retain(|_, session| session.begin.elapsed() < limits::ADMIN_SESSION_LIFETIME);
-        if sessions.len() >= limits::ADMIN_SESSIONS_MAX {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.begin);
-            if let Some(id) = oldest.map(|(id, _)| id.clone()) {
-                sessions.remove(&id);
-            }
-        }
-        sessions.insert(id.clone(), Arc::new(session));
+        let session = Arc::new(Session { user: user.to_owned(), token, commands });
+        locked(&self.sessions).add(id.clone(), session, Instant::now());
         let seconds = limits::ADMIN_SESSION_LIFETIME.as_secs();
         Ok(cookie(connection, &id, seconds))
     }
@@ -144,8 +162,7 @@ impl Admin {
     }
 
     fn session(&self, id: &str) -> Option<Arc<Session>> {
-        let session = locked(&self.sessions).get(id).map(Arc::clone);
-        session.filter(|session| session.begin.elapsed() < limits::ADMIN_SESSION_LIFETIME)
+        locked(&self.sessions).get(id, Instant::now())
     }
 
     /// A client of this user, if the password is right.
@@ -159,7 +176,7 @@ impl Admin {
         if self.is_limited(address) {
             return Err(Refusal::TooMany);
         }
-        let Ok(client) = self.server.client() else {
+        let Ok(client) = self.server.monitoring_client() else {
             return Err(Refusal::Failed(Failure::Ended));
         };
         let commands = Arc::new(Mutex::new(client));
@@ -406,4 +423,42 @@ fn random_text() -> Result<String, String> {
 /// No code panics with one of these locks.
 fn locked<T>(mutex: &SyncMutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::{ADMIN_SESSION_LIFETIME, ADMIN_SESSIONS_MAX};
+
+    #[test]
+    fn session_ends_after_its_lifetime() {
+        let (mut sessions, begin) = (Sessions(BTreeMap::new()), Instant::now());
+        sessions.add("a".to_owned(), 1, begin);
+        let end = begin + ADMIN_SESSION_LIFETIME;
+        assert_eq!(sessions.get("a", end - Duration::from_millis(1)), Some(1));
+        assert_eq!(sessions.get("a", end), None);
+        sessions.add("b".to_owned(), 2, end);
+        assert_eq!(sessions.0.len(), 1, "a session that has ended is kept");
+        sessions.remove("b");
+        assert_eq!(sessions.get("b", end), None);
+    }
+
+    #[test]
+    fn oldest_session_ends_when_there_are_too_many() {
+        let (mut sessions, begin) = (Sessions(BTreeMap::new()), Instant::now());
+        let at = |number: usize| begin + Duration::from_millis(number as u64);
+        // In the order of their ids, the oldest is not the first.
+        let id = |number: usize| format!("{:04}", ADMIN_SESSIONS_MAX - number);
+        for number in 0..=ADMIN_SESSIONS_MAX {
+            sessions.add(id(number), number, at(number));
+        }
+        let now = at(ADMIN_SESSIONS_MAX);
+        assert_eq!(sessions.0.len(), ADMIN_SESSIONS_MAX);
+        assert_eq!(sessions.get(&id(0), now), None);
+        for number in [1, ADMIN_SESSIONS_MAX] {
+            assert_eq!(sessions.get(&id(number), now), Some(number));
+        }
+    }
 }

@@ -35,6 +35,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/events", get(locks::events))
         .layer(DefaultBodyLimit::max(limits::ADMIN_BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&admin), guard))
+        .layer(middleware::from_fn(close_refused))
         .with_state(admin)
 }
 
@@ -69,6 +70,17 @@ async fn guard(
     ];
     for (name, value) in headers {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Says that the connection of a refused change is closed: its body may not have been read.
+async fn close_refused(request: Request, next: Next) -> Response {
+    let is_change = *request.method() == Method::POST;
+    let mut response = next.run(request).await;
+    let status = response.status();
+    if is_change && (status.is_client_error() || status.is_server_error()) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }

@@ -60,6 +60,11 @@ impl<'a> AofWriter<'a> {
                 self.items("ZADD", key, scored.map(|(m, score)| [text_of(score), m.into()]))?;
             }
             ValueRef::Stream(stream) => self.stream(key, stream)?,
+            // Redis has no such type. The key must not be free, or a lock could be granted twice.
+            ValueRef::Lock(lock) => {
+                let owner = lock.stored().first().map_or(&b""[..], |hold| &hold.owner);
+                self.command(&[&b"SET"[..], key, owner])?;
+            }
         }
         match record.deadline() {
             Some(deadline) => {

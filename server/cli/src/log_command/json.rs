@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use lockwheel_engine::store::lock::{Hold, LockMode};
 use lockwheel_engine::store::records::Record;
 use lockwheel_engine::store::stream::Stream;
 use lockwheel_engine::store::stream::group::{Group, Pending};
@@ -37,7 +38,7 @@ struct KeyLine<'a> {
 struct Text<'a>(&'a [u8]);
 
 /// The value of a key.
-struct Contents<'a>(ValueRef<'a>);
+struct Contents<'a>(ValueRef<'a>, WallDeadlines);
 
 /// A number, or a string with a sign if it is not finite.
 struct Score(f64);
@@ -58,6 +59,22 @@ struct GroupValue<'a> {
     entries_read: Option<i64>,
     consumers: Vec<ConsumerValue<'a>>,
     pending: Vec<PendingValue<'a>>,
+}
+
+/// An owner of a native lock.
+#[derive(serde::Serialize)]
+struct HoldValue<'a> {
+    owner: Text<'a>,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permits: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<u32>,
+    token: u64,
+    count: u64,
+    deadline_ms: i64,
+    grace_ms: Option<i64>,
+    meta: Option<Text<'a>>,
 }
 
 #[derive(serde::Serialize)]
@@ -93,7 +110,7 @@ impl<'a> JsonWriter<'a> {
             key: Text(record.key()),
             r#type: value.kind().name(),
             deadline_ms: record.deadline().map(|deadline| self.deadlines.wall_ms(deadline)),
-            value: Contents(value),
+            value: Contents(value, self.deadlines),
         })
     }
 
@@ -141,6 +158,30 @@ impl Serialize for Contents<'_> {
                 serializer.collect_seq(set.iter().map(|(m, score)| (Text(m), Score(score))))
             }
             ValueRef::Stream(stream) => StreamValue::of(stream).serialize(serializer),
+            ValueRef::Lock(lock) => {
+                let holds = lock.stored().iter();
+                serializer.collect_seq(holds.map(|hold| HoldValue::of(hold, self.1)))
+            }
+        }
+    }
+}
+
+impl<'a> HoldValue<'a> {
+    fn of(hold: &'a Hold, deadlines: WallDeadlines) -> HoldValue<'a> {
+        let (permits, of) = match hold.mode {
+            LockMode::Permits { count, of } => (Some(count), Some(of)),
+            LockMode::Exclusive | LockMode::Shared => (None, None),
+        };
+        HoldValue {
+            owner: Text(&hold.owner),
+            mode: hold.mode.name(),
+            permits,
+            of,
+            token: hold.token,
+            count: hold.lease.count,
+            deadline_ms: deadlines.wall_ms(hold.lease.deadline),
+            grace_ms: hold.lease.grace_ms,
+            meta: hold.meta.as_deref().map(Text),
         }
     }
 }

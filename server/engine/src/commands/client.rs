@@ -413,7 +413,7 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(unknown_form("CLIENT", argv[1])),
     };
     let serial = integer(argv[2])?;
-    let engine = &mut *context.engine;
+    let (engine, time) = (&mut *context.engine, context.time);
     let waiter =
         u64::try_from(serial).ok().and_then(|serial| engine.sessions.clients.by_serial(serial));
     let blocked = waiter.and_then(|id| engine.sessions.get(id)?.blocked.as_ref());
@@ -425,7 +425,7 @@ fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         let line = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
         engine.unblock(waiter, &Reply::error(line));
     } else {
-        engine.end_wait(waiter);
+        engine.time_out(waiter, time);
     }
     Ok(Reply::Integer(1))
 }
@@ -444,6 +444,18 @@ mod tests {
         check("CLIENT REPLY OFF; SUBSCRIBE c => [\"subscribe\", \"c\", 1]");
         check("CLIENT REPLY OFF; WAIT 1 10; +10ms; a< => ; CLIENT REPLY ON => OK");
         check("b> CLIENT PAUSE 10; CLIENT REPLY SKIP; +10ms; PING => PONG");
+    }
+
+    #[test]
+    fn id_of_a_disconnected_client_is_unknown_although_its_place_is_used_again() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("PING; b> WAIT 1 0; CLIENT UNBLOCK 2 => 1; b> WAIT 1 0");
+        let client = stage.client("b");
+        stage.engine.disconnect(client);
+        stage
+            .check("c> WAIT 1 0; CLIENT UNBLOCK 2 => 0; CLIENT TRACKING on REDIRECT 2 => !ERR ...");
+        stage.check("CLIENT TRACKING on REDIRECT 3 => OK; CLIENT UNBLOCK 3 => 1");
+        stage.check("CLIENT LIST => \"id=1 ...id=3 ...");
     }
 
     #[test]

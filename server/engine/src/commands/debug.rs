@@ -134,7 +134,8 @@ fn object(context: &mut Context<'_>, key: &[u8]) -> Result<Reply, Error> {
     let slot = context.find(key).ok_or(Error::line("ERR no such key"))?;
     let record = context.record(slot);
     let encoding = record.value().encoding();
-    let length = serialised::write(record.value()).len() - serialised::SEAL_BYTES - 1;
+    let length = serialised::write(record.value())
+        .map_or(0, |payload| payload.len() - serialised::SEAL_BYTES - 1);
     let idle_seconds = record.idle(context.time.now).0 / 1000;
     let used_seconds = context.time.wall_us.div_euclid(1_000_000) - idle_seconds;
     let line = format!(

@@ -59,7 +59,9 @@ pub const COMMANDS: &[Command] = &[
 
 /// `DUMP`: replies with the serialized value, or nil.
 fn dump(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let payload = context.read(argv[1]).map(serialised::write);
+    let Some(slot) = context.read_slot(argv[1]) else { return Ok(Reply::Null) };
+    context.refuse_lock(slot, "LOCK.INFO")?;
+    let payload = serialised::write(context.record(slot).value());
     Ok(payload.map_or(Reply::Null, |payload| Reply::Bulk(payload.into())))
 }
 

@@ -191,6 +191,7 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<R
         return Err(Error::InvalidExpire(context.name));
     };
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
+    context.refuse_lock(slot, "LOCK.RENEW")?;
     if condition.is_some_and(|it| !it.holds(context.deadline_at(slot), deadline)) {
         return Ok(Reply::from(false));
     }
@@ -208,6 +209,7 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<R
 fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
+    context.refuse_lock(slot, "LOCK.RENEW")?;
     if context.deadline_at(slot).is_none() {
         return Ok(Reply::from(false));
     }

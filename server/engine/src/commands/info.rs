@@ -176,16 +176,14 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
 }
 
 fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
+    let peaks = engine.recent_buffer_peaks();
     let all = &engine.sessions.clients;
-    fields.add("connected_clients", all.len());
+    let connected = all.iter().filter(|client| !client.origin.is_monitoring).count();
+    fields.add("connected_clients", connected);
     fields.add("cluster_connections", 0);
     fields.add("maxclients", engine.settings.maxclients);
-    let counted = || all.iter().map(|client| client.buffers.sizes());
-    let buffers = || counted().chain(engine.requests_of.map(|(_, sizes)| sizes));
-    let input = buffers().map(|sizes| sizes.input + sizes.input_free).max();
-    fields.add("client_recent_max_input_buffer", input.unwrap_or(0));
-    let output = buffers().map(|sizes| sizes.output()).max();
-    fields.add("client_recent_max_output_buffer", output.unwrap_or(0));
+    fields.add("client_recent_max_input_buffer", peaks.input);
+    fields.add("client_recent_max_output_buffer", peaks.output);
     fields.add("blocked_clients", all.iter().filter(|c| c.blocked.is_some()).count());
     fields.add("tracking_clients", engine.sessions.tracked.clients());
     fields.add("pubsub_clients", all.iter().filter(|c| c.is_subscriber()).count());
@@ -257,7 +255,8 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog"]);
     fields.zeros(&["mem_total_replication_buffers", "mem_clients_slaves"]);
     fields.add("mem_clients_normal", engine.sessions.clients.memory_bytes());
-    fields.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
+    fields.zeros(&["mem_cluster_links"]);
+    fields.add("mem_aof_buffer", engine.log_buffer_bytes());
     fields.add("mem_allocator", engine.settings.allocator.name);
     fields.add("active_defrag_running", 0);
     let garbage = engine.writer.keyspace().garbage();
@@ -304,7 +303,7 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
         fields.add("aof_current_size", persistence.snapshot_bytes + persistence.segment_bytes);
         fields.add("aof_base_size", persistence.snapshot_bytes);
         fields.add("aof_pending_rewrite", 0);
-        fields.add("aof_buffer_length", 0);
+        fields.add("aof_buffer_length", engine.log_buffer_bytes());
         fields.add("aof_pending_bio_fsync", 0);
         fields.add("aof_delayed_fsync", 0);
     }

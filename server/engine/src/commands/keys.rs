@@ -417,13 +417,16 @@ fn references(value: ValueRef<'_>) -> i64 {
 /// `RENAME` and `RENAMENX`. Returns whether the key was renamed.
 fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Result<bool, Error> {
     let (from, to) = (argv[1], argv[2]);
-    if context.find_for_write(from).is_none() {
-        return Err(Error::NoSuchKey);
-    }
-    if from == to || (only_if_free && context.find(to).is_some()) {
+    let found = context.find_for_write(from).ok_or(Error::NoSuchKey)?;
+    context.refuse_lock(found, "LOCK.RELEASE and LOCK.ACQUIRE")?;
+    let replaced = context.find(to);
+    if from == to || (only_if_free && replaced.is_some()) {
         return Ok(!only_if_free);
     }
-    context.remove(to);
+    if let Some(replaced) = replaced {
+        context.refuse_lock(replaced, "LOCK.RELEASE and LOCK.ACQUIRE")?;
+        context.remove(to);
+    }
     let Some(slot) = context.find(from) else { return Err(Error::NoSuchKey) };
     context.move_key(slot, Place { database: context.database, key: to });
     context.changed(Events::GENERIC, "rename_from", from);
@@ -448,16 +451,16 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if database == context.database && from == to {
         return Err(SAME_OBJECT);
     }
-    if context.read_slot(from).is_none() {
-        return Ok(Reply::from(false));
-    }
+    let Some(slot) = context.read_slot(from) else { return Ok(Reply::from(false)) };
+    context.refuse_lock(slot, "LOCK.RELEASE and LOCK.ACQUIRE")?;
     let is_free = context.within(database, |context| {
-        let is_free = replace || context.find(to).is_none();
-        if is_free {
+        let replaced = context.find(to);
+        if let Some(replaced) = replaced.filter(|_| replace) {
+            context.refuse_lock(replaced, "LOCK.RELEASE and LOCK.ACQUIRE")?;
             context.remove(to);
         }
-        is_free
-    });
+        Ok(replace || replaced.is_none())
+    })?;
     let Some(slot) = context.find(from).filter(|_| is_free) else { return Ok(Reply::from(false)) };
     context.copy_key(slot, Place { database, key: to });
     context.within(database, |context| context.changed(Events::GENERIC, "copy_to", to));
@@ -478,6 +481,7 @@ fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(slot) = context.find_for_write(key).filter(|_| !taken) else {
         return Ok(Reply::from(false));
     };
+    context.refuse_lock(slot, "LOCK.RELEASE and LOCK.ACQUIRE")?;
     context.move_key(slot, Place { database, key });
     context.changed(Events::GENERIC, "move_from", key);
     context.within(database, |context| context.changed(Events::GENERIC, "move_to", key));
@@ -628,6 +632,7 @@ fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let second = number(argv[2], "ERR invalid second DB index")?;
     let (first, second) = (existing(context, first)?, existing(context, second)?);
     context.engine.writer.swap(first, second);
+    context.engine.sessions.bindings.swap_databases(first, second);
     Ok(Reply::OK)
 }
 

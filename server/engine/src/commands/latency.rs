@@ -82,7 +82,8 @@ const HELP: &[&str] = &[
     "HISTOGRAM [<command> ...]",
     "    Returns how many calls of each command took at most how many microseconds.",
     "HISTORY <event>",
-    "    Returns the last events of that kind: command, fast-command.",
+    "    Returns the last events of that kind: command, fast-command, expire-cycle,",
+    "    aof-fsync-always.",
     "LATEST",
     "    Returns the last event of each kind.",
     "RESET [<event> ...]",
@@ -169,4 +170,35 @@ fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     events.retain(|kind, _| !argv[2..].contains(&kind.as_bytes()));
     Ok(Reply::from(before - events.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use crate::settings::Settings;
+    use crate::testing::Stage;
+
+    static NOW_NS: AtomicU64 = AtomicU64::new(0);
+
+    /// Each reading of the clock is 2 ms after the one before.
+    #[test]
+    fn expiry_and_flushes_are_events_from_the_threshold_on() {
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.process.clock_ns = || NOW_NS.fetch_add(2_000_000, Ordering::Relaxed);
+        for (threshold, events) in
+            [("0", "[]"), ("3", "[]"), ("2", "[[1700000000, 2]]"), ("1", "[[1700000000, 2]]")]
+        {
+            stage.check(&format!("CONFIG SET latency-monitor-threshold {threshold}"));
+            stage.check("SET k v PX 1; +1ms");
+            let time = stage.time();
+            stage.engine.note_flush(2_999_999, time);
+            stage.check(&format!("LATENCY HISTORY expire-cycle => {events}"));
+            stage.check(&format!("LATENCY HISTORY aof-fsync-always => {events}"));
+        }
+        let time = stage.time();
+        stage.engine.note_flush(7_000_000, time);
+        stage.check("LATENCY RESET expire-cycle => 1; LATENCY HISTORY expire-cycle => []");
+        stage.check("LATENCY LATEST => [[\"aof-fsync-always\", 1700000000, 7, 7], ...");
+    }
 }

@@ -19,6 +19,7 @@ pub mod introspection;
 pub mod keys;
 pub mod latency;
 pub mod lists;
+pub mod lock;
 pub mod lockwheel;
 pub mod memory;
 #[cfg(test)]
@@ -74,8 +75,9 @@ pub const FAMILIES: &[&[Command]] = &[
     info::COMMANDS,
     introspection::COMMANDS,
     keys::COMMANDS,
-    lockwheel::COMMANDS,
     lists::COMMANDS,
+    lock::COMMANDS,
+    lockwheel::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,

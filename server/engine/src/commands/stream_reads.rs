@@ -147,7 +147,8 @@ fn wait(
         *id = settled.as_ref().map_or(*id, |text| text.as_bytes());
     }
     let wake_if_gone = request.reader.is_some();
-    let condition = WaitCondition { keys: request.keys, kind: Kind::Stream, wake_if_gone };
+    let any = WaitCondition::any(request.keys, Kind::Stream);
+    let condition = WaitCondition { wake_if_gone, ..any };
     context.wait_for(condition, deadline, &argv)
 }
 

@@ -24,6 +24,8 @@ pub enum Confidence {
 /// What the creation of a key shows; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Impression {
+    /// It is a native lock.
+    Native,
     /// Its name matches a pattern that was declared.
     Declared,
     /// A unique owner holds a count in a hash.
@@ -131,6 +133,7 @@ impl Evidence {
             None => (Confidence::Possible, "it has the shape of a lock"),
         };
         let of_impression = match self.impression {
+            Impression::Native => (Confidence::Certain, "it is a native lock"),
             Impression::Declared => (Confidence::Certain, "it was declared"),
             Impression::UniqueOwner => (Confidence::Certain, "its owner is unique"),
             Impression::Name => (Confidence::Likely, "its name has a word for a lock"),

@@ -2,6 +2,7 @@
 
 use super::Shape;
 use crate::Engine;
+use crate::store::lock::LockMode;
 use crate::store::records::Record;
 use crate::store::value::ValueRef;
 
@@ -88,10 +89,16 @@ pub(super) fn kind(
             }
         }
         ValueRef::String(text) if text.bytes().starts_with(b"ADDED:") => "shedlock",
+        ValueRef::Lock(lock) => match lock.mode() {
+            Some(LockMode::Shared) => "native-shared-lock",
+            Some(LockMode::Permits { .. }) => "native-semaphore",
+            Some(LockMode::Exclusive) | None => "native-lock",
+        },
         _ => match shape {
             Shape::Token => "token",
             Shape::Owners => "owners",
             Shape::Semaphore => "semaphore",
+            Shape::Native => "native-lock",
         },
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn loaded_script<'a>(command: &Command, argv: &[&'a [u8]]) -> Option<
 pub(crate) fn claims<'a>(command: &Command, argv: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let compares = || command.has_token("IFEQ") && has_option(argv, "ifeq");
     match command.lock {
+        _ if command.group == Group::Lock => native_owner(command, argv).into_iter().collect(),
         LockMeaning::Release if command.group == Group::String => {
             argv.iter().skip(2).copied().collect()
         }
@@ -41,6 +42,12 @@ pub(crate) fn claims<'a>(command: &Command, argv: &[&'a [u8]]) -> Vec<&'a [u8]> 
         _ if command.script.is_some() => script_arguments(argv),
         _ => Vec::new(),
     }
+}
+
+/// The owner that a command for native locks names.
+pub(crate) fn native_owner<'a>(command: &Command, argv: &[&'a [u8]]) -> Option<&'a [u8]> {
+    let at = command.arguments.iter().position(|argument| argument.name() == "owner")?;
+    argv.get(at + 1).copied()
 }
 
 /// The arguments of a script after its keys.
@@ -58,6 +65,7 @@ pub(crate) fn access(command: &Command, argv: &[&[u8]], reply: &Reply) -> KeyAcc
     }
     let happened = *reply == Reply::Integer(1);
     match command.lock {
+        LockMeaning::Acquire if command.group == Group::Lock => access.field = is_grant(reply),
         LockMeaning::Acquire if command.group == Group::Hash => access.field = true,
         LockMeaning::Acquire if command.group == Group::SortedSet => access.member = true,
         LockMeaning::Acquire if only_inserts(command) => access.made = happened,
@@ -70,13 +78,19 @@ pub(crate) fn access(command: &Command, argv: &[&[u8]], reply: &Reply) -> KeyAcc
         LockMeaning::Acquire => access.set = true,
         // `GETEX` replies with the value, and changes the deadline if it has an option.
         LockMeaning::Renew if command.group == Group::String => access.lease = argv.len() > 2,
-        LockMeaning::Renew => access.lease = happened,
+        LockMeaning::Renew => access.lease = happened || matches!(reply, Reply::Array(_)),
         LockMeaning::Release => access.removes = true,
         LockMeaning::Purge => access.purges = true,
         LockMeaning::Inspect => access.reads = true,
         LockMeaning::None => access.modifies = modifies(command),
     }
     access
+}
+
+/// Whether the reply of `LOCK.ACQUIRE` grants the lock.
+fn is_grant(reply: &Reply) -> bool {
+    let Reply::Map(pairs) = reply else { return false };
+    pairs.iter().any(|(_, value)| *value == Reply::bulk("acquired"))
 }
 
 /// Whether a command modifies a value in a way that no lock is modified: it neither replaces nor
@@ -94,8 +108,8 @@ fn modifies(command: &Command) -> bool {
 /// Whether a command that is refused has met another owner's lock.
 pub(crate) fn sets_conditionally(command: &Command) -> bool {
     command.lock == LockMeaning::Acquire
-        && command.group == Group::String
-        && (only_inserts(command) || command.has_token("NX"))
+        && (command.group == Group::Lock
+            || command.group == Group::String && (only_inserts(command) || command.has_token("NX")))
 }
 
 /// Whether a command replaces a string and replies with the old one.
@@ -163,9 +177,12 @@ mod tests {
     fn rows_give_each_command_its_meaning() {
         let loads = |command: &Command| loaded_script(command, &[b"", b"", b"text"]).is_some();
         assert_eq!(names(loads), "script|load");
-        assert_eq!(names(sets_conditionally), "msetnx set setnx");
+        assert_eq!(names(sets_conditionally), "lock.acquire msetnx set setnx");
         assert_eq!(names(exchanges), "getset");
-        assert_eq!(names(always_renews), "expire expireat pexpire pexpireat");
+        assert_eq!(
+            names(always_renews),
+            "expire expireat lock.renew lock.renewall pexpire pexpireat"
+        );
         assert_eq!(names(takes_away), "flushall flushdb move rename renamenx swapdb");
         assert_eq!(names(is_failover), "lockwheel|failover");
     }

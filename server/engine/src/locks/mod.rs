@@ -103,6 +103,8 @@ pub enum Shape {
     Owners,
     /// A sorted set, whose members are the owners.
     Semaphore,
+    /// A native lock.
+    Native,
 }
 
 impl table::Locks {

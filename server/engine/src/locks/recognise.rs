@@ -188,7 +188,11 @@ impl Recognition<'_> {
             self.read(engine, done, lock_key, reply);
         } else if meaning::exchanges(done.command) && self.locks.held.contains_key(lock_key) {
             return self.exchange(operation, lock_key, argv, reply);
-        } else if meaning::sets_conditionally(done.command) && !access.made && !access.set {
+        } else if meaning::sets_conditionally(done.command)
+            && !access.made
+            && !access.set
+            && !access.field
+        {
             self.refuse(lock_key, operation, argv.get(2).copied().unwrap_or_default());
         }
         let acted = self.reconcile(engine, operation, lock_key, access);
@@ -284,6 +288,7 @@ impl Recognition<'_> {
         };
         let (known, shape) = (lock.holders.clone(), lock.shape);
         let ends_for_all = access.purges
+            || shape == Shape::Native && seen.is_some()
             || shape == Shape::Owners && known.iter().any(|it| operation.claims(&it.owner));
         let seen = seen.filter(|seen| seen.shape == shape);
         let (now, deadline_ms) =

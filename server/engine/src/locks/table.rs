@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::Engine;
 use crate::limits::{LOCK_OWNER_BYTES_MAX, LOCKS_REMEMBERED_MAX};
+use crate::store::lock::Hold;
 use crate::store::value::ValueRef;
 use crate::time::Time;
 
@@ -204,6 +205,11 @@ pub(crate) fn look(engine: &Engine, lock_key: &LockKey, time: Time) -> Option<Ke
             }
             (owners, Shape::Semaphore)
         }
+        ValueRef::Lock(lock) => {
+            let count = |hold: &Hold| i64::try_from(hold.lease.count).unwrap_or(i64::MAX);
+            let owners = lock.holds(time).map(|hold| (cut(&hold.owner).to_vec(), count(hold)));
+            (owners.collect(), Shape::Native)
+        }
         _ => return None,
     };
     Some(KeyState { owners, shape, deadline_ms: deadline.map(|deadline| deadline.0), ends_later })
@@ -281,13 +287,14 @@ impl Locks {
         if self.declared.ignores(&lock_key.1) {
             return None;
         }
-        if self.declared.is_lock(&lock_key.1) {
+        if self.declared.is_lock(&lock_key.1) && seen.shape != Shape::Native {
             let created = access.made || access.set || access.field || access.member;
             return created.then_some(Impression::Declared);
         }
         let value = words::value(owner, operation.time);
         let has_lease = seen.deadline_ms.is_some();
         match seen.shape {
+            Shape::Native => Some(Impression::Native),
             Shape::Token => {
                 let watched = access.set
                     && operation.mechanism == LockMechanism::Transaction

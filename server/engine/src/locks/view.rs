@@ -15,10 +15,12 @@ use super::{Shape, kinds};
 use crate::Engine;
 use crate::glob;
 use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
-use crate::sessions::{ClientId, Session};
+use crate::sessions::ClientId;
 use crate::store::dict::Slot;
-use crate::store::lock_notes::{LockEvent, LockEventKind, LockNotes, Note, Way};
+use crate::store::lock::{Hold, Lock};
+use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, Note, Way};
 use crate::store::records::Record;
+use crate::store::value::ValueRef;
 use crate::time::{Millis, Time};
 
 /// A client that holds a lock.
@@ -59,7 +61,7 @@ pub struct ViewedWaiter {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Waiting {
-    /// In the queue of a fair lock.
+    /// In the queue of a fair lock, or of a native lock.
     Queued,
     /// For a message that the lock was released.
     Subscribed,
@@ -179,8 +181,8 @@ struct Activity {
 }
 
 /// What the events tell about each key.
-fn activity(notes: &LockNotes, time: Time) -> BTreeMap<(usize, &[u8]), Activity> {
-    let mut activity: BTreeMap<(usize, &[u8]), Activity> = BTreeMap::new();
+fn activity(notes: &LockNotes, time: Time) -> BTreeMap<(usize, &EventKey), Activity> {
+    let mut activity: BTreeMap<(usize, &EventKey), Activity> = BTreeMap::new();
     for (_, event) in notes.events() {
         let age_ms = time.now.0 - event.at.0;
         let is_refusal = event.kind == LockEventKind::Refused && age_ms < CONTENTION.0;
@@ -218,9 +220,7 @@ pub(crate) struct LockView<'e> {
     time: Time,
     declared: Declared,
     /// Found when it is first needed: most locks have no events of other clients.
-    activity: OnceCell<BTreeMap<(usize, &'e [u8]), Activity>>,
-    /// By `CLIENT ID`, likewise: a reply without locks names none.
-    clients: OnceCell<BTreeMap<u64, &'e Session>>,
+    activity: OnceCell<BTreeMap<(usize, &'e EventKey), Activity>>,
 }
 
 impl<'e> LockView<'e> {
@@ -228,12 +228,11 @@ impl<'e> LockView<'e> {
     pub(crate) fn new(engine: &'e Engine, reader: ClientId, time: Time) -> Option<LockView<'e>> {
         let notes = engine.writer.lock_notes()?;
         let declared = Declared::of(&engine.settings);
-        let (activity, clients) = (OnceCell::new(), OnceCell::new());
-        Some(LockView { engine, notes, reader, time, declared, activity, clients })
+        Some(LockView { engine, notes, reader, time, declared, activity: OnceCell::new() })
     }
 
     /// What the events tell about each key.
-    fn activity(&self) -> &BTreeMap<(usize, &'e [u8]), Activity> {
+    fn activity(&self) -> &BTreeMap<(usize, &'e EventKey), Activity> {
         self.activity.get_or_init(|| activity(self.notes, self.time))
     }
 
@@ -265,10 +264,11 @@ impl<'e> LockView<'e> {
 
     /// One lock and the history of its key.
     pub(crate) fn lock(&self, database: usize, key: &[u8]) -> LockReply {
+        let event_key = self.notes.event_key(key);
         let of_key =
-            |(_, it): &(u64, &LockEvent)| it.database as usize == database && *it.key == *key;
+            |(_, it): &(u64, &LockEvent)| it.database as usize == database && it.key == event_key;
         let events = self.notes.events().filter(of_key);
-        let history = events.map(|(sequence, event)| viewed_event(sequence, event));
+        let history = events.map(|(sequence, event)| viewed_event(sequence, event, key));
         LockReply {
             sequence: self.notes.sequence(),
             now_ms: self.time.now.0,
@@ -288,15 +288,35 @@ impl<'e> LockView<'e> {
         let (mut sequence, mut shown, mut keys) = (since, Vec::new(), Vec::new());
         for (number, event) in events.take(LOCK_EVENTS_PER_REPLY_MAX) {
             sequence = number;
-            if event.key.is_empty() || self.may_see(&event.key) {
-                shown.push(viewed_event(number, event));
-                keys.push((event.database as usize, &event.key[..]));
+            match self.key_of(event) {
+                Some(key) if key.is_empty() || self.may_see(key) => {
+                    shown.push(viewed_event(number, event, key));
+                    keys.push((event.database as usize, key));
+                }
+                // The reader must find out which lock is not held any more.
+                None if event.kind.ends_lock() => {
+                    let removed = LockEvent { kind: LockEventKind::Removed, ..event.clone() };
+                    shown.push(viewed_event(number, &removed, &[]));
+                }
+                _ => {}
             }
         }
         keys.sort_unstable();
         keys.dedup();
         let locks = keys.into_iter().filter_map(|(database, key)| self.find(database, key));
         ChangesReply { sequence, now_ms, missed: false, events: shown, locks: locks.collect() }
+    }
+
+    /// The key of an event; `None` if it is cut, and there is no such key any more.
+    fn key_of(&self, event: &'e LockEvent) -> Option<&'e [u8]> {
+        let hash = match event.key.whole() {
+            Ok(key) => return Some(key),
+            Err(hash) => hash,
+        };
+        let database = self.engine.writer.keyspace().database(event.database as usize);
+        let is_key = |key: &[u8]| self.notes.event_key(key) == event.key;
+        let slot = database.records().find_if(hash, is_key)?;
+        Some(database.record(slot).key())
     }
 
     /// The lock at this key, if there is one.
@@ -333,8 +353,12 @@ impl<'e> LockView<'e> {
         let evidence = Evidence { impression, proof: None, shape, value: Vec::new() };
         let (confidence, reason) = evidence.confidence(false);
         let is_contended = note.is_some_and(Note::is_contended);
-        let activity = is_contended.then(|| self.activity().get(&(database, key))).flatten();
-        let holders = self.holders(&state, note, activity);
+        let event_key = is_contended.then(|| self.notes.event_key(key));
+        let activity = event_key.as_ref().and_then(|key| self.activity().get(&(database, key)));
+        let holders = match record.value() {
+            ValueRef::Lock(lock) => self.native_holders(lock),
+            _ => self.holders(&state, note, activity),
+        };
         let text = String::from_utf8_lossy(key);
         let is_exact = std::str::from_utf8(key).is_ok();
         Some(ViewedLock {
@@ -353,6 +377,15 @@ impl<'e> LockView<'e> {
             refusals: activity.map_or(0, |activity| activity.refusals),
             key: text.into_owned(),
         })
+    }
+
+    /// The holders of a native lock, which names their clients.
+    fn native_holders(&self, lock: &Lock) -> Vec<ViewedHolder> {
+        let holder = |hold: &Hold| ViewedHolder {
+            client: self.client(hold.lease.client),
+            count: i64::try_from(hold.lease.count).unwrap_or(i64::MAX),
+        };
+        lock.holds(self.time).map(holder).collect()
     }
 
     /// The holders: each owner is held by one of the clients that have acquired the lock last.
@@ -403,6 +436,8 @@ impl<'e> LockView<'e> {
             let clients = subscribers(&channel).iter();
             waiters.extend(clients.map(|client| (client.serial, Waiting::Subscribed)));
         }
+        let queue = sessions.queue_in_order(database, key);
+        waiters.extend(queue.map(|(client, ..)| (client.serial, Waiting::Queued)));
         for key in kinds::signal_key(key).iter().map(|key| &key[..]).chain([key]) {
             let clients = sessions.waiters.of_key(database, key);
             waiters.extend(clients.map(|client| (client.serial, Waiting::Blocked)));
@@ -421,9 +456,8 @@ impl<'e> LockView<'e> {
     }
 
     fn client(&self, serial: u64) -> ViewedClient {
-        let sessions = self.engine.sessions.clients.iter();
-        let by_serial = || sessions.map(|session| (session.id.serial, session)).collect();
-        let Some(session) = self.clients.get_or_init(by_serial).get(&serial) else {
+        let clients = &self.engine.sessions.clients;
+        let Some(session) = clients.by_serial(serial).and_then(|client| clients.get(client)) else {
             return ViewedClient { client: serial, ..ViewedClient::default() };
         };
         ViewedClient {
@@ -444,6 +478,7 @@ fn impression(key: &[u8], state: &KeyState, way: Way, time: Time) -> Option<Impr
     let (name, value) = (words::name(key), words::value(owner, time));
     let has_lease = state.deadline_ms.is_some();
     let may_be = match (state.shape, way) {
+        (Shape::Native, _) => true,
         (_, Way::Command | Way::Forced) => false,
         (Shape::Token, Way::Conditional) => true,
         (Shape::Token, Way::Script | Way::Transaction) => {
@@ -460,18 +495,19 @@ fn impression(key: &[u8], state: &KeyState, way: Way, time: Time) -> Option<Impr
         return None;
     }
     Some(match state.shape {
+        Shape::Native => Impression::Native,
         Shape::Token => Impression::of(name, value, has_lease),
         Shape::Owners => Impression::of_owner(name, value, true),
         Shape::Semaphore => Impression::of_member(name, value, has_lease, state.ends_later),
     })
 }
 
-fn viewed_event(sequence: u64, event: &LockEvent) -> ViewedEvent {
+fn viewed_event(sequence: u64, event: &LockEvent, key: &[u8]) -> ViewedEvent {
     ViewedEvent {
         sequence,
         at_ms: event.at.0,
         event: event.kind,
-        key: String::from_utf8_lossy(&event.key).into_owned(),
+        key: String::from_utf8_lossy(key).into_owned(),
         database: event.database as usize,
         client: event.client,
     }

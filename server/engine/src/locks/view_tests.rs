@@ -245,6 +245,38 @@ fn numbers_of_events_go_on_when_the_locks_are_found_again() {
 }
 
 #[test]
+fn long_keys_with_the_same_beginning_are_distinguished() {
+    let mut stage = stage();
+    let [long, other] = ["a", "b"].map(|end| format!("lock:{}{end}", "x".repeat(300)));
+    stage.check(&format!("a> SET {long} token1234 NX PX 9000; b> SET {other} token5678 NX PX 100"));
+    stage.check(&format!("b> SET {long} x NX => nil"));
+    let shown = ask(&mut stage, &format!("v> LOCKWHEEL LOCKS KEY {long}"));
+    assert_eq!(shown["lock"]["refusals"], 1, "{shown}");
+    assert_eq!(shown["lock"]["waiters"][0]["client"], 3);
+    assert_eq!(shown["history"].as_array().map(Vec::len), Some(2), "{shown}");
+    assert_eq!(
+        (&shown["history"][1]["event"], &shown["history"][1]["key"]),
+        (&"refused".into(), &long.clone().into())
+    );
+    let changes = ask(&mut stage, "v> LOCKWHEEL LOCKS SINCE 1");
+    assert_eq!(changes["locks"].as_array().map(Vec::len), Some(2), "{changes}");
+    stage.check("+100ms");
+    let (acquired, refused) = (format!("acquired {long} 2"), format!("refused {long} 3"));
+    assert_eq!(events(&mut stage), [&acquired, &refused, "removed  3"]);
+}
+
+#[test]
+fn user_does_not_see_a_long_key_by_its_beginning() {
+    let mut stage = stage();
+    let [mine, other] = ["m", "o"].map(|end| format!("lock:{}{end}", "x".repeat(300)));
+    stage.check(&format!("a> SET {mine} x NX; a> SET {other} x NX PX 100"));
+    stage.check("ACL SETUSER u on nopass +@all ~*x ~*m; v> AUTH u any");
+    assert_eq!(events(&mut stage), [format!("acquired {mine} 2")]);
+    stage.check("+100ms");
+    assert_eq!(events(&mut stage), [format!("acquired {mine} 2"), "removed  2".to_owned()]);
+}
+
+#[test]
 fn wrong_arguments_are_refused() {
     let mut stage = stage();
     for wrong in ["FOO", "KEY", "KEY a MATCH b", "SINCE x", "SINCE 1 COUNT 2", "DATABASE 1"] {

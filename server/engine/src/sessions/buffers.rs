@@ -26,6 +26,11 @@ pub struct BufferSizes {
 }
 
 impl BufferSizes {
+    /// The memory of requests that have not been run.
+    pub fn input(&self) -> usize {
+        self.input + self.input_free + self.arguments
+    }
+
     /// Bytes of replies and messages that have not been sent.
     pub fn output(&self) -> usize {
         self.reply + self.chunk_bytes
@@ -33,8 +38,7 @@ impl BufferSizes {
 
     /// The memory of all buffers.
     pub fn total(&self) -> usize {
-        let input = self.input + self.input_free + self.arguments;
-        input + self.reply_room.max(self.reply) + self.chunk_bytes
+        self.input() + self.reply_room.max(self.reply) + self.chunk_bytes
     }
 }
 
@@ -42,8 +46,43 @@ impl BufferSizes {
 #[derive(Debug)]
 pub struct Buffers {
     state: Mutex<State>,
-    /// The memory of the buffers of all connections.
-    sum: Arc<AtomicUsize>,
+    all: Arc<AllBuffers>,
+}
+
+/// The buffers of all connections, in bytes.
+#[derive(Debug, Default)]
+pub struct AllBuffers {
+    sum: AtomicUsize,
+    /// The largest input and output of one connection since they were taken.
+    input_peak: AtomicUsize,
+    output_peak: AtomicUsize,
+}
+
+impl AllBuffers {
+    /// The memory of all buffers.
+    pub(crate) fn sum(&self) -> usize {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// The largest input and output of one connection since the last call. Those that have not
+    /// changed since are left out.
+    pub(crate) fn take_peaks(&self) -> (usize, usize) {
+        let take = |peak: &AtomicUsize| peak.swap(0, Ordering::Relaxed);
+        (take(&self.input_peak), take(&self.output_peak))
+    }
+
+    fn replace(&self, before: BufferSizes, after: BufferSizes) {
+        self.sum.fetch_add(after.total(), Ordering::Relaxed);
+        self.sum.fetch_sub(before.total(), Ordering::Relaxed);
+        raise(&self.input_peak, before.input().max(after.input()));
+        raise(&self.output_peak, before.output().max(after.output()));
+    }
+}
+
+fn raise(peak: &AtomicUsize, bytes: usize) {
+    if bytes > peak.load(Ordering::Relaxed) {
+        peak.fetch_max(bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,9 +95,9 @@ struct State {
 }
 
 impl Buffers {
-    /// Empty buffers that count towards `sum`.
-    pub(crate) fn new(sum: &Arc<AtomicUsize>) -> Buffers {
-        Buffers { state: Mutex::default(), sum: Arc::clone(sum) }
+    /// Empty buffers that count towards `all`.
+    pub(crate) fn new(all: &Arc<AllBuffers>) -> Buffers {
+        Buffers { state: Mutex::default(), all: Arc::clone(all) }
     }
 
     /// Sets the sizes of the buffers.
@@ -88,10 +127,9 @@ impl Buffers {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         if !state.removed {
-            let before = state.sizes().total();
+            let before = state.sizes();
             change(&mut state);
-            self.sum.fetch_add(state.sizes().total(), Ordering::Relaxed);
-            self.sum.fetch_sub(before, Ordering::Relaxed);
+            self.all.replace(before, state.sizes());
         }
     }
 

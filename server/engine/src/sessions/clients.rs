@@ -1,15 +1,14 @@
 //! The table of the connected clients. A place in it is used again, a [`ClientId`] is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
 use crate::acl::Identity;
 use crate::memory::CLIENT_BYTES;
-use crate::sessions::buffers::Buffers;
+use crate::sessions::buffers::{AllBuffers, Buffers};
 use crate::sessions::{ClientId, Origin, ReplyMode, Session};
 use crate::time::Millis;
 
@@ -18,12 +17,13 @@ use crate::time::Millis;
 pub struct Clients {
     slots: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
-    count: usize,
+    /// The slots by the serial numbers of their clients.
+    by_serial: BTreeMap<u64, u32>,
     last_serial: u64,
     /// Bytes the engine holds for all clients.
     held_bytes: usize,
-    /// Bytes in the buffers of all connections.
-    buffer_bytes: Arc<AtomicUsize>,
+    /// The buffers of all connections.
+    pub(crate) buffers: Arc<AllBuffers>,
     /// Whether any client has ever used `CLIENT NO-TOUCH`.
     pub no_touch_asked: bool,
 }
@@ -67,7 +67,7 @@ impl Clients {
             connected_at: now,
             active_at: now,
             last_command: "NULL",
-            buffers: Arc::new(Buffers::new(&self.buffer_bytes)),
+            buffers: Arc::new(Buffers::new(&self.buffers)),
             held_bytes: 0,
             pending: BytesMut::new(),
             resume: false,
@@ -75,7 +75,7 @@ impl Clients {
             queued: false,
             checks_output: false,
         }));
-        self.count += 1;
+        self.by_serial.insert(id.serial, slot);
         id
     }
 
@@ -85,7 +85,7 @@ impl Clients {
         if place.as_ref()?.id != id {
             return None;
         }
-        self.count -= 1;
+        self.by_serial.remove(&id.serial);
         self.free.push(id.slot);
         let client = place.take()?;
         self.held_bytes -= client.held_bytes;
@@ -126,8 +126,7 @@ impl Clients {
 
     /// The memory of all clients.
     pub fn memory_bytes(&self) -> usize {
-        let buffers = self.buffer_bytes.load(Ordering::Relaxed);
-        self.count * CLIENT_BYTES + self.held_bytes + buffers
+        self.len() * CLIENT_BYTES + self.held_bytes + self.buffers.sum()
     }
 
     /// The client with this id, if it is still connected.
@@ -144,14 +143,12 @@ impl Clients {
 
     /// The client with that `CLIENT ID`.
     pub fn by_serial(&self, serial: u64) -> Option<ClientId> {
-        self.iter().find(|client| client.id.serial == serial).map(|client| client.id)
+        self.by_serial.get(&serial).map(|&slot| ClientId { serial, slot })
     }
 
     /// All clients in the order of connection.
     pub fn in_order(&self) -> Vec<ClientId> {
-        let mut ids: Vec<ClientId> = self.iter().map(|client| client.id).collect();
-        ids.sort_unstable();
-        ids
+        self.by_serial.iter().map(|(&serial, &slot)| ClientId { serial, slot }).collect()
     }
 
     /// All clients in unspecified order.
@@ -161,11 +158,11 @@ impl Clients {
 
     /// The number of clients.
     pub fn len(&self) -> usize {
-        self.count
+        self.by_serial.len()
     }
 
     /// Whether there are no clients.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.by_serial.is_empty()
     }
 }

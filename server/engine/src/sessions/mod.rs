@@ -5,6 +5,7 @@
 //! It is separate from the replicated [`State`](crate::store::state::State): applying the effects
 //! of another engine does not change it. The engine passes it the effects of its own commands.
 
+pub mod bindings;
 pub mod buffers;
 pub mod clients;
 pub mod deliveries;
@@ -24,6 +25,7 @@ use lockwheel_resp::Protocol;
 use crate::acl::Identity;
 use crate::limits;
 use crate::memory::CLIENT_BYTES;
+use crate::sessions::bindings::Bindings;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::clients::Clients;
 use crate::sessions::pauses::Pause;
@@ -58,6 +60,9 @@ pub struct Origin {
     pub local: bool,
     /// Whether the client is the program that embeds the server.
     pub in_process: bool,
+    /// Whether it only monitors the server: then neither it nor its commands and errors are
+    /// counted.
+    pub is_monitoring: bool,
 }
 
 /// Which replies are not sent (`CLIENT REPLY`). The flags are independent, as in Redis: a
@@ -236,6 +241,8 @@ impl Session {
 pub enum Timer {
     /// A blocked client has reached its timeout.
     Blocked(ClientId),
+    /// The command of a blocked client is run again.
+    Retry(ClientId),
     /// `CLIENT PAUSE` has ended.
     Unpause,
     /// A client may have been above its soft output limit for too long.
@@ -261,6 +268,8 @@ pub struct Sessions {
     pub(crate) waiters: Waiters,
     /// The clients that watch keys.
     pub(crate) watchers: Watchers,
+    /// The locks that are bound to connections.
+    pub(crate) bindings: Bindings,
     /// The timers of clients and of the pause.
     pub(crate) timers: Timers<Timer>,
     /// The current pause, if any.
@@ -283,6 +292,7 @@ impl Sessions {
             monitors: Vec::new(),
             waiters: Waiters::default(),
             watchers: Watchers::default(),
+            bindings: Bindings::default(),
             timers: Timers::new(now),
             pause: None,
             unpause_timer: None,
@@ -307,6 +317,7 @@ impl Sessions {
     /// Removes a client that has disconnected.
     pub(crate) fn remove(&mut self, client: ClientId) {
         self.stop_waiting(client);
+        self.bindings.end(client);
         self.unwatch(client);
         self.unsubscribe_all(client);
         self.stop_tracking(client);

@@ -4,7 +4,8 @@
 //! [`Context::wait_for`], and the client is queued. A change of a key that has waiting clients
 //! marks the key. After the outermost command (a whole transaction or script), the commands of the
 //! clients that wait for marked keys run again: key by key in the order of the marks, and the
-//! longest waiting client first. The engine names each client before it is served, so that the
+//! longest waiting client first. Where clients are served strictly in order, the first one that has
+//! to wait on stops those behind it. The engine names each client before it is served, so that the
 //! caller can report a closed connection: anything that such a client were given would be lost.
 //!
 //! Invariants: a waiter is a [`ClientId`], never a reference, since a client may disconnect at any
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
 use crate::store::Keyspace;
@@ -28,6 +28,7 @@ use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
 use crate::unit_log::Position;
+use crate::{Engine, mutants};
 
 /// The wait of a blocked client.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct Blocked {
     /// The client waits until the units up to this position are durable.
     pub(crate) flush: Option<Position>,
     timer: Option<TimerId>,
+    /// The command is run again at this time, although no key has changed.
+    retry_timer: Option<TimerId>,
     /// The keys that the client waits for, if any.
     key_wait: Option<Arc<KeyWait>>,
 }
@@ -71,12 +74,15 @@ pub struct WaitCondition<'a> {
     pub kind: Kind,
     /// Whether the client is also served when a key is deleted or changes its type.
     pub wake_if_gone: bool,
+    /// Whether the clients that wait for a key are served strictly in their order: while one of
+    /// them has to wait on, none behind it is served.
+    pub in_order: bool,
 }
 
 impl<'a> WaitCondition<'a> {
     /// Any of these keys, as soon as it holds a value of this type.
     pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> WaitCondition<'a> {
-        WaitCondition { keys, kind, wake_if_gone: false }
+        WaitCondition { keys, kind, wake_if_gone: false, in_order: false }
     }
 }
 
@@ -87,6 +93,7 @@ struct KeyWait {
     database: usize,
     keys: Vec<Box<[u8]>>,
     argv: Vec<Box<[u8]>>,
+    in_order: bool,
 }
 
 impl KeyWait {
@@ -131,6 +138,8 @@ struct ServedKey {
     from: u64,
     /// `CLIENT PAUSE` has stopped one of them.
     stopped: bool,
+    /// One of those that are served in their order has to wait on.
+    is_order_kept: bool,
 }
 
 /// The clients that wait for one key, by their tickets.
@@ -139,6 +148,8 @@ struct Queue {
     waiters: BTreeMap<u64, Waiter>,
     /// How many of them are also served when the key is deleted.
     wake_if_gone: usize,
+    /// How many of them are served in their order.
+    in_order: usize,
     marked: bool,
 }
 
@@ -147,6 +158,7 @@ struct Waiter {
     client: ClientId,
     kind: Kind,
     wake_if_gone: bool,
+    in_order: bool,
 }
 
 impl Waiters {
@@ -172,11 +184,31 @@ impl Waiters {
     fn mark(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
         let queue = self.queues.get_mut(&database).and_then(|queues| queues.get_mut(key));
         if let Some(queue) =
-            queue.filter(|queue| !queue.marked && queue.first_ready(0, kind).is_some())
+            queue.filter(|queue| !queue.marked && queue.first_ready(0, kind, false).is_some())
         {
             queue.marked = true;
             self.marked.push_back((database, key.into()));
         }
+    }
+
+    /// Marks the keys of a wait that other clients wait for, unless they are being served.
+    fn mark_queues(&mut self, key_wait: &KeyWait) {
+        let KeyWait { database, keys, .. } = key_wait;
+        if mutants::is_on("queue-not-woken-when-first-leaves") {
+            return;
+        }
+        for key in keys {
+            let is_served = |served: &ServedKey| (served.database, &served.key) == (*database, key);
+            if !self.served.as_ref().is_some_and(is_served) {
+                self.mark(*database, key, Some(Kind::Lock));
+            }
+        }
+    }
+
+    /// The number of clients that wait for this key and are served in their order.
+    pub(crate) fn queued_in_order(&self, database: usize, key: &[u8]) -> usize {
+        let queue = self.queues.get(&database).and_then(|queues| queues.get(key));
+        queue.map_or(0, |queue| queue.in_order)
     }
 
     /// The key with waiters to serve, and how far they have been served.
@@ -188,7 +220,7 @@ impl Waiters {
         if let Some(queue) = self.queues.get_mut(&database).and_then(|q| q.get_mut(&key)) {
             queue.marked = false;
         }
-        Some(ServedKey { database, key, from: 0, stopped: false })
+        Some(ServedKey { database, key, from: 0, stopped: false, is_order_kept: false })
     }
 
     /// Appends a client to the queues of some keys.
@@ -197,11 +229,13 @@ impl Waiters {
         let queues = self.queues.entry(database).or_default();
         for &key in condition.keys {
             let queue = queues.entry(key.into()).or_default();
-            let WaitCondition { kind, wake_if_gone, .. } = condition;
-            let waiter = Waiter { client, kind, wake_if_gone };
+            let WaitCondition { kind, wake_if_gone, in_order, .. } = condition;
+            let waiter = Waiter { client, kind, wake_if_gone, in_order };
             // A key that is named twice is queued once.
             let before = queue.waiters.insert(self.last_ticket, waiter);
-            queue.wake_if_gone += usize::from(wake_if_gone && before.is_none());
+            let is_new = before.is_none();
+            queue.wake_if_gone += usize::from(wake_if_gone && is_new);
+            queue.in_order += usize::from(in_order && is_new);
         }
         self.last_ticket
     }
@@ -212,6 +246,7 @@ impl Waiters {
             let Some(queue) = queues.get_mut(key) else { continue };
             let waiter = queue.waiters.remove(&key_wait.ticket);
             queue.wake_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.wake_if_gone));
+            queue.in_order -= usize::from(waiter.is_some_and(|waiter| waiter.in_order));
             if queue.waiters.is_empty() {
                 queues.remove(key);
             }
@@ -224,12 +259,22 @@ impl Waiters {
 
 impl Queue {
     /// The first waiter, from a ticket on, with a condition that is met by a value of this type, or
-    /// by none.
-    fn first_ready(&self, from: u64, kind: Option<Kind>) -> Option<(u64, ClientId)> {
-        if kind.is_none() && self.wake_if_gone == 0 {
+    /// by none; if `is_order_kept`, of those that are not served in their order.
+    fn first_ready(
+        &self,
+        from: u64,
+        kind: Option<Kind>,
+        is_order_kept: bool,
+    ) -> Option<(u64, ClientId)> {
+        if kind.is_none() && self.wake_if_gone == 0
+            || is_order_kept && self.in_order == self.waiters.len()
+        {
             return None;
         }
-        let is_ready = |waiter: &Waiter| waiter.wake_if_gone || kind == Some(waiter.kind);
+        let is_ready = |waiter: &Waiter| {
+            (waiter.wake_if_gone || kind == Some(waiter.kind))
+                && !(is_order_kept && waiter.in_order)
+        };
         let mut waiters = self.waiters.range(from..);
         waiters
             .find(|(_, waiter)| is_ready(waiter))
@@ -248,6 +293,7 @@ impl Sessions {
             state.blocked = Some(Blocked {
                 on_timeout,
                 timer,
+                retry_timer: None,
                 command: None,
                 rule: None,
                 flush: None,
@@ -290,7 +336,9 @@ impl Sessions {
         self.block(client, Reply::NullArray, deadline);
         let ticket = self.waiters.join(client, database, condition);
         let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
-        let key_wait = KeyWait { ticket, database, keys: copy(condition.keys), argv: copy(argv) };
+        let (keys, argv) = (copy(condition.keys), copy(argv));
+        let in_order = condition.in_order;
+        let key_wait = KeyWait { ticket, database, keys, argv, in_order };
         self.clients.hold(client, key_wait.bytes());
         if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.key_wait = Some(Arc::new(key_wait));
@@ -316,6 +364,21 @@ impl Sessions {
     }
 
     // --- waits are served ---
+
+    /// The clients that wait for a key and are served in their order: with their commands and until
+    /// when they wait.
+    pub(crate) fn queue_in_order(
+        &self,
+        database: usize,
+        key: &[u8],
+    ) -> impl Iterator<Item = (ClientId, Vec<&[u8]>, Option<Millis>)> {
+        self.waiters.of_key(database, key).filter_map(|client| {
+            let blocked = self.get(client)?.blocked.as_ref()?;
+            let key_wait = blocked.key_wait.as_deref().filter(|key_wait| key_wait.in_order)?;
+            let until = blocked.timer.map(|timer| self.timers.deadline(timer));
+            Some((client, key_wait.words(), until))
+        })
+    }
 
     /// Marks a key that has changed and now holds a value of this type, or none, if that meets the
     /// condition of a client that waits for it.
@@ -394,9 +457,16 @@ impl Sessions {
         if let Some(timer) = blocked.timer {
             self.timers.cancel(timer);
         }
+        if let Some(timer) = blocked.retry_timer {
+            self.timers.cancel(timer);
+        }
         if let Some(key_wait) = blocked.key_wait {
             self.clients.release(client, key_wait.bytes());
             self.waiters.leave(&key_wait);
+            if key_wait.in_order {
+                // Those behind may have waited for this client only.
+                self.waiters.mark_queues(&key_wait);
+            }
         }
         true
     }
@@ -421,10 +491,11 @@ impl Engine {
 
     // --- waits are served ---
 
-    /// Whether keys are marked, so that [`Engine::next_waiter`] may name a client.
+    /// Whether [`Engine::next_waiter`] has something to do: keys are marked, or connections that
+    /// have ended had locks bound to them.
     #[inline]
     pub fn has_waiters_to_serve(&self) -> bool {
-        self.sessions.has_waiters_to_serve()
+        self.sessions.has_waiters_to_serve() || self.sessions.bindings.has_ended()
     }
 
     /// Names the client that is served next, until no key is marked. The caller answers with
@@ -435,6 +506,7 @@ impl Engine {
         if self.script.is_some() {
             return None;
         }
+        self.release_bindings(time);
         while let Some(mut served) = self.sessions.waiters.take_served() {
             while let Some((ticket, client)) = self.next_ready_waiter(&served, time) {
                 served.from = ticket + 1;
@@ -480,11 +552,15 @@ impl Engine {
     }
 
     fn next_ready_waiter(&mut self, served: &ServedKey, time: Time) -> Option<(u64, ClientId)> {
-        let ServedKey { database, key, from, .. } = served;
+        let ServedKey { database, key, from, is_order_kept, .. } = served;
         self.find_alive(*database, key, time);
         self.observe_effects(None);
         let kind = self.writer.keyspace().kind_of(*database, key);
-        self.sessions.waiters.queues.get(database)?.get(key)?.first_ready(*from, kind)
+        self.sessions.waiters.queues.get(database)?.get(key)?.first_ready(
+            *from,
+            kind,
+            *is_order_kept,
+        )
     }
 
     /// Runs the command of the client that [`Engine::next_waiter`] has named again. A client that
@@ -500,6 +576,10 @@ impl Engine {
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
+        } else if key_wait.in_order
+            && let Some(served) = &mut self.sessions.waiters.served
+        {
+            served.is_order_kept = true;
         }
         if let Some(state) = self.sessions.get_mut(client) {
             state.pending.extend_from_slice(&messages);
@@ -535,12 +615,46 @@ impl Engine {
         self.unblock(client, &reply);
     }
 
+    /// Ends the wait of a blocked command as its timeout does.
+    pub(crate) fn time_out(&mut self, client: ClientId, time: Time) {
+        let command = self.sessions.blocked_command(client);
+        match command.filter(|(_, key_wait)| key_wait.in_order) {
+            Some((at, key_wait)) => {
+                let (database, words) = (key_wait.database, key_wait.words());
+                let reply = self.run_last(client, at, database, &words, time);
+                self.finish(client, &reply);
+            }
+            None => self.end_wait(client),
+        }
+    }
+
     /// Handles the timer of a blocked client, which has fired and no longer exists.
-    pub(crate) fn wait_timed_out(&mut self, client: ClientId) {
+    pub(crate) fn wait_timed_out(&mut self, client: ClientId, time: Time) {
         let Some(state) = self.sessions.get_mut(client) else { return };
         if let Some(blocked) = state.blocked.as_mut() {
             blocked.timer = None;
-            self.end_wait(client);
+            self.time_out(client, time);
+        }
+    }
+
+    /// Runs the command of a blocked client again at this time, even if no key has changed.
+    pub(crate) fn retry_at(&mut self, client: ClientId, moment: Option<Millis>) {
+        let Some(state) = self.sessions.clients.get_mut(client) else { return };
+        let Some(blocked) = state.blocked.as_mut() else { return };
+        if let Some(timer) = blocked.retry_timer.take() {
+            self.sessions.timers.cancel(timer);
+        }
+        blocked.retry_timer =
+            moment.map(|moment| self.sessions.timers.insert(moment, Timer::Retry(client)));
+    }
+
+    /// Handles that timer, which has fired and no longer exists.
+    pub(crate) fn retry(&mut self, client: ClientId) {
+        let Some(state) = self.sessions.clients.get_mut(client) else { return };
+        let Some(blocked) = state.blocked.as_mut() else { return };
+        blocked.retry_timer = None;
+        if let Some(key_wait) = blocked.key_wait.clone() {
+            self.sessions.waiters.mark_queues(&key_wait);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::Keyspace;
 use super::dict::{HashSeed, Slot};
 use super::effects::{Effect, EffectIter, Place};
 use super::list::List;
+use super::lock::Lock;
 use super::records::{LookAhead, NewValue, Records};
 use super::serialised::Malformed;
 use super::set::Set;
@@ -12,8 +13,8 @@ use super::state::State;
 use super::stream::Stream;
 use super::stream::group::Group;
 use super::value::OutOfLine;
-use crate::limits;
 use crate::time::Millis;
+use crate::{limits, mutants};
 
 /// An effect cannot be applied to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,13 @@ impl State {
         }
     }
 
+    /// Fencing tokens that follow are greater than this one.
+    fn restore_token(&mut self, token: u64) {
+        if !mutants::is_on("token-not-restored") {
+            self.last_token = self.last_token.max(token);
+        }
+    }
+
     /// Applies an effect. Events are ignored.
     fn apply_effect(
         &mut self,
@@ -84,6 +92,7 @@ impl State {
         let Place { database, key } = place;
         match *effect {
             Effect::Event { .. } | Effect::Touched {} | Effect::Published { .. } => {}
+            Effect::TokensIssued { last } => self.restore_token(last),
             Effect::Reserved { keys } => {
                 keyspace.database_mut(database).records_mut().reserve(keys);
             }
@@ -121,6 +130,13 @@ impl State {
     ) -> Result<(), ApplyError> {
         let keyspace = &mut self.keyspace;
         match *effect {
+            Effect::HoldGranted { ref hold } => {
+                self.restore_token(hold.token);
+                let keyspace = &mut self.keyspace;
+                let records = keyspace.database_mut(database).records_mut();
+                let lock: &mut Box<Lock> = records.value_mut(slot).ok_or(ApplyError::Missing)?;
+                lock.add(hold.clone());
+            }
             Effect::Deleted {} | Effect::Expired { .. } => keyspace.discard(database, slot),
             Effect::Deadline { deadline } => keyspace.set_deadline(database, slot, deadline),
             Effect::Moved { database: other, key } => {
@@ -198,6 +214,9 @@ fn apply_to_value(mut target: Target<'_>, effect: &Effect<'_>) -> Result<(), App
         | Effect::StreamTotals { .. }
         | Effect::GroupAdded { .. }
         | Effect::GroupRemoved { .. } => apply_to_stream(target.value()?, effect),
+        Effect::HoldChanged { .. } | Effect::HoldEnded { .. } => {
+            apply_to_lock(target.value()?, effect)
+        }
         _ => apply_to_group(target, effect),
     }
 }
@@ -277,6 +296,15 @@ fn apply_to_stream(stream: &mut Box<Stream>, effect: &Effect<'_>) -> Result<(), 
             stream.add_group(group, Group::new(*last_id, *entries_read))
         }
         Effect::GroupRemoved { group } => stream.remove_group(group),
+        _ => false,
+    };
+    is_applied.then_some(()).ok_or(ApplyError::Missing)
+}
+
+fn apply_to_lock(lock: &mut Box<Lock>, effect: &Effect<'_>) -> Result<(), ApplyError> {
+    let is_applied = match *effect {
+        Effect::HoldChanged { owner, lease } => lock.set_lease(owner, lease),
+        Effect::HoldEnded { owner } => lock.remove(owner),
         _ => false,
     };
     is_applied.then_some(()).ok_or(ApplyError::Missing)

@@ -1,6 +1,6 @@
 //! A digest of the state: equal for two states between which no client can distinguish. It covers
-//! keys, values, encodings, deadlines and consumer groups; not the time of the last use of a key,
-//! nor the order of the members of large values.
+//! keys, values, encodings, deadlines, consumer groups and fencing tokens; not the time of the last
+//! use of a key, nor the order of the members of large values.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::BTreeMap;
@@ -17,11 +17,13 @@ use super::state::State;
 pub struct Digest(pub u128);
 
 impl State {
-    /// The digest of the databases and of the texts of function libraries.
+    /// The digest of the databases, of the texts of function libraries and of the last fencing
+    /// token.
     pub fn digest(&self) -> Digest {
         let mut hasher = SipHasher13::new_with_keys(0, 0);
         self.keyspace.digest_into(&mut hasher);
         let mut bytes = Vec::new();
+        self.last_token.encode(&mut bytes);
         let libraries = self.libraries.iter().flat_map(|libraries| libraries.libraries());
         libraries.for_each(|library| (&*library.code).encode(&mut bytes));
         hasher.write(&bytes);

@@ -7,6 +7,7 @@ use super::dict::HashSeed;
 use super::effects::{Effect, Effects, Place};
 use super::hash::{Fields, Found, SmallHash};
 use super::list::{Element, End, List, SmallList};
+use super::lock::{Hold, Lease, Lock};
 use super::records::{HashMut, Update};
 use super::set::{Set, SetForm, SmallSet};
 use super::sorted_set::{SmallSortedSet, SortedSet};
@@ -14,7 +15,7 @@ use super::stream::group::Group;
 use super::stream::id::StreamId;
 use super::stream::nodes::NodeLimits;
 use super::stream::{Entries, Extent, Stream, Trim};
-use crate::time::Millis;
+use crate::time::{Millis, Time};
 
 /// Records effects at one place, if effects are recorded.
 #[derive(Debug)]
@@ -271,6 +272,37 @@ impl Edit<'_, SortedSet> {
             self.recorder.push(&Effect::RanksRemoved { start, end });
         }
         self.value.remove_range(start..end);
+    }
+}
+
+impl Edit<'_, Box<Lock>> {
+    /// Adds the hold of an owner that has none. Its token must be the last one that was issued.
+    pub fn grant(&mut self, hold: Hold) {
+        if self.recorder.is_on() {
+            self.recorder.push(&Effect::HoldGranted { hold: hold.clone() });
+        }
+        self.value.add(hold);
+    }
+
+    /// Changes the lease of an owner.
+    pub fn set_lease(&mut self, owner: &[u8], lease: Lease) {
+        if self.value.set_lease(owner, lease) {
+            self.recorder.push(&Effect::HoldChanged { owner, lease });
+        }
+    }
+
+    /// Removes the hold of an owner.
+    pub fn end(&mut self, owner: &[u8]) {
+        if self.value.remove(owner) {
+            self.recorder.push(&Effect::HoldEnded { owner });
+        }
+    }
+
+    /// Removes the holds past their deadlines.
+    pub fn end_lapsed(&mut self, time: Time) {
+        let lapsed = self.value.stored().iter().filter(|hold| time.reached(hold.lease.deadline));
+        let owners: Vec<Box<[u8]>> = lapsed.map(|hold| hold.owner.clone()).collect();
+        owners.iter().for_each(|owner| self.end(owner));
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::dict::Slot;
+use super::dict::{HashSeed, Slot};
 use super::pages::Pages;
 use super::records::Records;
 use super::slab::misaligned_pages;
@@ -145,6 +145,12 @@ pub enum LockEventKind {
 
 impl LockEventKind {
     const COUNT: usize = LockEventKind::Removed as usize + 1;
+
+    /// Whether the lock is not held after it.
+    pub fn ends_lock(self) -> bool {
+        use LockEventKind::{Expired, Forced, Released, Removed};
+        matches!(self, Released | Expired | Forced | Removed)
+    }
 }
 
 /// An event of a key that may be a lock.
@@ -157,10 +163,37 @@ pub struct LockEvent {
     pub client: u64,
     /// The key's database.
     pub database: u32,
-    /// The key; a long one is cut.
-    pub key: SmallVec<[u8; 36]>,
+    /// The key.
+    pub key: EventKey,
     /// What has happened.
     pub kind: LockEventKind,
+}
+
+/// A key as events have it. A long one is cut, and its hash follows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventKey(SmallVec<[u8; 36]>);
+
+impl EventKey {
+    #[inline(always)]
+    fn of(key: &[u8], seed: HashSeed) -> EventKey {
+        if key.len() > LOCK_EVENT_KEY_BYTES_MAX {
+            return EventKey::cut(key, seed);
+        }
+        EventKey(SmallVec::from_slice(key))
+    }
+
+    #[cold]
+    fn cut(key: &[u8], seed: HashSeed) -> EventKey {
+        let mut bytes = SmallVec::from_slice(&key[..LOCK_EVENT_KEY_BYTES_MAX]);
+        bytes.extend_from_slice(&seed.hash(key).to_le_bytes());
+        EventKey(bytes)
+    }
+
+    /// The key, or the hash of a key that is cut.
+    pub fn whole(&self) -> Result<&[u8], u64> {
+        let hash = self.0.get(LOCK_EVENT_KEY_BYTES_MAX..).and_then(<[u8]>::first_chunk);
+        hash.map_or(Ok(&self.0), |hash| Err(u64::from_le_bytes(*hash)))
+    }
 }
 
 /// Notes that share memory, which is taken from the operating system page by page.
@@ -197,6 +230,8 @@ impl Block {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct LockNotes {
+    /// The hash function for keys that are cut.
+    seed: HashSeed,
     /// By database, in blocks by slot.
     databases: Vec<Vec<Option<Block>>>,
     /// The keys with notes.
@@ -210,11 +245,11 @@ pub struct LockNotes {
 }
 
 impl LockNotes {
-    pub(super) fn new(databases: usize) -> LockNotes {
+    pub(super) fn new(databases: usize, seed: HashSeed) -> LockNotes {
         let databases = (0..databases).map(|_| Vec::new()).collect();
         // All memory for events at once: then no later growth copies them.
         let events = Vec::with_capacity(LOCK_EVENTS_MAX);
-        LockNotes { databases, len: 0, counts: Default::default(), events, sequence: 0 }
+        LockNotes { seed, databases, len: 0, counts: Default::default(), events, sequence: 0 }
     }
 
     /// The note of the key in `slot`.
@@ -272,6 +307,11 @@ impl LockNotes {
             .map(|before| (before + 1, &self.events[before as usize % LOCK_EVENTS_MAX]))
     }
 
+    /// A key as events have it.
+    pub fn event_key(&self, key: &[u8]) -> EventKey {
+        EventKey::of(key, self.seed)
+    }
+
     /// The memory that is used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let blocks = self.databases.iter().flatten().flatten().count();
@@ -282,7 +322,7 @@ impl LockNotes {
     #[inline(always)]
     pub(super) fn push(&mut self, kind: LockEventKind, database: usize, key: &[u8], by: Author) {
         let (at, client) = (by.now, by.client);
-        let key = SmallVec::from_slice(&key[..key.len().min(LOCK_EVENT_KEY_BYTES_MAX)]);
+        let key = EventKey::of(key, self.seed);
         let event = LockEvent { at, client, database: database as u32, key, kind };
         // The oldest is replaced.
         let place = self.sequence as usize % LOCK_EVENTS_MAX;
@@ -440,7 +480,7 @@ impl LockNotes {
         self.flushed(database, by);
         let note = Note::new(0, Millis(0), Way::Restored);
         for (slot, record) in records.iter_slots() {
-            let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash);
+            let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::Lock);
             if is_lock && record.deadline().is_some() && !is_auxiliary(record.key()) {
                 self.put(database, slot, note);
             }

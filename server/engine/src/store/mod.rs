@@ -15,6 +15,7 @@ pub mod hash;
 pub mod index;
 pub mod libraries;
 pub mod list;
+pub mod lock;
 pub mod lock_notes;
 pub mod lookup_cache;
 pub mod packed;

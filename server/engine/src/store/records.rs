@@ -21,6 +21,7 @@ use super::dict::{HashSeed, Slot};
 use super::garbage::Garbage;
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
 use super::index::Index;
+use super::lock::Lock;
 use super::packed::{self, Edit, Part};
 use super::slab::{PodSlab, Slab};
 use super::string_slabs::{StringHandle, StringMut, StringSlabs};
@@ -138,7 +139,10 @@ impl NewValue<'_> {
             NewValue::Text(_) | NewValue::Field(..) => true,
             NewValue::Float(_) => false,
             NewValue::Value(value) => {
-                matches!(value, Value::String(_) | Value::Hash(_) | Value::SortedSet(_))
+                matches!(
+                    value,
+                    Value::String(_) | Value::Hash(_) | Value::SortedSet(_) | Value::Lock(_)
+                )
             }
         }
     }
@@ -230,9 +234,15 @@ impl Records {
     /// The slot of a key with this hash.
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<Slot> {
+        self.find_if(hash, |it| *it == *key)
+    }
+
+    /// The slot of the key with this hash for which `is_it` returns true.
+    #[inline]
+    pub fn find_if(&self, hash: u64, is_it: impl Fn(&[u8]) -> bool) -> Option<Slot> {
         self.index.find(hash, |slot| {
             let bytes = self.bytes(slot);
-            bytes[packed::item_at(bytes, 0)] == *key
+            is_it(&bytes[packed::item_at(bytes, 0)])
         })
     }
 
@@ -919,6 +929,9 @@ impl Records {
         for slot in slots {
             if let Some(deadline) = self.deadline(slot) {
                 self.set_deadline(slot, Millis(deadline.0.saturating_add(span.0)), now);
+            }
+            if let Some(lock) = self.value_mut::<Box<Lock>>(slot) {
+                lock.postpone(span);
             }
         }
     }

@@ -58,6 +58,10 @@ impl Snapshot {
     /// A snapshot of the state as it is now.
     pub(super) fn begin(state: &State) -> Snapshot {
         let mut effects = Effects::default();
+        if state.last_token > 0 {
+            let place = Place { database: 0, key: &[] };
+            effects.push(place, &Effect::TokensIssued { last: state.last_token });
+        }
         let libraries = state.libraries.iter().flat_map(|libraries| libraries.libraries());
         for library in libraries {
             let place = Place { database: 0, key: &[] };
@@ -166,6 +170,9 @@ mod tests {
         "XGROUP CREATE x# g 0 MKSTREAM",
         "XREADGROUP GROUP g c COUNT 2 STREAMS x# >",
         "RENAME k# k#",
+        "LOCK.ACQUIRE o# a# TTL 2# SHARED",
+        "LOCK.RENEW o# a# TTL 3#",
+        "LOCK.RELEASE o# a#",
         "COPY k# k# REPLACE",
         "MOVE k# 1",
         "SELECT 1",

@@ -13,11 +13,13 @@ pub struct State {
     pub(super) keyspace: Keyspace,
     /// The function libraries; `None` while a function runs.
     pub(super) libraries: Option<Libraries>,
+    /// The last fencing token that was given out; 0 for none.
+    pub(super) last_token: u64,
 }
 
 impl State {
     /// A state of these databases and function libraries.
     pub fn new(keyspace: Keyspace, libraries: Libraries) -> State {
-        State { keyspace, libraries: Some(libraries) }
+        State { keyspace, libraries: Some(libraries), last_token: 0 }
     }
 }

@@ -3,6 +3,7 @@
 use crate::store::garbage::free_end;
 use crate::store::hash::{Fields, Hash};
 use crate::store::list::List;
+use crate::store::lock::Lock;
 use crate::store::set::Set;
 use crate::store::sorted_set::SortedSet;
 use crate::store::stream::Stream;
@@ -23,6 +24,8 @@ pub enum Value {
     SortedSet(SortedSet),
     /// Entries in order, and the consumer groups that read them.
     Stream(Box<Stream>),
+    /// The owners of a lock.
+    Lock(Box<Lock>),
 }
 
 /// A borrowed value, wherever it is stored.
@@ -35,6 +38,7 @@ pub enum ValueRef<'a> {
     Set(&'a Set),
     SortedSet(&'a SortedSet),
     Stream(&'a Stream),
+    Lock(&'a Lock),
 }
 
 /// The type of a value, as `TYPE` names it.
@@ -52,6 +56,8 @@ pub enum Kind {
     SortedSet,
     /// `stream`
     Stream,
+    /// `lock`
+    Lock,
 }
 
 /// A type that can be stored at a key: the type inside one variant of [`Value`].
@@ -112,6 +118,7 @@ typed! {
     Set(Set) seen as &'a Set,
     SortedSet(SortedSet) seen as &'a SortedSet,
     Stream(Box<Stream>) seen as &'a Stream,
+    Lock(Box<Lock>) seen as &'a Lock,
 }
 
 out_of_line! {
@@ -119,6 +126,7 @@ out_of_line! {
     Set(Set),
     SortedSet(SortedSet),
     Stream(Box<Stream>),
+    Lock(Box<Lock>),
 }
 
 impl Value {
@@ -131,6 +139,7 @@ impl Value {
             Value::Set(value) => ValueRef::Set(value),
             Value::SortedSet(value) => ValueRef::SortedSet(value),
             Value::Stream(value) => ValueRef::Stream(value),
+            Value::Lock(value) => ValueRef::Lock(value),
         }
     }
 }
@@ -147,6 +156,7 @@ impl Value {
             Value::Set(set) => set.len(),
             Value::SortedSet(set) => set.len(),
             Value::Stream(stream) => stream.items(),
+            Value::Lock(lock) => lock.stored().len(),
         }
     }
 
@@ -154,7 +164,10 @@ impl Value {
     /// more.
     pub(super) fn free_part(&mut self, budget: &mut usize) -> bool {
         match self {
-            Value::String(_) | Value::Hash(Hash::Small(_)) | Value::Set(Set::Integers(_)) => false,
+            Value::String(_)
+            | Value::Hash(Hash::Small(_))
+            | Value::Set(Set::Integers(_))
+            | Value::Lock(_) => false,
             Value::Hash(Hash::Large(fields)) => fields.free_part(budget),
             Value::List(list) => list.free_part(budget),
             Value::Set(Set::Small(members)) => free_end(members, budget),
@@ -176,6 +189,7 @@ impl ValueRef<'_> {
             ValueRef::Set(value) => value.clone().into(),
             ValueRef::SortedSet(value) => value.clone().into(),
             ValueRef::Stream(value) => Box::new(value.clone()).into(),
+            ValueRef::Lock(value) => Box::new(value.clone()).into(),
         }
     }
 
@@ -188,6 +202,7 @@ impl ValueRef<'_> {
             ValueRef::Set(_) => Kind::Set,
             ValueRef::SortedSet(_) => Kind::SortedSet,
             ValueRef::Stream(_) => Kind::Stream,
+            ValueRef::Lock(_) => Kind::Lock,
         }
     }
 
@@ -200,6 +215,7 @@ impl ValueRef<'_> {
             ValueRef::Set(value) => value.encoding(),
             ValueRef::SortedSet(value) => value.encoding(),
             ValueRef::Stream(value) => value.encoding(),
+            ValueRef::Lock(_) => "lock",
         }
     }
 }
@@ -214,6 +230,7 @@ impl Kind {
             Kind::Set => "set",
             Kind::SortedSet => "zset",
             Kind::Stream => "stream",
+            Kind::Lock => "lock",
         }
     }
 }

@@ -434,6 +434,20 @@ impl Writer {
         self.record(0, channel, &Effect::Published { is_sharded, message });
     }
 
+    // --- locks ---
+
+    /// The last fencing token that was given out; 0 for none.
+    pub fn last_token(&self) -> u64 {
+        self.state.last_token
+    }
+
+    /// Gives out the next fencing token, which is greater than `floor`. The effect of the grant
+    /// that follows records it.
+    pub fn issue_token(&mut self, floor: u64) -> u64 {
+        self.state.last_token = self.state.last_token.max(floor).saturating_add(1);
+        self.state.last_token
+    }
+
     // --- databases ---
 
     /// Removes all keys of a database; returns their number.
@@ -566,8 +580,8 @@ impl Writer {
             return;
         }
         let keyspace = &self.state.keyspace;
-        let notes =
-            self.lock_notes.get_or_insert_with(|| Box::new(LockNotes::new(keyspace.count())));
+        let new = || Box::new(LockNotes::new(keyspace.count(), keyspace.seed));
+        let notes = self.lock_notes.get_or_insert_with(new);
         for number in 0..keyspace.count() {
             notes.find(number, keyspace.database(number).records(), self.author);
         }
@@ -596,6 +610,12 @@ impl Writer {
         if self.author.way == Way::Command {
             self.author.way = Way::Conditional;
         }
+    }
+
+    /// The owners of the lock in `slot` are about to change, and its deadline with them.
+    #[inline]
+    pub fn change_owners(&mut self, slot: Slot) {
+        self.author.edit(slot);
     }
 
     /// The author has tried to acquire the key in `slot`, if it is a lock.

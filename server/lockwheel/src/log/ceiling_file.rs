@@ -38,6 +38,7 @@ impl CeilingFile {
             boot_ms: clocks.boot_ms,
             wall_ms: clocks.wall_ms,
             has_lasting_keys: ceiling.has_lasting_keys,
+            token: ceiling.token,
             kept,
             ..self.record
         };

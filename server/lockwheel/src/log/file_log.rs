@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -51,6 +51,12 @@ struct Shared {
     owner: Weak<dyn LogOwner>,
     /// After an error nothing is written any more.
     has_failed: AtomicBool,
+    /// The bytes of the units that wait, and of those that are being written.
+    unwritten_bytes: Arc<AtomicU64>,
+    /// Whether flushes that replies wait for are timed.
+    times_flushes: AtomicBool,
+    /// The nanoseconds of the longest one that has not been taken; 0 for none.
+    longest_flush_ns: AtomicU64,
 }
 
 /// What has to be done with the files, in order.
@@ -103,11 +109,13 @@ enum Order {
 
 impl FileLog {
     /// A log that releases to `gate`; everything in `files` is released. Nothing is written before
-    /// [`FileLog::start_thread`], except by [`Log::write_here`].
+    /// [`FileLog::start_thread`], except by [`Log::write_here`]. Counts the bytes that are not
+    /// written in `unwritten_bytes`.
     pub(crate) fn new(
         files: OpenFiles,
         policy: FlushPolicy,
         gate: &Arc<CommitGate>,
+        unwritten_bytes: &Arc<AtomicU64>,
         owner: Weak<dyn LogOwner>,
     ) -> FileLog {
         let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
@@ -121,6 +129,9 @@ impl FileLog {
             wanted_policy: AtomicU8::new(policy as u8),
             owner,
             has_failed: AtomicBool::new(false),
+            unwritten_bytes: Arc::clone(unwritten_bytes),
+            times_flushes: AtomicBool::new(false),
+            longest_flush_ns: AtomicU64::new(0),
         };
         FileLog { shared: Arc::new(shared), thread: Mutex::default() }
     }
@@ -155,6 +166,7 @@ impl FileLog {
 impl Log for FileLog {
     fn append(&self, units: Units<'_>, clocks: Clocks, here: bool) {
         let Units { first, last, effects } = units;
+        self.shared.unwritten_bytes.fetch_add(effects.len() as u64, Ordering::Relaxed);
         let mut orders = self.shared.orders.lock();
         match orders.waiting.back_mut() {
             Some(Order::Write(batch)) if batch.bytes() < limits::LOG_BATCH_BYTES => {
@@ -205,6 +217,19 @@ impl Log for FileLog {
     fn follow(&self, policy: FlushPolicy) {
         self.shared.wanted_policy.store(policy as u8, Ordering::Release);
         self.order(Order::Follow(policy));
+    }
+
+    fn time_flushes(&self, is_timed: bool) {
+        if self.shared.times_flushes.load(Ordering::Relaxed) != is_timed {
+            self.shared.times_flushes.store(is_timed, Ordering::Relaxed);
+        }
+    }
+
+    fn take_longest_flush(&self) -> Option<u64> {
+        let longest_ns = &self.shared.longest_flush_ns;
+        // Most calls find none, and a swap costs more.
+        let is_timed = longest_ns.load(Ordering::Relaxed) > 0;
+        is_timed.then(|| longest_ns.swap(0, Ordering::Relaxed))
     }
 
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
@@ -339,8 +364,13 @@ impl Shared {
         match order {
             None => return Ok(false),
             Some(Order::Write(mut batch)) => {
-                let last = batch.last();
-                files.write(&mut batch, self.policy())?;
+                let (last, bytes) = (batch.last(), batch.bytes() as u64);
+                files.write(&mut batch)?;
+                self.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                if self.policy() == FlushPolicy::Always && !mutants::is_on("released-before-flush")
+                {
+                    self.flush(files)?;
+                }
                 self.release(last, files);
                 self.orders.lock().spare = Some(batch);
             }
@@ -357,6 +387,18 @@ impl Shared {
             }
         }
         Ok(true)
+    }
+
+    /// Flushes units before they are released.
+    fn flush(&self, files: &mut OpenFiles) -> io::Result<()> {
+        if files.log.is_none() || !self.times_flushes.load(Ordering::Relaxed) {
+            return files.sync();
+        }
+        let begin = Stopwatch::start();
+        files.sync()?;
+        let took_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.longest_flush_ns.fetch_max(took_ns.max(1), Ordering::Relaxed);
+        Ok(())
     }
 
     fn release(&self, written: Position, files: &OpenFiles) {
@@ -403,16 +445,12 @@ impl Shared {
 
 impl OpenFiles {
     /// Writes units. Without a log there is nothing to write.
-    fn write(&mut self, batch: &mut Batch, policy: FlushPolicy) -> io::Result<()> {
+    fn write(&mut self, batch: &mut Batch) -> io::Result<()> {
         let Some(log) = &mut self.log else {
             batch.clear();
             return Ok(());
         };
-        log.write(batch)?;
-        if mutants::is_on("released-before-flush") {
-            return Ok(());
-        }
-        if policy == FlushPolicy::Always { log.sync() } else { Ok(()) }
+        log.write(batch)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -481,33 +519,40 @@ mod tests {
         fn log_is_flushed(&self) {}
     }
 
+    /// The operations of the disk that write a unit.
+    const WRITE: u64 = 1;
+    const FLUSH: u64 = 2;
+
     /// What the record says after a server with `appendfsync everysec` has ended. A fault happens
     /// to that operation of the disk, of those that write the last unit.
     fn kept_after_the_end(faulty_operation: Option<u64>) -> Kept {
         let disk = Arc::new(SimulatedDisk::new());
         let (boot_id, clocks) = ([1; 16], Clocks::default());
-        let ceiling = Ceiling { deadline: Millis(60_000), has_lasting_keys: false };
+        let ceiling = Ceiling { deadline: Millis(60_000), ..Ceiling::NONE };
         let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| clocks);
         let (files, _) = opened.expect("an empty log");
         let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks);
         let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);
         let (gate, owner) = (Arc::new(CommitGate::default()), Arc::new(NoOwner));
         let owner: Weak<dyn LogOwner> = Arc::<NoOwner>::downgrade(&owner);
-        let log = FileLog::new(files, FlushPolicy::EverySecond, &gate, owner);
+        let unwritten_bytes = Arc::default();
+        let log = FileLog::new(files, FlushPolicy::EverySecond, &gate, &unwritten_bytes, owner);
         log.append(Units { first: 1, last: 1, effects: b"effects" }, clocks, true);
+        assert_eq!(unwritten_bytes.load(Ordering::Relaxed), 7);
         if let Some(operation) = faulty_operation {
             disk.add_fault(disk.operations() + operation, DiskFault::Fails);
         }
         log.start_thread().expect("a thread");
         log.end_with(Some(ceiling), clocks);
+        let is_written = unwritten_bytes.load(Ordering::Relaxed) == 0;
+        assert_eq!(is_written, faulty_operation != Some(WRITE));
         CeilingRecord::read(&*disk).expect("a disk").expect("a record").kept
     }
 
     #[test]
     fn record_says_that_the_log_is_complete_only_if_its_last_flush_succeeded() {
         assert_eq!(kept_after_the_end(None), Kept::Durable);
-        let (write, flush) = (1, 2);
-        assert_eq!(kept_after_the_end(Some(write)), Kept::Written);
-        assert_eq!(kept_after_the_end(Some(flush)), Kept::Written);
+        assert_eq!(kept_after_the_end(Some(WRITE)), Kept::Written);
+        assert_eq!(kept_after_the_end(Some(FLUSH)), Kept::Written);
     }
 }

@@ -65,6 +65,12 @@ pub(crate) trait Log: Send + Sync {
     /// As [`Log::set_policy`]; all leases are in the log from now on.
     fn follow(&self, policy: FlushPolicy);
 
+    /// Sets whether flushes that replies wait for are timed.
+    fn time_flushes(&self, is_timed: bool);
+
+    /// The nanoseconds of the longest flush since the last call, among those that were timed.
+    fn take_longest_flush(&self) -> Option<u64>;
+
     /// Records the ceiling before the units that are appended later are released.
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks);
 

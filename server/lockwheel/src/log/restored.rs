@@ -145,6 +145,9 @@ impl Restored {
         };
         let necessary =
             self.guard.is_on.then(|| restart_guard::decide(&found, &self.guard)).flatten();
+        if self.guard.minimum_ms > 0 && self.record.is_some() && necessary.is_none() {
+            info!("restart-guard-minimum has no effect: a server has used this directory before");
+        }
         let left_ms = necessary.as_ref().map_or(0, |guard| guard.left_ms);
         let ceiling = self.begin_ceiling(host, keys, left_ms);
         let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
@@ -201,12 +204,18 @@ impl Restored {
     /// Lets the engine determine the lease ceiling, if there is a guard. Returns that of the keys
     /// that were loaded.
     fn track_ceiling(&self, host: &Host) -> io::Result<Ceiling> {
-        let none = Ceiling { deadline: Millis(0), has_lasting_keys: false };
+        let token = self.record.map_or(0, |record| record.token);
+        let none = Ceiling { token, ..Ceiling::NONE };
         if !self.guard.is_on {
             return Ok(none);
         }
         let keys = host.with(|engine| {
             engine.track_ceiling(none, self.guard.exempt.clone());
+            if let (Some(_), Some(found)) = (&self.marker, engine.ceiling_of_keys()) {
+                let token = found.token.saturating_add(limits::TOKENS_AFTER_RESTORE);
+                let exempt = self.guard.exempt.clone();
+                engine.track_ceiling(Ceiling { token, ..Ceiling::NONE }, exempt);
+            }
             engine.ceiling_of_keys()
         });
         keys.map(|keys| keys.unwrap_or(none)).map_err(|_| io::Error::other("the engine has failed"))

@@ -128,7 +128,10 @@ impl Connection {
         // A failed engine has no clients any more.
         let _: Result<(), Failed> = host.with(|engine| {
             self.log_end(&host, engine, &served);
-            engine.disconnect(self.client);
+            if !self.transfer.lock().output.is_empty() || self.outbox.is_filled() {
+                engine.reply_is_lost(self.client);
+            }
+            host.disconnect(engine, self.client);
         });
         host.registry.remove(self.client);
     }

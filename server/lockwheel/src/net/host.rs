@@ -150,6 +150,7 @@ impl Host {
             return Err(Failed);
         }
         let result = catch_unwind(AssertUnwindSafe(|| {
+            self.note_flush(&mut engine);
             let result = action(&mut engine);
             self.deliver_output(&mut engine);
             self.log_units(&mut engine);
@@ -193,7 +194,7 @@ impl Host {
                 None => engine.start_log_of_ceilings(),
             }
             let policy = engine.settings().appendfsync;
-            let log = FileLog::new(files, policy, &self.gate, this);
+            let log = FileLog::new(files, policy, &self.gate, engine.unwritten_bytes(), this);
             log.start_thread()?;
             let _ = self.log.set(Arc::new(log));
             engine.end_loading(self.now());
@@ -286,6 +287,14 @@ impl Host {
         }
     }
 
+    /// Passes the time of the longest flush since the last call to the engine.
+    #[inline]
+    fn note_flush(&self, engine: &mut Engine) {
+        if let Some(took_ns) = self.log.get().and_then(|log| log.take_longest_flush()) {
+            engine.note_flush(took_ns, self.now());
+        }
+    }
+
     #[cold]
     fn wait_for_engine(&self) -> MutexGuard<'_, Engine> {
         if let Some(engine) = self.engine.try_lock_for(limits::ENGINE_WAIT_BEFORE_SEND) {
@@ -304,6 +313,7 @@ impl Host {
             self.deadline_timer.fire_now();
         }
         if let Some(log) = self.log.get() {
+            log.time_flushes(engine.settings().latency_monitor_threshold_ms > 0);
             self.follow_settings(engine, &**log);
         }
         let timeout = engine.settings().timeout_seconds;
@@ -431,7 +441,7 @@ impl Host {
             Flow::Wait => return Next::LateReply,
             Flow::Again => return Next::SameRequest,
             // At once: a client that sees its last reply must find itself disconnected.
-            Flow::Close => engine.disconnect(client),
+            Flow::Close => self.disconnect(engine, client),
             Flow::Shutdown => self.stop(),
             Flow::Snapshot => {
                 self.start_snapshot();
@@ -455,6 +465,15 @@ impl Host {
         engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
         if engine.has_waiters_to_serve() {
             self.serve_waiters(engine, now);
+        }
+    }
+
+    /// Removes a client that has disconnected, and serves those that have waited for it. While the
+    /// server ends, it serves none: the log takes no more units, so their replies would wait for ever.
+    pub(crate) fn disconnect(&self, engine: &mut Engine, client: ClientId) {
+        engine.disconnect(client);
+        if engine.has_waiters_to_serve() && !self.is_stopping() {
+            self.serve_waiters(engine, self.now());
         }
     }
 
@@ -769,12 +788,16 @@ fn log_script(level: lockwheel_engine::script::LogLevel, message: &str) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
     use crate::client::Client;
+    use crate::clock::Stopwatch;
     use crate::error::ErrorKind;
     use lockwheel_engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
+    use lockwheel_log::files::{Clocks, Files};
+    use lockwheel_log::simulated_disk::SimulatedDisk;
 
     fn host() -> Arc<Host> {
         let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
@@ -798,6 +821,32 @@ mod tests {
         ] {
             assert_eq!(kind, ErrorKind::Failed);
         }
+    }
+
+    #[test]
+    fn slow_flush_is_a_latency_event() {
+        let disk = Arc::new(SimulatedDisk::new());
+        disk.set_on_flush(|| {
+            let begin = Stopwatch::start();
+            while begin.elapsed() < Duration::from_millis(1) {}
+        });
+        let opened = Files::open(disk, [1; 16], |_| Ok(()), |_| Clocks::default());
+        let (files, _) = opened.expect("an empty log");
+        let host = host();
+        host.start_log(OpenFiles::new(Some(files), None, None), None).expect("a log");
+        let mut client = Client::connect(&host).expect("a client");
+        let mut events_after_write = |threshold: &str| {
+            let settings = ["latency-monitor-threshold", threshold, "appendfsync", "always"];
+            client.call(&[&["CONFIG", "SET"], &settings[..]].concat()).expect("OK");
+            client.call(&["SET", "k", "v"]).expect("OK");
+            match client.call(&["LATENCY", "HISTORY", "aof-fsync-always"]) {
+                Ok(Reply::Array(events)) => events.len(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(events_after_write("0"), 0);
+        assert_eq!(events_after_write("1"), 1);
+        host.end_log();
     }
 
     #[test]

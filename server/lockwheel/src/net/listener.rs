@@ -375,6 +375,7 @@ impl PendingConnection {
                 unix: false,
                 local: is_loopback(from.ip()),
                 in_process: false,
+                is_monitoring: false,
             },
             PendingConnection::Unix(stream) => {
                 let path = stream
@@ -389,6 +390,7 @@ impl PendingConnection {
                     unix: true,
                     local: true,
                     in_process: false,
+                    is_monitoring: false,
                 }
             }
         }

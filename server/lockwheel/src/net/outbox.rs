@@ -94,6 +94,11 @@ impl Outbox {
         }
     }
 
+    /// Whether there is something to take.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
+    }
+
     /// Adds a delivery, which depends on `position`, and may swap its buffer for another; wakes no
     /// task. Compares the bytes that wait for the client with `limit`.
     pub(crate) fn put(

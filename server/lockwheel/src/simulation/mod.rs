@@ -152,6 +152,7 @@ impl SimulatedServer {
             unix: false,
             local: true,
             in_process: false,
+            is_monitoring: false,
         };
         let stream = Stream::Simulated(pipe.clone());
         let admitted = self.host.with(|engine| admit(&self.host, engine, origin, stream));

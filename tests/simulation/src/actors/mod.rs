@@ -5,6 +5,8 @@ mod in_process;
 mod keeper;
 mod locks;
 mod marks;
+mod native_locks;
+mod observer;
 mod recipes;
 mod redlock;
 mod snapshots;
@@ -34,6 +36,12 @@ pub fn create(core: &mut Core, client: usize) -> Box<dyn Actor> {
     match core.plan.roles[client].1 {
         Role::Locks(Recipe::Redlock, _) => Box::new(redlock::Redlock::new(core, client)),
         Role::Locks(recipe, lock) => Box::new(locks::LockClient::new(core, client, recipe, lock)),
+        Role::NativeLocks(kind, lock) => {
+            Box::new(native_locks::NativeClient::new(core, client, kind, kind.key(lock)))
+        }
+        Role::Observes(kind, lock) => {
+            Box::new(observer::Observer::new(core, client, kind.key(lock)))
+        }
         Role::WritesMarks => Box::new(marks::MarkWriter::new(core, client)),
         Role::ReadsMarks => Box::new(marks::MarkReader::new(core, client)),
         Role::ReceivesMarks => Box::new(subscriber::Subscriber::new(core, client)),
@@ -44,7 +52,7 @@ pub fn create(core: &mut Core, client: usize) -> Box<dyn Actor> {
 }
 
 /// The number in a reply.
-fn number(reply: &Frame) -> Option<i64> {
+pub(crate) fn number(reply: &Frame) -> Option<i64> {
     std::str::from_utf8(&reply.text).ok()?.parse().ok().filter(|_| reply.kind != b'-')
 }
 
@@ -54,7 +62,7 @@ fn is_missing(reply: &Frame) -> bool {
 }
 
 /// The text of a reply.
-fn text(reply: &Frame) -> String {
+pub(crate) fn text(reply: &Frame) -> String {
     String::from_utf8_lossy(&reply.text).into_owned()
 }
 

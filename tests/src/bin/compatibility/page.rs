@@ -17,7 +17,8 @@ A test double does not promise to be Redis. Each serves the purpose stated below
 does not need much of what is counted here: the wording of an error, an administrative command,
 the type of a reply that a client library converts to the same value. Read the rows of the client
 library that you use. A score is the number of cases passed out of those tried; a case that needs
-a command which the server lacks counts as tried and not passed.
+a command which the server lacks counts as tried and not passed. A cell without a score means that
+none of the cases was tried; the section of the server says why.
 ";
 
 const REPEAT: &str = "
@@ -35,9 +36,11 @@ Lockwheel is built from this checkout; `redis-server` is the one on the path (De
 servers of Debian 13 run with `chroot`, as root, in a folder that `LOCKWHEEL_TEST_DEBIAN_13`
 names or that `--debootstrap` creates. The test doubles are small projects with pinned versions
 below `tests/compatibility/`; if the tools of their language are missing, the page keeps its row.
-Each server is started for the run, and flushing is allowed. A test double has 3 seconds for a
-reply, the others have 10. A server that crashes or hangs is started again, and the case is
-listed.
+Each server is started for the run, and flushing is allowed. Lockwheel, Redis and Valkey listen for
+TLS on a second port, where the suite has a certificate of its own; the cases of the family TLS are
+played there, and all others without TLS. The test doubles are started without TLS, so those cases
+are not tried on them. A test double has 3 seconds for a reply, the others have 10. A server that
+crashes or hangs is started again, and the case is listed.
 ";
 
 /// The text of the page.
@@ -203,10 +206,10 @@ fn number(count: usize) -> String {
     if count == 0 { String::new() } else { count.to_string() }
 }
 
-/// Escapes the characters that have a meaning in Markdown.
-fn code(text: &str) -> String {
-    let signs = if text.contains('`') { "``" } else { "`" };
-    format!("{signs}{text}{signs}")
+/// Text as code in Markdown.
+pub(crate) fn code(text: &str) -> String {
+    // The spaces separate the signs from those of the text, and are not shown.
+    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
 
 #[cfg(test)]

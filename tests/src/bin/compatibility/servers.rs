@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use lockwheel_compat::Address;
 use lockwheel_compat::time;
+use lockwheel_compat::tls::TlsClient;
 use lockwheel_compat::wire::Wire;
+use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::daemon::{self, Folder};
 use lockwheel_tests::redis_server::{self, free_port};
+use rustls::version::{TLS12, TLS13};
 
 /// The exit status of a project's `run` if its tool chain is not installed.
 const NO_TOOLS: i32 = 77;
@@ -119,9 +122,17 @@ pub(crate) enum ServerError {
 pub(crate) struct Running {
     child: Child,
     port: u16,
+    tls: Option<Tls>,
     log: PathBuf,
     /// Its folder.
     _folder: Folder,
+}
+
+/// The port for TLS of a server, and the client that it accepts.
+struct Tls {
+    port: u16,
+    client: TlsClient,
+    certificates: Certificates,
 }
 
 impl Server {
@@ -129,7 +140,12 @@ impl Server {
     pub(crate) fn start(&self, may_bootstrap: bool) -> Result<Running, ServerError> {
         let port = free_port();
         let folder = Folder::new();
-        let mut command = self.command(port, may_bootstrap)?;
+        let root = match self.origin {
+            Origin::Debian13(_) => debian_13(may_bootstrap)?,
+            _ => PathBuf::from("/"),
+        };
+        let tls = (!self.is_double).then(|| Tls::new(&root));
+        let mut command = self.command(port, tls.as_ref(), &root)?;
         let log = PathBuf::from(folder.path("log"));
         let died = |error: io::Error| ServerError::Died(format!("it cannot be started: {error}"));
         let output = File::create(&log).map_err(died)?;
@@ -139,17 +155,17 @@ impl Server {
         }
         command.current_dir(folder.path("")).stdin(Stdio::null()).stdout(output).stderr(errors);
         let child = command.spawn().map_err(died)?;
-        let mut running = Running { child, port, log, _folder: folder };
+        let mut running = Running { child, port, tls, log, _folder: folder };
         running.wait_until_ready()?;
         Ok(running)
     }
 
-    fn command(&self, port: u16, may_bootstrap: bool) -> Result<Command, ServerError> {
+    fn command(&self, port: u16, tls: Option<&Tls>, root: &Path) -> Result<Command, ServerError> {
         let words: Vec<String> = match &self.origin {
             Origin::Own => vec![daemon::program().to_string_lossy().into_owned()],
             Origin::Path(program) => vec![(*program).to_owned()],
             Origin::Debian13(program) => {
-                let root = debian_13(may_bootstrap)?.to_string_lossy().into_owned();
+                let root = root.to_string_lossy().into_owned();
                 vec!["chroot".to_owned(), root, (*program).to_owned()]
             }
             Origin::Project => {
@@ -166,7 +182,8 @@ impl Server {
             return Err(ServerError::NoTools(format!("there is no {} on the path", words[0])));
         }
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(&words[1..]).args(tls.iter().flat_map(|tls| tls.options()));
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no"]);
         Ok(command)
     }
@@ -184,27 +201,61 @@ impl Server {
     }
 }
 
-impl Running {
-    /// The URL of the server.
-    pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+impl Tls {
+    /// A free port, and certificates for a server with this root directory.
+    fn new(root: &Path) -> Tls {
+        let certificates = Certificates::within(root);
+        certificates.issue("client", Validity::Now);
+        let client = certificates.client_with(Some("client"), &[&TLS13, &TLS12]);
+        Tls { port: free_port(), client, certificates }
     }
 
-    /// The last error line of its output, or else the last line.
-    pub(crate) fn last_words(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log).into_owned();
+    fn options(&self) -> Vec<String> {
+        let mut options = self.certificates.options(self.port);
+        options.extend(["--tls-auth-clients", "optional"].map(String::from));
+        options
+    }
+}
+
+impl Running {
+    /// The address of the server.
+    pub(crate) fn address(&self) -> Address {
+        Address::parse(&format!("redis://127.0.0.1:{}", self.port)).expect("a valid URL")
+    }
+
+    /// The address of its port for TLS, if it has one.
+    pub(crate) fn tls_address(&self) -> Option<Address> {
+        let tls = self.tls.as_ref()?;
+        let url = format!("rediss://127.0.0.1:{}", tls.port);
+        let mut address = Address::parse(&url).expect("a valid URL");
+        address.set_tls(&tls.client);
+        Some(address)
+    }
+
+    /// The first error line of its output.
+    pub(crate) fn error_line(&self) -> Option<String> {
+        let log = self.log();
         // In most languages a trace follows the error; Rust prints the place before the error.
         let mut lines = log.lines().skip_while(|line| {
             !["panic", "failed", "Exception", "Error"].iter().any(|word| line.contains(word))
         });
-        let first = lines.next().or(log.lines().last()).unwrap_or_default();
+        let first = lines.next()?;
         let line = if first.contains("panicked at") { lines.next() } else { None };
-        line.unwrap_or(first).trim().to_owned()
+        Some(line.unwrap_or(first).trim().to_owned())
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Why it did not start: an error line, or else the last line of its output.
+    fn last_words(&self) -> String {
+        let last = || self.log().lines().last().unwrap_or_default().trim().to_owned();
+        self.error_line().unwrap_or_else(last)
     }
 
     fn wait_until_ready(&mut self) -> Result<(), ServerError> {
-        let address = Address::parse(&self.url()).map_err(ServerError::Died)?;
+        let address = self.address();
         let begun_us = time::now_us();
         loop {
             let wire = Wire::connect(&address, 2, REPLY_TIMEOUT);

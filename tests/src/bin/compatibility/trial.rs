@@ -7,11 +7,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lockwheel_compat::case::Case;
+use lockwheel_compat::case::{Case, Need};
 use lockwheel_compat::{
     Error, Failure, Interrupt, Options, Outcome, Report, Suite, Verdict, cases, properties,
 };
 
+use crate::page::code;
 use crate::results::Results;
 use crate::servers::{Running, Server, ServerError};
 
@@ -39,7 +40,9 @@ pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, Serve
         whole: Report::default(),
     };
     let in_time = end_after(TRIAL_MAX, trial.interrupt.clone());
-    trial.play_all(&all)?;
+    let (with_tls, without): (Vec<_>, Vec<_>) = all.iter().cloned().partition(needs_tls);
+    trial.play_all(without, false)?;
+    trial.play_all(with_tls, true)?;
     trial.try_properties()?;
     drop(in_time);
     let Trial { mut whole, mut outcomes, deaths, .. } = trial;
@@ -71,15 +74,15 @@ struct Trial<'s> {
 }
 
 impl Trial<'_> {
-    fn play_all(&mut self, all: &[Case]) -> Result<(), ServerError> {
+    fn play_all(&mut self, all: Vec<Case>, with_tls: bool) -> Result<(), ServerError> {
         // Cases that are played alone come last anyway.
-        let (alone, together): (Vec<_>, Vec<_>) = all.iter().cloned().partition(|it| it.alone);
+        let (alone, together): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.alone);
         let mut pending = [together, alone].concat();
         let mut suspects: Vec<Case> = Vec::new();
         while !(pending.is_empty() && suspects.is_empty()) {
             let by_itself = !suspects.is_empty();
             let batch = mem::take(if by_itself { &mut suspects } else { &mut pending });
-            let report = self.round(|options| {
+            let report = self.round(with_tls, |options| {
                 options.cases = Some(batch.clone());
                 options.jobs = if by_itself { 1 } else { options.jobs };
             })?;
@@ -105,7 +108,8 @@ impl Trial<'_> {
 
     fn try_properties(&mut self) -> Result<(), ServerError> {
         for property in properties::all() {
-            let report = self.round(|options| options.only = vec![property.name.to_owned()])?;
+            let only = vec![property.name.to_owned()];
+            let report = self.round(false, |options| options.only.clone_from(&only))?;
             let has_died = report.ending.is_some();
             let outcome = report.outcomes.into_iter().find(|it| it.name == property.name);
             if has_died && !self.interrupt.is_asked() {
@@ -116,10 +120,18 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Runs the suite once, on the running server.
-    fn round(&mut self, choose: impl Fn(&mut Options)) -> Result<Report, ServerError> {
+    /// Runs the suite once, on the running server; through its port for TLS if it has one and that
+    /// is wanted.
+    fn round(
+        &mut self,
+        with_tls: bool,
+        choose: impl Fn(&mut Options),
+    ) -> Result<Report, ServerError> {
         let died = |error: Error| ServerError::Died(error.to_string());
-        let mut options = Options::new(&self.running.url()).map_err(died)?;
+        let tls_address = self.running.tls_address().filter(|_| with_tls);
+        let address = tls_address.unwrap_or_else(|| self.running.address());
+        let mut options = Options::new(&address.to_string()).map_err(died)?;
+        options.target = address;
         options.allow_flush = true;
         options.interrupt = self.interrupt.clone();
         options.time_limit = TRIAL_MAX;
@@ -143,8 +155,8 @@ impl Trial<'_> {
     /// Notes the case that crashed the server, if known, and starts another server.
     fn bury(&mut self, of: Option<&Outcome>) -> Result<(), ServerError> {
         if let Some(outcome) = of {
-            let words = self.running.last_words();
-            let words = if words.is_empty() { words } else { format!(": `{words}`") };
+            let words = self.running.error_line().map(|line| format!(": {}", code(&line)));
+            let words = words.unwrap_or_default();
             self.deaths.push(format!("{}: {}{words}", outcome.family, outcome.name));
         }
         self.restarts += 1;
@@ -167,6 +179,10 @@ fn end_after(span: Duration, interrupt: Interrupt) -> mpsc::Sender<()> {
         }
     });
     in_time
+}
+
+fn needs_tls(case: &Case) -> bool {
+    case.needs.contains(&Need::Tls)
 }
 
 /// Whether a notice holds for the server, not for one round.

@@ -7,6 +7,7 @@ use super::codec::Field;
 use crate::store::dict::HashSeed;
 use crate::store::hash::{Fields, Hash};
 use crate::store::list::{End, List};
+use crate::store::lock::Lock;
 use crate::store::records::NewValue;
 use crate::store::serialised::Malformed;
 use crate::store::set::{Set, SetForm};
@@ -42,6 +43,7 @@ const LARGE_SET: u8 = 9;
 const SMALL_SORTED_SET: u8 = 10;
 const LARGE_SORTED_SET: u8 = 11;
 const STREAM: u8 = 12;
+const LOCK: u8 = 13;
 
 impl<'a> Field<'a> for Image<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -77,6 +79,7 @@ impl Image<'_> {
                 INTEGER_SET..=LARGE_SET => Kind::Set,
                 SMALL_SORTED_SET | LARGE_SORTED_SET => Kind::SortedSet,
                 STREAM => Kind::Stream,
+                LOCK => Kind::Lock,
                 _ => return None,
             }),
         }
@@ -124,6 +127,7 @@ impl Image<'_> {
                 read_sorted_set(form == LARGE_SORTED_SET, &mut from, seed)?.into()
             }
             STREAM => Box::new(Stream::decode(&mut from)?).into(),
+            LOCK => Box::new(Lock::decode(&mut from)?).into(),
             _ => return Err(Malformed),
         };
         if from.is_empty() { Ok(value) } else { Err(Malformed) }
@@ -194,6 +198,10 @@ fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
         ValueRef::Stream(stream) => {
             out.push(STREAM);
             stream.encode(out);
+        }
+        ValueRef::Lock(lock) => {
+            out.push(LOCK);
+            lock.encode(out);
         }
     }
 }

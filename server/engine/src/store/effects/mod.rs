@@ -11,6 +11,7 @@ pub mod image;
 use std::borrow::Cow;
 
 use super::list::End;
+use super::lock::{Hold, Lease};
 use super::serialised::Malformed;
 use super::set::SetForm;
 use super::stream::id::StreamId;
@@ -343,6 +344,30 @@ effects! {
         id: StreamId,
     },
 
+    // --- locks ---
+    /// An owner holds the lock. Its fencing token is the last one of the server.
+    110 HoldGranted {
+        /// The hold.
+        hold: Hold,
+    },
+    /// The lease of an owner has changed.
+    111 HoldChanged {
+        /// The owner.
+        owner: &'a [u8],
+        /// Its lease.
+        lease: Lease,
+    },
+    /// An owner does not hold the lock any more.
+    112 HoldEnded {
+        /// The owner.
+        owner: &'a [u8],
+    },
+    /// Fencing tokens up to this one have been given out; the place names no key.
+    113 TokensIssued {
+        /// The last token.
+        last: u64,
+    },
+
     // --- databases ---
     /// All keys of the database are removed.
     80 Flushed {},
@@ -420,7 +445,10 @@ impl<'a> Effect<'a> {
             | Effect::RanksRemoved { .. }
             | Effect::EntryAdded { .. }
             | Effect::EntryDeleted { .. }
-            | Effect::Trimmed { .. } => true,
+            | Effect::Trimmed { .. }
+            | Effect::HoldGranted { .. }
+            | Effect::HoldChanged { .. }
+            | Effect::HoldEnded { .. } => true,
             _ => false,
         }
     }
@@ -444,6 +472,9 @@ impl<'a> Effect<'a> {
             }
             Effect::EntryAdded { .. } | Effect::EntryDeleted { .. } | Effect::Trimmed { .. } => {
                 Some(Kind::Stream)
+            }
+            Effect::HoldGranted { .. } | Effect::HoldChanged { .. } | Effect::HoldEnded { .. } => {
+                Some(Kind::Lock)
             }
             _ => None,
         }

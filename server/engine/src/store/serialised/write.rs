@@ -22,8 +22,8 @@ const COMPRESSED_BYTES_MIN: usize = 21;
 /// Longer texts are not integers of 32 bits.
 const INTEGER_BYTES_MAX: usize = 11;
 
-/// The payload from which `RESTORE` creates the value.
-pub fn write(value: ValueRef<'_>) -> Vec<u8> {
+/// The payload from which `RESTORE` creates the value; `None` if no payload can be made of it.
+pub fn write(value: ValueRef<'_>) -> Option<Vec<u8>> {
     let mut writer = Writer(Vec::new());
     match value {
         ValueRef::String(string) => {
@@ -35,8 +35,9 @@ pub fn write(value: ValueRef<'_>) -> Vec<u8> {
         ValueRef::Hash(hash) => writer.hash(hash),
         ValueRef::SortedSet(set) => writer.sorted_set(set),
         ValueRef::Stream(stream) => stream::write(stream, &mut writer),
+        ValueRef::Lock(_) => return None,
     }
-    seal(writer.0)
+    Some(seal(writer.0))
 }
 
 /// The payload from which `FUNCTION RESTORE` loads libraries, given their source texts.

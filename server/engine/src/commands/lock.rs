@@ -1,0 +1,1202 @@
+//! `LOCK.*`: native locks. Clients that wait form a queue, first in first out; every grant has a
+//! fencing token; an owner may hold a lock several times, share it, or hold permits of a semaphore;
+//! and a lock may be bound to the connection that acquired it.
+//!
+//! A lock is a key of its own type. A hold past its deadline does not count. The key has the latest
+//! deadline of its holds; the first client that waits for permits looks again when the first of
+//! them end.
+//!
+//! Invariants: a client is granted a lock only if no other client waits for it, or if it is the
+//! first of those that wait. Tokens only grow.
+
+use lockwheel_resp::Reply;
+
+use super::{map, number, scan};
+use crate::argument::{self as arg, Argument};
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
+use crate::context::{Caller, Context, integer, is};
+use crate::error::Error;
+use crate::glob;
+use crate::limits::{FENCING_TOKEN_MAX, LOCK_HOLDS_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX};
+use crate::notify::Events;
+use crate::sessions::ClientId;
+use crate::sessions::bindings::EndedBinding;
+use crate::sessions::waiters::WaitCondition;
+use crate::store::dict::Slot;
+use crate::store::edit::Edit;
+use crate::store::lock::{Hold, Lease, Lock, LockMode};
+use crate::store::lock_notes::Way;
+use crate::store::records::NewValue;
+use crate::store::value::{Kind, Typed};
+use crate::store::writer::Writer;
+use crate::time::{Millis, Time};
+use crate::{Engine, mutants};
+
+/// How long a bound lock is held after its connection has ended, by default, in milliseconds: a
+/// client that reconnects at once keeps its lock.
+const GRACE_MS_DEFAULT: i64 = 2_000;
+
+/// As `GRACE_MS_DEFAULT`, at least, after a restart of the server: all clients reconnect then.
+const RESTART_GRACE_MS_MIN: i64 = 5_000;
+
+/// The keys that are recorded for one client before those that are out of date are removed.
+const BOUND_KEYS_BEFORE_SWEEP: usize = 64;
+
+const LOCK: Command = Command {
+    group: Group::Lock,
+    flags: Flags::WRITE.union(Flags::FAST),
+    keys: &[KeySpec::one(&["RW", "access", "update"])],
+    complexity: "O(N) in the number of owners of the lock",
+    ..Command::BASE
+};
+
+const LOOK: Command = Command {
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(&["RO", "access"])],
+    lock: LockMeaning::Inspect,
+    ..LOCK
+};
+
+const TTL: Argument = arg::integer("milliseconds").token("TTL");
+const TOKEN: Argument = arg::integer("token").token("TOKEN").optional();
+
+/// The family's rows.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "lock.acquire",
+        arity: Arity::AtLeast(5),
+        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::BLOCKING),
+        doc: "Acquires a lock for an owner until the end of its lease; may wait for it in a queue. \
+              Returns a fencing token, or how the lock is held.",
+        arguments: &[
+            arg::key("key"),
+            arg::string("owner"),
+            TTL,
+            arg::integer("milliseconds").token("WAIT").optional(),
+            arg::one_of(
+                "mode",
+                &[
+                    arg::word("SHARED"),
+                    arg::block(
+                        "permits",
+                        &[
+                            arg::integer("count").token("PERMITS"),
+                            arg::integer("permits").token("OF"),
+                        ],
+                    ),
+                ],
+            )
+            .optional(),
+            arg::block(
+                "bound",
+                &[arg::word("BOUND"), arg::integer("milliseconds").token("GRACE").optional()],
+            )
+            .optional(),
+            arg::string("text").token("META").optional(),
+        ],
+        lock: LockMeaning::Acquire,
+        example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.ACQUIRE lock you TTL 9000 => \
+                  [\"status\", \"refused\", \"holders\", 1, \"ttl\", 9000, \"queue\", 0]",
+        run: acquire,
+        ..LOCK
+    },
+    Command {
+        name: "lock.force",
+        arity: Arity::Exactly(2),
+        keys: &[KeySpec::one(&["RW", "delete"])],
+        categories: Categories::LOCKFORCE,
+        doc: "Releases a lock although its owners may still rely on it. Returns 1, or 0 if there \
+              is none.",
+        arguments: &[arg::key("key")],
+        lock: LockMeaning::Release,
+        example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.FORCE lock => 1",
+        run: force,
+        ..LOCK
+    },
+    Command {
+        name: "lock.info",
+        arity: Arity::Exactly(2),
+        complexity: "O(N) in the number of owners of the lock and of clients that wait for it",
+        doc: "Returns the owners of a lock and the clients that wait for it, or nil if there is \
+              none.",
+        arguments: &[arg::key("key")],
+        example: "LOCK.INFO lock => nil",
+        run: info,
+        ..LOOK
+    },
+    Command {
+        name: "lock.list",
+        arity: Arity::AtLeast(1),
+        keys: &[],
+        complexity: "O(N) in the number of keys that are examined",
+        doc: "Returns locks with their owners, of keys that the user may read, and where to go on.",
+        arguments: &[
+            arg::pattern("pattern").token("MATCH").optional(),
+            arg::string("owner").token("OWNER").optional(),
+            arg::integer("cursor").token("CURSOR").optional(),
+            arg::integer("count").token("COUNT").optional(),
+        ],
+        example: "LOCK.LIST OWNER me => [\"0\", []]",
+        run: list,
+        ..LOOK
+    },
+    Command {
+        name: "lock.release",
+        arity: Arity::AtLeast(3),
+        keys: &[KeySpec::one(&["RW", "access", "delete"])],
+        doc: "Releases a lock once, or as often as its owner holds it. Returns how often the owner \
+              still holds it, or nil if it did not.",
+        arguments: &[arg::key("key"), arg::string("owner"), TOKEN, arg::word("ALL").optional()],
+        lock: LockMeaning::Release,
+        example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.RELEASE lock me => 0",
+        run: release,
+        ..LOCK
+    },
+    Command {
+        name: "lock.renew",
+        arity: Arity::AtLeast(5),
+        doc: "Sets how much longer an owner holds a lock. Returns 1, or 0 if it does not hold it.",
+        arguments: &[arg::key("key"), arg::string("owner"), TTL, TOKEN],
+        lock: LockMeaning::Renew,
+        example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.RENEW lock me TTL 30000 => 1",
+        run: renew,
+        ..LOCK
+    },
+    Command {
+        name: "lock.renewall",
+        arity: Arity::AtLeast(5),
+        keys: &[KeySpec {
+            flags: &["RW", "access", "update"],
+            begin: 4,
+            find: FindKeys::Range { last: -1, step: 1 },
+        }],
+        complexity: "O(N) in the number of keys and of owners of these locks",
+        doc: "Sets how much longer an owner holds locks. Returns 1 or 0 for each, as LOCK.RENEW.",
+        arguments: &[arg::string("owner"), TTL, arg::key("key").multiple()],
+        lock: LockMeaning::Renew,
+        example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.RENEWALL me TTL 30000 lock other => [1, 0]",
+        run: renew_all,
+        ..LOCK
+    },
+    Command {
+        name: "lock.validate",
+        arity: Arity::Exactly(3),
+        doc: "Returns 1 if the grant with a fencing token still counts, 0 if it has ended: then a \
+              later grant may have followed.",
+        arguments: &[arg::key("key"), arg::integer("token")],
+        example: "LOCK.VALIDATE lock 7 => 0",
+        run: validate,
+        ..LOOK
+    },
+];
+
+// --- acquiring ---
+
+/// The arguments of `LOCK.ACQUIRE`.
+struct Request<'a> {
+    key: &'a [u8],
+    owner: &'a [u8],
+    deadline: Millis,
+    /// Until when the client waits; `None` if it does not.
+    wait_until: Option<Millis>,
+    mode: LockMode,
+    grace_ms: Option<i64>,
+    meta: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    fn read(argv: &[&'a [u8]], time: Time) -> Result<Request<'a>, Error> {
+        let [_, key, owner, ttl, ttl_ms, options @ ..] = argv else { return Err(Error::Syntax) };
+        if !is(ttl, "ttl") {
+            return Err(Error::Syntax);
+        }
+        let mut request = Request {
+            key,
+            owner: checked_owner(owner)?,
+            deadline: lease_end(ttl_ms, time, "lock.acquire")?,
+            wait_until: None,
+            mode: LockMode::Exclusive,
+            grace_ms: None,
+            meta: None,
+        };
+        let mut rest = options;
+        while let [word, after @ ..] = rest {
+            rest = request.read_option(word, after, time)?;
+        }
+        Ok(request)
+    }
+
+    /// Reads one option; returns what follows.
+    fn read_option<'r>(
+        &mut self,
+        word: &[u8],
+        after: &'r [&'a [u8]],
+        time: Time,
+    ) -> Result<&'r [&'a [u8]], Error> {
+        Ok(match *after {
+            [wait, ref rest @ ..] if is(word, "wait") => {
+                let wait_ms = span(wait, "WAIT")?;
+                let until = time.after(Millis(wait_ms)).ok_or(Error::OutOfRange("WAIT"))?;
+                self.wait_until = Some(until).filter(|_| wait_ms > 0);
+                rest
+            }
+            ref rest if is(word, "shared") && self.mode == LockMode::Exclusive => {
+                self.mode = LockMode::Shared;
+                rest
+            }
+            [count, of_word, of, ref rest @ ..]
+                if is(word, "permits") && is(of_word, "of") && self.mode == LockMode::Exclusive =>
+            {
+                self.mode = permits(count, of)?;
+                rest
+            }
+            [grace_word, grace, ref rest @ ..] if is(word, "bound") && is(grace_word, "grace") => {
+                self.grace_ms = Some(span(grace, "GRACE")?);
+                rest
+            }
+            ref rest if is(word, "bound") => {
+                self.grace_ms = Some(GRACE_MS_DEFAULT);
+                rest
+            }
+            [meta, ref rest @ ..] if is(word, "meta") => {
+                if meta.len() > LOCK_META_BYTES_MAX {
+                    let max = LOCK_META_BYTES_MAX;
+                    return Err(Error::text(format!("ERR META is longer than {max} bytes")));
+                }
+                self.meta = Some(meta);
+                rest
+            }
+            _ => return Err(Error::Syntax),
+        })
+    }
+}
+
+fn checked_owner(owner: &[u8]) -> Result<&[u8], Error> {
+    match owner.len() {
+        1..=LOCK_NAME_BYTES_MAX => Ok(owner),
+        _ => Err(Error::text(format!("ERR the owner must have 1 to {LOCK_NAME_BYTES_MAX} bytes"))),
+    }
+}
+
+/// The end of a lease of so many milliseconds.
+fn lease_end(ttl_ms: &[u8], time: Time, command: &'static str) -> Result<Millis, Error> {
+    let ttl_ms = integer(ttl_ms)?;
+    let end = time.after(Millis(ttl_ms)).filter(|_| ttl_ms > 0);
+    end.ok_or(Error::InvalidExpire(command))
+}
+
+/// A number of milliseconds that may be 0.
+fn span(argument: &[u8], name: &str) -> Result<i64, Error> {
+    let span_ms = integer(argument)?;
+    if span_ms < 0 {
+        return Err(Error::text(format!("ERR {name} must not be negative")));
+    }
+    Ok(span_ms)
+}
+
+fn permits(count: &[u8], of: &[u8]) -> Result<LockMode, Error> {
+    let permits = |argument| integer(argument).map(u32::try_from);
+    match (permits(count)?, permits(of)?) {
+        (Ok(count), Ok(of)) if 0 < count && count <= of => Ok(LockMode::Permits { count, of }),
+        _ => Err(Error::line("ERR PERMITS must be from 1 to the number after OF")),
+    }
+}
+
+/// `LOCK.ACQUIRE`: replies with a fencing token, or how the lock is held.
+fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let request = Request::read(argv, context.time)?;
+    let (database, key) = (context.database, request.key);
+    context.engine.sessions.bindings.begin_grant(context.client);
+    let queued = context.engine.sessions.waiters.queued_in_order(database, key);
+    if context.caller == Caller::TimedOutWaiter {
+        return Ok(denial(context, key, "timeout", queued.saturating_sub(1)));
+    }
+    // A waiter that is served is the first of the queue.
+    let is_first = context.caller == Caller::Waiter || queued == 0;
+    if let Some(granted) = grant(context, &request, is_first)? {
+        return Ok(granted);
+    }
+    let slot = context.find(key);
+    if let Some(until) = request.wait_until
+        && !context.may_not_block()
+    {
+        let condition =
+            WaitCondition { keys: &[key], kind: Kind::Lock, wake_if_gone: true, in_order: true };
+        if let Some(waits) = context.wait_for(condition, Some(until), argv) {
+            if context.caller == Caller::Client {
+                context.engine.writer.wait_for_lock(database, key);
+            }
+            let retry = slot.filter(|_| is_first && request.mode.permits().is_some());
+            let retry_at =
+                retry.and_then(|slot| lock_at(context, slot)?.next_deadline(context.time));
+            context.engine.retry_at(context.client, retry_at);
+            return Ok(waits);
+        }
+    }
+    if let Some(slot) = slot {
+        context.engine.writer.refuse_lock(database, slot);
+    }
+    Ok(denial(context, key, "refused", queued))
+}
+
+fn lock_at<'c>(context: &'c Context<'_>, slot: Slot) -> Option<&'c Lock> {
+    <Box<Lock>>::of(context.record(slot).value())
+}
+
+/// The reply to a client that does not get a lock.
+fn denial(context: &mut Context<'_>, key: &[u8], status: &'static str, queued: usize) -> Reply {
+    let time = context.time;
+    let lock = context.find(key).and_then(|slot| lock_at(context, slot));
+    let holders = lock.map_or(0, |lock| lock.holds(time).count());
+    let ttl = lock.and_then(Lock::deadline).map_or(0, |deadline| time.remaining(deadline).0);
+    map([
+        ("status", Reply::bulk(status)),
+        ("holders", number(holders as u64)),
+        ("ttl", Reply::Integer(ttl)),
+        ("queue", number(queued as u64)),
+    ])
+}
+
+/// Grants the lock if that is possible. `is_first`: no other client waits for it before this one.
+fn grant(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    is_first: bool,
+) -> Result<Option<Reply>, Error> {
+    let (key, owner, time) = (request.key, request.owner, context.time);
+    let is_first = is_first || mutants::is_on("grant-overtakes-queue");
+    let found = context.find_to_write::<Box<Lock>>(key)?;
+    let found_slot = found.map(|(slot, _)| slot);
+    if let Some((slot, lock)) = found {
+        check_mode(lock, request.mode)?;
+        if let Some(hold) = lock.hold_of(owner, time) {
+            let hold = hold.clone();
+            return acquire_again(context, slot, request, &hold).map(Some);
+        }
+        if !lock.admits(request.mode, time) || !is_first {
+            return Ok(None);
+        }
+        if lock.stored().len() >= LOCK_HOLDS_MAX {
+            let line = format!("ERR the lock has {LOCK_HOLDS_MAX} owners, which is the maximum");
+            return Err(Error::text(line));
+        }
+    } else if !is_first {
+        return Ok(None);
+    }
+    let (client, client_serial) = (context.client, context.client.serial);
+    let token = next_token(context)?;
+    context.engine.writer.make_conditional();
+    let (deadline, grace_ms) = (request.deadline, request.grace_ms);
+    let lease = Lease { count: 1, deadline, client: client_serial, grace_ms };
+    let (mode, since, meta) = (request.mode, time.now, request.meta.map(Into::into));
+    let slot = match found_slot {
+        Some(slot) => slot,
+        None => context.add(key, NewValue::Value(Box::<Lock>::default().into())),
+    };
+    context.engine.writer.change_owners(slot);
+    let hold = Hold { owner: owner.into(), mode, token, since, lease, meta };
+    change(context, slot, key, |lock| lock.grant(hold));
+    if grace_ms.is_some() {
+        bind(context, client, key, true);
+    }
+    context.changed(Events::MODULE, "lock.acquire", key);
+    Ok(Some(grant_reply(token, lease, time)))
+}
+
+fn grant_reply(token: u64, lease: Lease, time: Time) -> Reply {
+    map([
+        ("status", Reply::bulk("acquired")),
+        ("token", number(token)),
+        ("ttl", Reply::Integer(time.remaining(lease.deadline).0)),
+        ("count", number(lease.count)),
+    ])
+}
+
+fn next_token(context: &mut Context<'_>) -> Result<u64, Error> {
+    let engine = &mut *context.engine;
+    if engine.writer.last_token().max(engine.token_floor) >= FENCING_TOKEN_MAX {
+        return Err(Error::line("ERR no fencing tokens are left"));
+    }
+    Ok(engine.writer.issue_token(engine.token_floor))
+}
+
+/// A lock cannot be a semaphore at the same time, nor one with another number of permits.
+fn check_mode(lock: &Lock, mode: LockMode) -> Result<(), Error> {
+    match (lock.mode().map(LockMode::permits), mode.permits()) {
+        (Some(Some(of)), wanted) if wanted != Some(of) => Err(Error::text(format!(
+            "ERR the key holds a semaphore with {of} permits: use PERMITS <count> OF {of}"
+        ))),
+        (Some(None), Some(_)) => {
+            Err(Error::line("ERR the key holds a lock, which has no permits: do not use PERMITS"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The owner holds the lock already.
+fn acquire_again(
+    context: &mut Context<'_>,
+    slot: Slot,
+    request: &Request<'_>,
+    hold: &Hold,
+) -> Result<Reply, Error> {
+    match (hold.mode, request.mode) {
+        (LockMode::Shared, LockMode::Exclusive) => {
+            return Err(Error::line(
+                "ERR the owner shares the lock: it must release it before it can hold it alone",
+            ));
+        }
+        (LockMode::Permits { count, .. }, LockMode::Permits { count: wanted, .. })
+            if count != wanted =>
+        {
+            return Err(Error::text(format!(
+                "ERR the owner holds {count} permits: it must release them before it can hold \
+                 {wanted}"
+            )));
+        }
+        _ => {}
+    }
+    let (key, time) = (request.key, context.time);
+    let lease = Lease {
+        count: hold.lease.count.saturating_add(1),
+        // The first of several users of the lock still relies on its lease.
+        deadline: hold.lease.deadline.max(request.deadline),
+        client: context.client.serial,
+        grace_ms: request.grace_ms.or(hold.lease.grace_ms),
+    };
+    set_lease(context, slot, (key, &hold.owner), lease, true);
+    context.changed(Events::MODULE, "lock.acquire", key);
+    Ok(grant_reply(hold.token, lease, time))
+}
+
+/// Changes the lease of an owner. `is_grant`: it has acquired the lock again.
+fn set_lease(
+    context: &mut Context<'_>,
+    slot: Slot,
+    (key, owner): (&[u8], &[u8]),
+    lease: Lease,
+    is_grant: bool,
+) {
+    let client = context.client;
+    if is_grant {
+        context.engine.writer.change_owners(slot);
+    }
+    change(context, slot, key, |lock| lock.set_lease(owner, lease));
+    if lease.grace_ms.is_some() {
+        bind(context, client, key, false);
+    }
+}
+
+/// Changes the lock in `slot`, which keeps at least one hold, and then the deadline of its key.
+fn change(
+    context: &mut Context<'_>,
+    slot: Slot,
+    key: &[u8],
+    change: impl FnOnce(&mut Edit<'_, Box<Lock>>),
+) {
+    let (database, time) = (context.database, context.time);
+    let writer = &mut context.engine.writer;
+    if let Some(mut lock) = writer.edit::<Box<Lock>>(database, slot, key) {
+        // First, since one of them may be an earlier hold of the owner that is granted the lock.
+        lock.end_lapsed(time);
+        change(&mut lock);
+    }
+    settle(writer, database, slot);
+}
+
+/// Gives the key in `slot` the latest deadline of its holds.
+fn settle(writer: &mut Writer, database: usize, slot: Slot) {
+    let record = writer.keyspace().database(database).record(slot);
+    let deadline = <Box<Lock>>::of(record.value()).and_then(Lock::deadline);
+    writer.set_deadline(database, slot, deadline);
+}
+
+/// Records that the lock at this key is bound to a client.
+fn bind(context: &mut Context<'_>, client: ClientId, key: &[u8], is_grant: bool) {
+    let Context { engine, database, name, .. } = context;
+    let granted_by = is_grant.then_some(*name);
+    let bound = engine.sessions.bindings.bind(client, (*database, key.into()), granted_by);
+    if bound % BOUND_KEYS_BEFORE_SWEEP == 0 {
+        let keyspace = engine.writer.keyspace();
+        engine.sessions.bindings.retain(client, |(database, key)| {
+            let slot = keyspace.find(*database, key);
+            let record = slot.map(|slot| keyspace.database(*database).record(slot));
+            let lock = record.and_then(|record| <Box<Lock>>::of(record.value()));
+            lock.is_some_and(|lock| {
+                lock.stored().iter().any(|hold| is_bound_to(hold, client.serial))
+            })
+        });
+    }
+}
+
+fn is_bound_to(hold: &Hold, client: u64) -> bool {
+    hold.lease.client == client && hold.lease.grace_ms.is_some()
+}
+
+// --- renewing and releasing ---
+
+/// Reads `TOKEN n` and `ALL` in any order.
+fn token_and_all(mut rest: &[&[u8]]) -> Result<(Option<u64>, bool), Error> {
+    let (mut token, mut all) = (None, false);
+    while let [word, after @ ..] = rest {
+        rest = match after {
+            [number, after @ ..] if is(word, "token") => {
+                token = Some(read_token(number)?);
+                after
+            }
+            after if is(word, "all") => {
+                all = true;
+                after
+            }
+            _ => return Err(Error::Syntax),
+        };
+    }
+    Ok((token, all))
+}
+
+fn read_token(argument: &[u8]) -> Result<u64, Error> {
+    u64::try_from(integer(argument)?).map_err(|_| Error::line("ERR a token is not negative"))
+}
+
+/// The hold of an owner, with this token if one is given, and where it is.
+fn find_hold(
+    context: &mut Context<'_>,
+    key: &[u8],
+    owner: &[u8],
+    token: Option<u64>,
+) -> Result<Option<(Slot, Hold)>, Error> {
+    let time = context.time;
+    let Some((slot, lock)) = context.find_to_write::<Box<Lock>>(key)? else { return Ok(None) };
+    let hold = lock.hold_of(owner, time);
+    let hold = hold.filter(|hold| token.is_none_or(|token| token == hold.token));
+    Ok(hold.cloned().map(|hold| (slot, hold)))
+}
+
+/// `LOCK.RENEW`: replies with 1 if the owner holds the lock, else 0.
+fn renew(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, owner) = (argv[1], argv[2]);
+    let deadline = renewed_lease(context, &argv[3..5])?;
+    let (token, all) = token_and_all(&argv[5..])?;
+    if all {
+        return Err(Error::Syntax);
+    }
+    renew_one(context, (key, owner), deadline, token).map(Reply::from)
+}
+
+/// `LOCK.RENEWALL`: replies with 1 or 0 for each key.
+fn renew_all(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let deadline = renewed_lease(context, &argv[2..4])?;
+    let mut renewed = Vec::with_capacity(argv.len() - 4);
+    for key in &argv[4..] {
+        // A key of another type is no lock of this owner.
+        let is_renewed = renew_one(context, (key, argv[1]), deadline, None).unwrap_or(false);
+        renewed.push(Reply::from(is_renewed));
+    }
+    Ok(Reply::Array(renewed))
+}
+
+fn renewed_lease(context: &Context<'_>, ttl: &[&[u8]]) -> Result<Millis, Error> {
+    let [word, ttl_ms] = ttl else { return Err(Error::Syntax) };
+    if !is(word, "ttl") {
+        return Err(Error::Syntax);
+    }
+    lease_end(ttl_ms, context.time, context.name)
+}
+
+/// Sets the lease of an owner; returns whether it holds the lock.
+fn renew_one(
+    context: &mut Context<'_>,
+    (key, owner): (&[u8], &[u8]),
+    deadline: Millis,
+    token: Option<u64>,
+) -> Result<bool, Error> {
+    let Some((slot, hold)) = find_hold(context, key, owner, token)? else { return Ok(false) };
+    // The binding moves to the connection that renews.
+    let lease = Lease { deadline, client: context.client.serial, ..hold.lease };
+    set_lease(context, slot, (key, owner), lease, false);
+    context.changed(Events::MODULE, "lock.renew", key);
+    Ok(true)
+}
+
+/// `LOCK.RELEASE`: replies with how often the owner still holds the lock, or nil if it did not.
+fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (key, owner) = (argv[1], argv[2]);
+    let (token, all) = token_and_all(&argv[3..])?;
+    let Some((slot, hold)) = find_hold(context, key, owner, token)? else { return Ok(Reply::Null) };
+    let left = if all { 0 } else { hold.lease.count - 1 };
+    let (database, time) = (context.database, context.time);
+    let is_shared = lock_at(context, slot)
+        .is_some_and(|lock| lock.holds(time).any(|other| other.owner != hold.owner));
+    context.changed(Events::MODULE, "lock.release", key);
+    if left == 0 && !is_shared {
+        context.remove_emptied(key);
+    } else if left > 0 {
+        let lease = Lease { count: left, ..hold.lease };
+        change(context, slot, key, |lock| lock.set_lease(owner, lease));
+    } else {
+        change(context, slot, key, |lock| lock.end(owner));
+    }
+    if left == 0 && hold.lease.grace_ms.is_some() {
+        let bound = (database, key.into());
+        context.engine.sessions.bindings.unbind(hold.lease.client, &bound);
+    }
+    Ok(number(left))
+}
+
+/// `LOCK.FORCE`: replies with 1 if there was a lock, else 0.
+fn force(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    if context.find_to_write::<Box<Lock>>(key)?.is_none() {
+        return Ok(Reply::from(false));
+    }
+    context.engine.writer.set_way(Way::Forced);
+    context.changed(Events::MODULE, "lock.force", key);
+    context.remove_emptied(key);
+    Ok(Reply::from(true))
+}
+
+// --- looking ---
+
+/// `LOCK.INFO`: replies with the owners and the queue, or nil.
+fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let key = argv[1];
+    let (database, time) = (context.database, context.time);
+    if context.read_as::<Box<Lock>>(key)?.is_none() {
+        return Ok(Reply::Null);
+    }
+    let queue = context.engine.sessions.queue_in_order(database, key);
+    let queue = queue.map(|(client, argv, until)| {
+        let request = Request::read(&argv, time);
+        let (owner, mode) = request.map_or((&b""[..], ""), |it| (it.owner, it.mode.name()));
+        map([
+            ("owner", Reply::bulk(owner)),
+            ("client", number(client.serial)),
+            ("mode", Reply::bulk(mode)),
+            ("wait", Reply::Integer(until.map_or(0, |until| time.remaining(until).0))),
+        ])
+    });
+    let queue = Reply::Array(queue.collect());
+    let Some(slot) = context.find(key) else { return Ok(Reply::Null) };
+    let Some(lock) = lock_at(context, slot) else { return Ok(Reply::Null) };
+    Ok(map(described(lock, time).into_iter().chain([("queue", queue)])))
+}
+
+/// What `LOCK.INFO` and `LOCK.LIST` show of a lock.
+fn described(lock: &Lock, time: Time) -> [(&'static str, Reply); 4] {
+    let mode = lock.mode().unwrap_or(LockMode::Exclusive);
+    let ttl = lock.deadline().map_or(0, |deadline| time.remaining(deadline).0);
+    [
+        ("mode", Reply::bulk(mode.name())),
+        ("permits", number(mode.permits().map_or(0, u64::from))),
+        ("ttl", Reply::Integer(ttl)),
+        ("holders", Reply::Array(lock.holds(time).map(|hold| holder(hold, time)).collect())),
+    ]
+}
+
+fn holder(hold: &Hold, time: Time) -> Reply {
+    let Hold { owner, mode, token, since, lease, meta } = hold;
+    let permits = match mode {
+        LockMode::Permits { count, .. } => u64::from(*count),
+        LockMode::Exclusive | LockMode::Shared => 0,
+    };
+    map([
+        ("owner", Reply::bulk(owner)),
+        ("token", number(*token)),
+        ("ttl", Reply::Integer(time.remaining(lease.deadline).0)),
+        ("count", number(lease.count)),
+        ("permits", number(permits)),
+        ("held", Reply::Integer(time.now.0.saturating_sub(since.0))),
+        ("client", number(lease.client)),
+        ("grace", lease.grace_ms.map_or(Reply::Null, Reply::Integer)),
+        ("meta", meta.as_deref().map_or(Reply::Null, Reply::bulk)),
+    ])
+}
+
+/// `LOCK.LIST`: replies with a cursor and locks.
+fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (mut cursor, mut owner, mut options) = (0, None, Vec::new());
+    for pair in argv[1..].chunks(2) {
+        match *pair {
+            [word, value] if is(word, "cursor") => cursor = scan::cursor(value)?,
+            [word, value] if is(word, "owner") => owner = Some(value),
+            [word, value] => options.extend([word, value]),
+            _ => return Err(Error::Syntax),
+        }
+    }
+    let options = scan::options(&options, false)?;
+    let (engine, time) = (&*context.engine, context.time);
+    let records = engine.writer.keyspace().database(context.database).records();
+    let (slots, next) = records.scan(cursor, options.count);
+    let mut shown = Vec::new();
+    for slot in slots {
+        let record = records.get(slot);
+        let Some(lock) = <Box<Lock>>::of(record.value()) else { continue };
+        if lock.holds(time).next().is_some()
+            && options.pattern.is_none_or(|pattern| glob::matches(pattern, record.key()))
+            && owner.is_none_or(|owner| lock.hold_of(owner, time).is_some())
+            && engine.may_read_key(context.client, record.key())
+        {
+            let key = ("key", Reply::bulk(record.key()));
+            shown.push(map([key].into_iter().chain(described(lock, time))));
+        }
+    }
+    Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(shown)]))
+}
+
+/// `LOCK.VALIDATE`: replies with 1 if the grant with this token still counts, else 0.
+fn validate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let (token, time) = (read_token(argv[2])?, context.time);
+    let lock = context.read_as::<Box<Lock>>(argv[1])?;
+    Ok(Reply::from(lock.is_some_and(|lock| lock.holds(time).any(|hold| hold.token == token))))
+}
+
+// --- connections that end ---
+
+impl Engine {
+    /// Records that the last reply to a client was not sent, since its connection has been closed.
+    /// To be called before [`Engine::disconnect`]: a bound lock that this reply grants is released
+    /// at once.
+    pub fn reply_is_lost(&mut self, client: ClientId) {
+        if let Some(session) = self.sessions.clients.get(client)
+            && !mutants::is_on("grant-kept-when-reply-lost")
+        {
+            self.sessions.bindings.lose_reply(session);
+        }
+    }
+
+    /// Shortens the leases of the locks that were bound to connections that have ended.
+    pub(crate) fn release_bindings(&mut self, time: Time) {
+        if !self.sessions.bindings.has_ended() {
+            return;
+        }
+        for ended in self.sessions.bindings.take_ended() {
+            self.release_binding(&ended, time);
+        }
+        self.observe_effects(None);
+        self.end_unit(time);
+    }
+
+    fn release_binding(&mut self, ended: &EndedBinding, time: Time) {
+        if mutants::is_on("bound-lock-kept") {
+            return;
+        }
+        for place in &ended.keys {
+            let (database, key) = (place.0, &*place.1);
+            let Some(slot) = self.find_alive(database, key, time) else { continue };
+            let is_lost =
+                ended.lost.as_ref() == Some(place) || mutants::is_on("bound-grace-ignored");
+            let shortened = |hold: &Hold| {
+                let grace_ms = hold.lease.grace_ms.filter(|_| is_bound_to(hold, ended.client))?;
+                let grace_ms = if is_lost { 0 } else { grace_ms };
+                let end = time.after(Millis(grace_ms)).unwrap_or(hold.lease.deadline);
+                Some(Lease { client: 0, deadline: hold.lease.deadline.min(end), ..hold.lease })
+            };
+            self.change_leases(database, slot, key, time, shortened);
+        }
+    }
+
+    /// After a restart no client of an earlier run is connected. Locks that were bound are held for
+    /// some time, in which their clients can connect again.
+    pub(crate) fn forget_clients_of_locks(&mut self, time: Time) {
+        let mut places = Vec::new();
+        for database in 0..self.writer.keyspace().count() {
+            let records = self.writer.keyspace().database(database).records();
+            for (_, record) in records.iter() {
+                let lock = <Box<Lock>>::of(record.value());
+                if lock.is_some_and(|lock| lock.stored().iter().any(|hold| hold.lease.client > 0)) {
+                    places.push((database, record.key().to_vec()));
+                }
+            }
+        }
+        for (database, key) in places {
+            let Some(slot) = self.writer.keyspace().find(database, &key) else { continue };
+            let forgotten = |hold: &Hold| {
+                let end = hold
+                    .lease
+                    .grace_ms
+                    .and_then(|grace_ms| time.after(Millis(grace_ms.max(RESTART_GRACE_MS_MIN))));
+                let deadline = end.map_or(hold.lease.deadline, |end| end.min(hold.lease.deadline));
+                Some(Lease { client: 0, deadline, ..hold.lease })
+            };
+            self.change_leases(database, slot, &key, time, forgotten);
+        }
+        self.observe_effects(None);
+        self.end_unit(time);
+    }
+
+    /// Changes leases of the lock in `slot`, and then the deadline of its key.
+    fn change_leases(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        key: &[u8],
+        time: Time,
+        changed: impl Fn(&Hold) -> Option<Lease>,
+    ) {
+        let Some(mut lock) = self.writer.edit::<Box<Lock>>(database, slot, key) else { return };
+        let leases =
+            lock.stored().iter().filter_map(|hold| Some((hold.owner.clone(), changed(hold)?)));
+        let leases: Vec<(Box<[u8]>, Lease)> = leases.collect();
+        for (owner, lease) in leases {
+            lock.set_lease(&owner, lease);
+        }
+        let is_held = lock.holds(time).next().is_some();
+        if is_held {
+            settle(&mut self.writer, database, slot);
+        } else {
+            self.writer.remove(database, slot);
+            self.writer.changed(Events::GENERIC, "del", database, key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::testing::{Stage, check, check_events};
+    use crate::time::Millis;
+
+    const REFUSED: &str = "[\"status\", \"refused\", ...";
+    const ACQUIRED: &str = "[\"status\", \"acquired\", ...";
+    const TIMEOUT: &str = "[\"status\", \"timeout\", ...";
+
+    /// Fills in the abbreviations of conversations.
+    fn talk(conversation: &str) {
+        check(&filled(conversation));
+    }
+
+    fn filled(conversation: &str) -> String {
+        conversation
+            .replace("ACQ ", "LOCK.ACQUIRE ")
+            .replace("REFUSED", REFUSED)
+            .replace("ACQUIRED", ACQUIRED)
+            .replace("TIMEOUT", TIMEOUT)
+    }
+
+    #[test]
+    fn owner_whose_shared_hold_has_lapsed_holds_the_lock_anew() {
+        talk(
+            "ACQ k a TTL 100 SHARED; ACQ k b TTL 1000 SHARED; +200ms; ACQ k a TTL 500 SHARED => \
+             ACQUIRED; LOCK.RENEW k a TTL 500 => 1; LOCK.RELEASE k b => 0; ACQ k c TTL 9 => \
+             REFUSED; LOCK.RELEASE k a => 0; EXISTS k => 0",
+        );
+        talk(
+            "ACQ s a TTL 100 PERMITS 1 OF 2; ACQ s b TTL 1000 PERMITS 1 OF 2; +200ms; \
+             ACQ s a TTL 500 PERMITS 1 OF 2 => ACQUIRED; ACQ s c TTL 9 PERMITS 1 OF 2 => REFUSED; \
+             LOCK.RELEASE s a => 0",
+        );
+    }
+
+    #[test]
+    fn lock_is_held_by_one_owner_until_its_lease_ends() {
+        talk(
+            "ACQ k a TTL 10 => ACQUIRED; ACQ k b TTL 10 => REFUSED; +9ms; ACQ k b TTL 10 => \
+             [\"status\", \"refused\", \"holders\", 1, \"ttl\", 1, \"queue\", 0]; +1ms; \
+             ACQ k b TTL 10 => ACQUIRED",
+        );
+        talk("ACQ k a TTL 10; LOCK.RELEASE k b => nil; LOCK.RELEASE k a => 0; EXISTS k => 0");
+        talk(
+            "ACQ k a TTL 10; LOCK.RENEW k a TTL 30 => 1; +29ms; PTTL k => 1; +1ms; TYPE k => none",
+        );
+        talk("ACQ k a TTL 10; LOCK.RENEW k b TTL 30 => 0; +10ms; LOCK.RENEW k a TTL 30 => 0");
+        talk("ACQ k a TTL 10; TYPE k => lock; OBJECT ENCODING k => \"lock\"; DEL k => 1");
+    }
+
+    #[test]
+    fn owner_may_hold_a_lock_several_times() {
+        talk(
+            "ACQ k a TTL 20 => ACQUIRED; ACQ k a TTL 10 => ...\"ttl\", 20, \"count\", 2]; \
+             ACQ k a TTL 30 => ...\"ttl\", 30, \"count\", 3]; LOCK.RELEASE k a => 2; PTTL k => 30; \
+             LOCK.RELEASE k a ALL => 0; ACQ k b TTL 10 => ACQUIRED",
+        );
+    }
+
+    #[test]
+    fn readers_share_a_lock_and_do_not_overtake_a_writer() {
+        talk(
+            "ACQ k a TTL 90 SHARED => ACQUIRED; ACQ k b TTL 50 SHARED => ACQUIRED; \
+             ACQ k c TTL 50 => REFUSED; w> ACQ k w TTL 50 WAIT 500; \
+             ACQ k d TTL 50 SHARED => [\"status\", \"refused\", \"holders\", 2, \"ttl\", 90, \
+             \"queue\", 1]; r> ACQ k r TTL 50 WAIT 500 SHARED; s> ACQ k s TTL 50 WAIT 500 SHARED; \
+             LOCK.RELEASE k a => 0; w< => ; LOCK.RELEASE k b => 0; w< => ACQUIRED; r< => ; \
+             LOCK.RELEASE k w => 0; r< => ACQUIRED; s< => ACQUIRED",
+        );
+        talk("ACQ k a TTL 9; ACQ k a TTL 9 SHARED => ACQUIRED; ACQ k b TTL 9 SHARED => REFUSED");
+        talk("ACQ k a TTL 9 SHARED; ACQ k a TTL 9 => !ERR the owner shares the lock...");
+    }
+
+    #[test]
+    fn permits_of_a_semaphore_are_given_in_order() {
+        talk(
+            "ACQ k a TTL 90 PERMITS 2 OF 3 => ACQUIRED; ACQ k b TTL 90 PERMITS 2 OF 3 => REFUSED; \
+             b> ACQ k b TTL 90 PERMITS 2 OF 3 WAIT 500; ACQ k c TTL 90 PERMITS 1 OF 3 => REFUSED; \
+             c> ACQ k c TTL 90 PERMITS 1 OF 3 WAIT 500; LOCK.RELEASE k a => 0; b< => ACQUIRED; \
+             c< => ACQUIRED",
+        );
+        talk(
+            "ACQ k a TTL 9 PERMITS 1 OF 3; ACQ k b TTL 9 PERMITS 1 OF 4 => \
+             !ERR the key holds a semaphore with 3 permits: use PERMITS <count> OF 3; \
+             ACQ k b TTL 9 => !ERR the key holds a semaphore with 3 permits...; \
+             ACQ k a TTL 9 PERMITS 2 OF 3 => !ERR the owner holds 1 permits...",
+        );
+        talk("ACQ k a TTL 9; ACQ k b TTL 9 PERMITS 1 OF 3 => !ERR the key holds a lock, ...");
+    }
+
+    #[test]
+    fn permits_whose_lease_ends_wake_the_first_waiter() {
+        talk(
+            "ACQ k a TTL 10 PERMITS 1 OF 2; ACQ k b TTL 90 PERMITS 1 OF 2; \
+             c> ACQ k c TTL 90 PERMITS 1 OF 2 WAIT 500; +9ms; c< => ; +1ms; c< => ACQUIRED; \
+             LOCK.INFO k => ...\"owner\", \"b\"...\"owner\", \"c\"...",
+        );
+        talk(
+            "ACQ k a TTL 10 PERMITS 2 OF 2; b> ACQ k b TTL 90 PERMITS 2 OF 2 WAIT 500; \
+             LOCK.RENEW k a TTL 30 => 1; +29ms; b< => ; +1ms; b< => ACQUIRED",
+        );
+    }
+
+    #[test]
+    fn waiters_are_served_in_order() {
+        talk(
+            "ACQ k a TTL 90; b> ACQ k b TTL 20 WAIT 500; c> ACQ k c TTL 20 WAIT 500; \
+             ACQ k d TTL 9 => ...\"queue\", 2]; LOCK.RELEASE k a => 0; b< => ACQUIRED; c< => ; \
+             +19ms; c< => ; +1ms; c< => ACQUIRED",
+        );
+        // Commands of any kind that remove the key make room.
+        for removal in ["DEL k", "LOCK.FORCE k", "FLUSHALL", "PING; +90ms"] {
+            talk(&format!("ACQ k a TTL 90; b> ACQ k b TTL 20 WAIT 500; {removal}; b< => ACQUIRED"));
+        }
+    }
+
+    #[test]
+    fn wait_ends_with_the_state_of_the_lock() {
+        talk(
+            "ACQ k a TTL 90; b> ACQ k b TTL 9 WAIT 50; c> ACQ k c TTL 9 WAIT 80; +49ms; b< => ; \
+             +1ms; b< => [\"status\", \"timeout\", \"holders\", 1, \"ttl\", 40, \"queue\", 1]; \
+             c< => ; LOCK.RELEASE k a; c< => ACQUIRED",
+        );
+        talk("b> ACQ k a TTL 90; b> ACQ k b TTL 9 WAIT 50; CLIENT UNBLOCK 1 => 1; b< => TIMEOUT");
+        talk("ACQ k a TTL 9; MULTI; ACQ k b TTL 9 WAIT 50; EXEC => [[\"status\", \"refused\", ...");
+        talk(
+            "ACQ k a TTL 9; EVAL \"return redis.call('LOCK.ACQUIRE', 'k', 'b', 'TTL', '9', 'WAIT', \
+             '50')\" 0 => REFUSED",
+        );
+    }
+
+    #[test]
+    fn waiter_that_leaves_lets_those_behind_it_pass() {
+        for leave in ["+50ms", "CLIENT UNBLOCK 1", "CLIENT KILL ID 1"] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check("b> PING; c> PING");
+            stage.check(&filled(&format!(
+                "ACQ k a TTL 900 PERMITS 1 OF 2; b> ACQ k b TTL 9 PERMITS 2 OF 2 WAIT 50; \
+                 c> ACQ k c TTL 9 PERMITS 1 OF 2 WAIT 500; c< => ; {leave}; c< => ACQUIRED"
+            )));
+        }
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled(
+            "ACQ k a TTL 900 PERMITS 1 OF 2; b> ACQ k b TTL 9 PERMITS 2 OF 2 WAIT 50; \
+             c> ACQ k c TTL 9 PERMITS 1 OF 2 WAIT 500; c< => ",
+        ));
+        let client = stage.client("b");
+        stage.engine.disconnect(client);
+        let time = stage.time();
+        stage.engine.serve_waiters(time);
+        stage.check(&filled("c< => ACQUIRED"));
+    }
+
+    #[test]
+    fn tokens_grow_and_tell_whether_a_grant_counts() {
+        let mut stage = Stage::new(Settings::default());
+        let token = |stage: &mut Stage, command: &str| -> u64 {
+            let reply = stage.step(&filled(command));
+            let rest = reply.split("\"token\", ").nth(1).expect("a token");
+            rest.split(',').next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        let first = token(&mut stage, "ACQ k a TTL 10");
+        assert!(first > 1_700_000_000_000_000, "{first}");
+        assert_eq!(token(&mut stage, "ACQ k a TTL 10"), first);
+        let other = token(&mut stage, "ACQ l a TTL 10");
+        assert!(other > first);
+        stage.check(&format!("LOCK.VALIDATE k {first} => 1; LOCK.VALIDATE k {other} => 0"));
+        stage.check(&format!("LOCK.RENEW k a TTL 10 TOKEN {other} => 0"));
+        stage.check(&format!("LOCK.RELEASE k a TOKEN {other} => nil"));
+        stage.check(&format!(
+            "LOCK.RELEASE k a TOKEN {first} ALL => 0; LOCK.VALIDATE k {first} => 0"
+        ));
+        assert!(token(&mut stage, "ACQ k b TTL 10") > other);
+    }
+
+    #[test]
+    fn bound_lock_is_released_some_time_after_its_connection() {
+        let bound = |grace: &str, steps: &str| {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(&filled(&format!(
+                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => "
+            )));
+            let client = stage.client("b");
+            stage.engine.disconnect(client);
+            let time = stage.time();
+            stage.engine.serve_waiters(time);
+            stage.check(&filled(steps));
+        };
+        bound("", "+1999ms; w< => ; +1ms; w< => ACQUIRED");
+        bound(" GRACE 50", "+49ms; w< => ; +1ms; w< => ACQUIRED");
+        bound(" GRACE 0", "w< => ACQUIRED");
+        bound("", "c> LOCK.RENEW k b TTL 5000 => 1; +4999ms; w< => ; +1ms; w< => ACQUIRED");
+        bound(" GRACE 100000", "+89999ms; w< => ; +1ms; w< => TIMEOUT");
+    }
+
+    #[test]
+    fn binding_moves_to_the_connection_that_renews() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled("b> ACQ k b TTL 9000 BOUND; c> LOCK.RENEW k b TTL 9000 => 1"));
+        let end = |stage: &mut Stage, name: &str| {
+            let client = stage.client(name);
+            stage.engine.disconnect(client);
+            let time = stage.time();
+            stage.engine.serve_waiters(time);
+        };
+        end(&mut stage, "b");
+        stage.check("PTTL k => 9000");
+        end(&mut stage, "c");
+        stage.check("PTTL k => 2000");
+    }
+
+    #[test]
+    fn bound_lock_follows_its_database() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled("b> ACQ k b TTL 9000 BOUND; SWAPDB 0 1; SELECT 1"));
+        let client = stage.client("b");
+        stage.engine.disconnect(client);
+        let time = stage.time();
+        stage.engine.serve_waiters(time);
+        stage.check("PTTL k => 2000");
+    }
+
+    #[test]
+    fn bound_lock_whose_grant_was_not_sent_is_given_to_the_next_waiter() {
+        let lose = |steps: &str, expected: &str| {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(&filled(&format!(
+                "ACQ k a TTL 9000; b> ACQ k b TTL 9000 WAIT 500 BOUND; w> ACQ k w TTL 9 WAIT 900; \
+                 LOCK.RELEASE k a; {steps}"
+            )));
+            let client = stage.client("b");
+            stage.engine.reply_is_lost(client);
+            stage.engine.disconnect(client);
+            let time = stage.time();
+            stage.engine.serve_waiters(time);
+            stage.check(&filled(expected));
+        };
+        lose("PING", "w< => ACQUIRED");
+        // Another reply was lost.
+        lose("b> PING", "w< => ; PTTL k => 2000");
+    }
+
+    #[test]
+    fn restart_leaves_bound_locks_time_to_reconnect() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled(
+            "b> ACQ k b TTL 90000 BOUND; b> ACQ l b TTL 90000; b> ACQ m b TTL 9 BOUND",
+        ));
+        let time = stage.time();
+        stage.engine.end_loading(time);
+        stage.check(
+            "PTTL k => 5000; PTTL l => 90000; PTTL m => 9; LOCK.INFO l => ...\"client\", 0...",
+        );
+    }
+
+    #[test]
+    fn other_recipes_and_generic_commands_respect_the_lock() {
+        talk("ACQ k a TTL 9; SET k v NX => nil; SETNX k v => 0; GET k => !WRONGTYPE...");
+        talk("SET k v; ACQ k a TTL 9 => !WRONGTYPE...; LOCK.RELEASE k a => !WRONGTYPE...");
+        for (command, instead) in [
+            ("PEXPIRE k 9", "LOCK.RENEW instead of PEXPIRE"),
+            ("PERSIST k", "LOCK.RENEW instead of PERSIST"),
+            ("RENAME k l", "LOCK.RELEASE and LOCK.ACQUIRE instead of RENAME"),
+            ("RENAME s k", "LOCK.RELEASE and LOCK.ACQUIRE instead of RENAME"),
+            ("COPY k l", "LOCK.RELEASE and LOCK.ACQUIRE instead of COPY"),
+            ("COPY s k REPLACE", "LOCK.RELEASE and LOCK.ACQUIRE instead of COPY"),
+            ("MOVE k 1", "LOCK.RELEASE and LOCK.ACQUIRE instead of MOVE"),
+            ("DUMP k", "LOCK.INFO instead of DUMP"),
+        ] {
+            talk(&format!(
+                "SET s v; ACQ k a TTL 9; {command} => !ERR the key holds a lock: use {instead}; \
+                 PTTL k => 9"
+            ));
+        }
+        talk(
+            "ACQ k a TTL 9; SET s v; RENAMENX s k => 0; COPY s k => 0; \
+             SCAN 0 TYPE lock => [\"0\", [\"k\"]]",
+        );
+        talk("ACQ k a TTL 9; WATCH k; LOCK.RENEW k a TTL 8; MULTI; PING; EXEC => nil-array");
+    }
+
+    #[test]
+    fn owners_and_queue_are_shown() {
+        talk(
+            "ACQ k a TTL 90 META host-1; b> ACQ k b TTL 9 WAIT 50 SHARED; +1ms; LOCK.INFO k => \
+             [\"mode\", \"exclusive\", \"permits\", 0, \"ttl\", 89, \"holders\", \
+             [[\"owner\", \"a\", \"token\", ..., \"ttl\", 89, \"count\", 1, \"permits\", 0, \
+             \"held\", 1, \"client\", 1, \
+             \"grace\", nil, \"meta\", \"host-1\"]], \"queue\", [[\"owner\", \"b\", \"client\", 2, \
+             \"mode\", \"shared\", \"wait\", 49]]]",
+        );
+        talk(
+            "ACQ k a TTL 9; ACQ l b TTL 9; SET s v; \
+             LOCK.LIST OWNER b => [\"0\", [[\"key\", \"l\", ...; \
+             LOCK.LIST MATCH k => [\"0\", [[\"key\", \"k\", ...]]; \
+             LOCK.LIST FROM 1 => !ERR syntax error",
+        );
+    }
+
+    #[test]
+    fn wrong_arguments_change_nothing() {
+        for (arguments, error) in [
+            ("k a PX 9", "ERR syntax error"),
+            ("k a TTL 0", "ERR invalid expire time in 'lock.acquire' command"),
+            ("k a TTL x", "ERR value is not an integer or out of range"),
+            ("k a TTL 9223372036854775807", "ERR invalid expire time in 'lock.acquire' command"),
+            ("k a TTL 9 WAIT -1", "ERR WAIT must not be negative"),
+            ("k a TTL 9 BOUND GRACE -1", "ERR GRACE must not be negative"),
+            ("k a TTL 9 GRACE 1", "ERR syntax error"),
+            ("k a TTL 9 SHARED SHARED", "ERR syntax error"),
+            ("k a TTL 9 SHARED PERMITS 1 OF 1", "ERR syntax error"),
+            ("k a TTL 9 PERMITS 2 OF 1", "ERR PERMITS must be from 1 to the number after OF"),
+            ("k a TTL 9 PERMITS 0 OF 1", "ERR PERMITS must be from 1 to the number after OF"),
+            ("k a TTL 9 META", "ERR syntax error"),
+            ("k \"\" TTL 9", "ERR the owner must have 1 to 1024 bytes"),
+        ] {
+            check(&format!("LOCK.ACQUIRE {arguments} => !{error}; EXISTS k => 0"));
+        }
+        check(
+            "LOCK.RENEW k a PX 9 => !ERR syntax error; \
+             LOCK.RENEW k a TTL 9 ALL => !ERR syntax error",
+        );
+        check("LOCK.RELEASE k a TOKEN -1 => !ERR a token is not negative");
+    }
+
+    #[test]
+    fn commands_send_their_events() {
+        check_events(&[
+            ("LOCK.ACQUIRE k a TTL 9", "new k, lock.acquire k"),
+            ("LOCK.ACQUIRE k b TTL 9", ""),
+            ("LOCK.ACQUIRE k a TTL 9", "lock.acquire k"),
+            ("LOCK.RENEW k a TTL 9", "lock.renew k"),
+            ("LOCK.RELEASE k a", "lock.release k"),
+            ("LOCK.RELEASE k a", "lock.release k, del k"),
+            ("LOCK.ACQUIRE k a TTL 9", "new k, lock.acquire k"),
+            ("LOCK.FORCE k", "lock.force k, del k"),
+        ]);
+    }
+
+    #[test]
+    fn step_back_of_the_clock_moves_all_holds() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled("ACQ k a TTL 10 SHARED; ACQ k b TTL 20 SHARED"));
+        let time = stage.time();
+        stage.engine.postpone(Millis(5), time);
+        stage.check("+14ms; LOCK.RENEW k a TTL 1 => 1; PTTL k => 11");
+    }
+}

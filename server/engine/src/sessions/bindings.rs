@@ -1,0 +1,122 @@
+//! Locks that are bound to a connection: they are released some time after it has ended.
+//!
+//! A lock names the client that it is bound to. This index of the keys only says where to look
+//! when a connection ends: an entry may be out of date.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ClientId, Session};
+
+/// A key with its database.
+pub(crate) type BoundKey = (usize, Box<[u8]>);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Bindings {
+    /// By the serial of the client.
+    keys: BTreeMap<u64, BoundKeys>,
+    /// Connections that have ended and had locks bound to them.
+    ended: Vec<EndedBinding>,
+}
+
+/// The keys of the locks that are bound to one client.
+#[derive(Debug, Default)]
+struct BoundKeys {
+    keys: BTreeSet<BoundKey>,
+    /// The last lock that was granted to the client, and the name of the command that did it.
+    last_grant: Option<(BoundKey, &'static str)>,
+    /// The client cannot have received that grant.
+    is_lost: bool,
+}
+
+/// The locks that were bound to a client that has disconnected.
+#[derive(Debug)]
+pub(crate) struct EndedBinding {
+    /// The serial of the client.
+    pub(crate) client: u64,
+    /// The keys of the locks.
+    pub(crate) keys: BTreeSet<BoundKey>,
+    /// One of them was granted by a reply that the client has not received.
+    pub(crate) lost: Option<BoundKey>,
+}
+
+impl Bindings {
+    /// Records that the lock at this key is bound to a client. The command of that name has granted
+    /// it if there is one, or else renewed it. Returns how many keys are recorded for the client.
+    pub(crate) fn bind(
+        &mut self,
+        client: ClientId,
+        key: BoundKey,
+        granted_by: Option<&'static str>,
+    ) -> usize {
+        let bound = self.keys.entry(client.serial).or_default();
+        bound.last_grant = granted_by.map(|name| (key.clone(), name));
+        bound.keys.insert(key);
+        bound.keys.len()
+    }
+
+    /// A client asks for a lock: what it was granted before is not its last reply any more.
+    pub(crate) fn begin_grant(&mut self, client: ClientId) {
+        if let Some(bound) = self.keys.get_mut(&client.serial) {
+            bound.last_grant = None;
+        }
+    }
+
+    /// Keeps only the keys of a client that are still bound to it.
+    pub(crate) fn retain(&mut self, client: ClientId, is_bound: impl FnMut(&BoundKey) -> bool) {
+        if let Some(bound) = self.keys.get_mut(&client.serial) {
+            bound.keys.retain(is_bound);
+        }
+    }
+
+    /// Removes a key of a client.
+    pub(crate) fn unbind(&mut self, client: u64, key: &BoundKey) {
+        if let Some(bound) = self.keys.get_mut(&client) {
+            bound.keys.remove(key);
+            if bound.keys.is_empty() {
+                self.keys.remove(&client);
+            }
+        }
+    }
+
+    /// Records that the last reply to a client, which is about to be disconnected, was not sent.
+    pub(crate) fn lose_reply(&mut self, session: &Session) {
+        if let Some(bound) = self.keys.get_mut(&session.id.serial) {
+            let granted_by = bound.last_grant.as_ref().map(|(_, name)| *name);
+            bound.is_lost = granted_by == Some(session.last_command);
+        }
+    }
+
+    /// A client has disconnected.
+    pub(super) fn end(&mut self, client: ClientId) {
+        let Some(bound) = self.keys.remove(&client.serial) else { return };
+        let lost = bound.last_grant.filter(|_| bound.is_lost).map(|(key, _)| key);
+        let (client, keys) = (client.serial, bound.keys);
+        self.ended.push(EndedBinding { client, keys, lost });
+    }
+
+    /// Whether connections have ended that had locks bound to them.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Takes them.
+    pub(crate) fn take_ended(&mut self) -> Vec<EndedBinding> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Two databases were swapped.
+    pub(crate) fn swap_databases(&mut self, a: usize, b: usize) {
+        for bound in self.keys.values_mut() {
+            let keys = std::mem::take(&mut bound.keys);
+            let swapped = |(database, key): BoundKey| match database {
+                database if database == a => (b, key),
+                database if database == b => (a, key),
+                database => (database, key),
+            };
+            bound.last_grant = None;
+            bound.keys = keys.into_iter().map(swapped).collect();
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Native locks: the value that the commands `LOCK.*` keep at a key. A lock is its holds: the
+//! owners that hold it, in which mode, and until when.
+//!
+//! Invariants: a lock has at least one hold, no two of one owner, and all in one mode; the deadline
+//! of its key is the latest of its holds. A hold past its deadline does not count, although it may
+//! still be stored.
+
+use smallvec::SmallVec;
+
+use super::effects::codec::Field;
+use super::serialised::Malformed;
+use crate::mutants;
+use crate::time::{Millis, Time};
+
+/// How an owner holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// Alone.
+    Exclusive,
+    /// Together with other owners that share it.
+    Shared,
+    /// Some of the permits of a semaphore.
+    Permits {
+        /// The permits of this owner.
+        count: u32,
+        /// The permits of the semaphore.
+        of: u32,
+    },
+}
+
+impl LockMode {
+    /// The name in replies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LockMode::Exclusive => "exclusive",
+            LockMode::Shared => "shared",
+            LockMode::Permits { .. } => "semaphore",
+        }
+    }
+
+    /// The permits of the semaphore; `None` for a lock.
+    pub const fn permits(self) -> Option<u32> {
+        match self {
+            LockMode::Permits { of, .. } => Some(of),
+            LockMode::Exclusive | LockMode::Shared => None,
+        }
+    }
+}
+
+/// What changes while an owner holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// How many times the owner has acquired the lock.
+    pub count: u64,
+    /// When the hold ends, on the lease clock.
+    pub deadline: Millis,
+    /// The `CLIENT ID` of the client that acquired or renewed it last; 0 after a restart.
+    pub client: u64,
+    /// If the hold is bound to the connection of that client: how much longer it lasts when the
+    /// connection ends, in milliseconds.
+    pub grace_ms: Option<i64>,
+}
+
+/// An owner that holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The name that the owner gives itself.
+    pub owner: Box<[u8]>,
+    /// How it holds the lock.
+    pub mode: LockMode,
+    /// The fencing token of the grant.
+    pub token: u64,
+    /// When it was granted, on the lease clock.
+    pub since: Millis,
+    /// What changes.
+    pub lease: Lease,
+    /// What the owner has said about itself.
+    pub meta: Option<Box<[u8]>>,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// In the order of the grants.
+    holds: SmallVec<[Hold; 1]>,
+}
+
+impl Lock {
+    /// The holds, also those past their deadlines.
+    pub fn stored(&self) -> &[Hold] {
+        &self.holds
+    }
+
+    /// The holds that count.
+    pub fn holds(&self, time: Time) -> impl Iterator<Item = &Hold> {
+        let counts = move |hold: &Hold| !time.reached(hold.lease.deadline);
+        self.holds.iter().filter(move |hold| counts(hold) || mutants::is_on("lapsed-hold-counts"))
+    }
+
+    /// The hold of an owner, if it counts.
+    pub fn hold_of(&self, owner: &[u8], time: Time) -> Option<&Hold> {
+        self.holds(time).find(|hold| *hold.owner == *owner)
+    }
+
+    /// How the lock is held; `None` if it is not.
+    pub fn mode(&self) -> Option<LockMode> {
+        self.holds.first().map(|hold| hold.mode)
+    }
+
+    /// Whether another owner can hold it in this mode now.
+    pub fn admits(&self, mode: LockMode, time: Time) -> bool {
+        match mode {
+            LockMode::Exclusive => self.holds(time).next().is_none(),
+            LockMode::Shared => self.holds(time).all(|hold| hold.mode == LockMode::Shared),
+            LockMode::Permits { count, of } => {
+                let taken: u64 = self.holds(time).map(|hold| permits_of(hold.mode)).sum();
+                taken + u64::from(count) <= u64::from(of) || mutants::is_on("permits-not-counted")
+            }
+        }
+    }
+
+    /// The latest deadline; `None` without holds.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.holds.iter().map(|hold| hold.lease.deadline).max()
+    }
+
+    /// The earliest deadline of the holds that count.
+    pub fn next_deadline(&self, time: Time) -> Option<Millis> {
+        self.holds(time).map(|hold| hold.lease.deadline).min()
+    }
+
+    /// The memory of its holds outside the value, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let texts = self
+            .holds
+            .iter()
+            .map(|hold| hold.owner.len() + hold.meta.as_ref().map_or(0, |meta| meta.len()));
+        let spilled = if self.holds.spilled() { self.holds.capacity() } else { 0 };
+        texts.sum::<usize>() + spilled * size_of::<Hold>()
+    }
+}
+
+fn permits_of(mode: LockMode) -> u64 {
+    match mode {
+        LockMode::Permits { count, .. } => count.into(),
+        LockMode::Exclusive | LockMode::Shared => 0,
+    }
+}
+
+/// Mutators, for the writer and for applying effects.
+impl Lock {
+    /// Adds the hold of an owner that has none.
+    pub(super) fn add(&mut self, hold: Hold) {
+        self.holds.push(hold);
+    }
+
+    /// Changes the lease of an owner; returns whether it has a hold.
+    pub(super) fn set_lease(&mut self, owner: &[u8], lease: Lease) -> bool {
+        let Some(hold) = self.holds.iter_mut().find(|hold| *hold.owner == *owner) else {
+            return false;
+        };
+        hold.lease = lease;
+        true
+    }
+
+    /// Removes the hold of an owner; returns whether it had one.
+    pub(super) fn remove(&mut self, owner: &[u8]) -> bool {
+        let before = self.holds.len();
+        self.holds.retain(|hold| *hold.owner != *owner);
+        self.holds.len() < before
+    }
+
+    /// Moves all deadlines by `span`.
+    pub(super) fn postpone(&mut self, span: Millis) {
+        for hold in &mut self.holds {
+            hold.lease.deadline = Millis(hold.lease.deadline.0.saturating_add(span.0));
+        }
+    }
+}
+
+// --- byte form ---
+
+impl Field<'_> for LockMode {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (tag, permits) = match *self {
+            LockMode::Exclusive => (0, None),
+            LockMode::Shared => (1, None),
+            LockMode::Permits { count, of } => (2, Some((count, of))),
+        };
+        out.push(tag);
+        if let Some((count, of)) = permits {
+            u64::from(count).encode(out);
+            u64::from(of).encode(out);
+        }
+    }
+
+    fn decode(from: &mut &[u8]) -> Result<LockMode, Malformed> {
+        let number = |from: &mut &[u8]| u32::try_from(u64::decode(from)?).map_err(|_| Malformed);
+        Ok(match u8::decode(from)? {
+            0 => LockMode::Exclusive,
+            1 => LockMode::Shared,
+            2 => LockMode::Permits { count: number(from)?, of: number(from)? },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Field<'_> for Lease {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.count.encode(out);
+        self.deadline.encode(out);
+        self.client.encode(out);
+        self.grace_ms.encode(out);
+    }
+
+    fn decode(from: &mut &[u8]) -> Result<Lease, Malformed> {
+        Ok(Lease {
+            count: u64::decode(from)?,
+            deadline: Millis::decode(from)?,
+            client: u64::decode(from)?,
+            grace_ms: Option::decode(from)?,
+        })
+    }
+}
+
+impl<'a> Field<'a> for Hold {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (&*self.owner).encode(out);
+        self.mode.encode(out);
+        self.token.encode(out);
+        self.since.encode(out);
+        self.lease.encode(out);
+        self.meta.as_deref().encode(out);
+    }
+
+    fn decode(from: &mut &'a [u8]) -> Result<Hold, Malformed> {
+        Ok(Hold {
+            owner: <&[u8]>::decode(from)?.into(),
+            mode: LockMode::decode(from)?,
+            token: u64::decode(from)?,
+            since: Millis::decode(from)?,
+            lease: Lease::decode(from)?,
+            meta: Option::<&[u8]>::decode(from)?.map(Into::into),
+        })
+    }
+}
+
+impl Lock {
+    /// Appends the byte form.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        self.holds.iter().for_each(|hold| hold.encode(out));
+    }
+
+    /// Reads what [`Lock::encode`] has written.
+    pub(super) fn decode(from: &mut &[u8]) -> Result<Lock, Malformed> {
+        let mut lock = Lock::default();
+        while !from.is_empty() {
+            let hold = Hold::decode(from)?;
+            if lock.holds.iter().any(|known| known.owner == hold.owner) {
+                return Err(Malformed);
+            }
+            lock.add(hold);
+        }
+        Ok(lock)
+    }
+}

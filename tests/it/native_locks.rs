@@ -1,0 +1,132 @@
+//! Native locks over real connections: clients that close them, and servers that are killed.
+
+use std::sync::Mutex;
+use std::thread;
+
+use lockwheel::Server;
+use lockwheel_tests::daemon::{Daemon, Folder};
+use lockwheel_tests::wire::Wire;
+
+fn server() -> Server {
+    Server::builder().config("enable-test-commands", "yes").start().expect("a server")
+}
+
+/// The number of checks for a condition that will hold soon: far more than needed.
+const CHECKS_MAX: usize = 100_000;
+
+/// Waits until the reply to a command has this text in it.
+#[track_caller]
+fn wait_for(wire: &mut Wire, command: &str, text: &str) {
+    let holds = (0..CHECKS_MAX).any(|_| wire.ask(command).contains(text));
+    assert!(holds, "{command} has no {text}: {}", wire.ask(command));
+}
+
+/// A client that waits for a lock, as `INFO` shows.
+fn waiter(server: &Server, control: &mut Wire, request: &str, blocked: usize) -> Wire {
+    let mut wire = Wire::connect(server.addr(), 2);
+    wire.send_line(request);
+    wait_for(control, "INFO clients", &format!("blocked_clients:{blocked}\r\n"));
+    wire
+}
+
+/// The fencing token in the reply to `LOCK.ACQUIRE`.
+fn token(reply: &str) -> u64 {
+    let lines: Vec<&str> = reply.split("\r\n").collect();
+    let at = lines.iter().position(|line| *line == "token");
+    let token = at.and_then(|at| lines[at + 1].strip_prefix(':')?.parse().ok());
+    token.unwrap_or_else(|| panic!("no token in {reply:?}"))
+}
+
+#[test]
+fn client_that_closes_its_connection_leaves_the_queue() {
+    let server = server();
+    let mut control = Wire::connect(server.addr(), 2);
+    token(&control.ask("LOCK.ACQUIRE k a TTL 600000"));
+    let first = waiter(&server, &mut control, "LOCK.ACQUIRE k b TTL 9000 WAIT 600000", 1);
+    let mut second = waiter(&server, &mut control, "LOCK.ACQUIRE k c TTL 9000 WAIT 600000", 2);
+    drop(first);
+    assert_eq!(control.ask("LOCK.RELEASE k a"), ":0\r\n");
+    token(&second.read_text());
+    wait_for(&mut control, "INFO clients", "blocked_clients:0\r\n");
+}
+
+#[test]
+fn bound_lock_is_released_after_the_grace() {
+    let server = server();
+    let mut control = Wire::connect(server.addr(), 2);
+    control.ask("LOCKWHEEL CLOCK FREEZE");
+    let mut holder = Wire::connect(server.addr(), 2);
+    let first = token(&holder.ask("LOCK.ACQUIRE k b TTL 600000 BOUND"));
+    let mut next = waiter(&server, &mut control, "LOCK.ACQUIRE k c TTL 9000 WAIT 600000", 1);
+    drop(holder);
+    wait_for(&mut control, "PTTL k", ":2000\r\n");
+    control.ask("LOCKWHEEL CLOCK ADVANCE 1999ms");
+    assert_eq!(control.ask("PTTL k"), ":1\r\n");
+    control.ask("LOCKWHEEL CLOCK ADVANCE 1ms");
+    assert!(token(&next.read_text()) > first);
+}
+
+#[test]
+fn many_clients_hold_a_lock_one_by_one() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 50;
+    let server = server();
+    let grants = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (server, grants) = (&server, &grants);
+            scope.spawn(move || {
+                let mut wire = Wire::connect(server.addr(), 2);
+                for _ in 0..ROUNDS {
+                    let request = format!("LOCK.ACQUIRE k {client} TTL 600000 WAIT 600000");
+                    let token = token(&wire.ask(&request));
+                    // Only the holder may be here.
+                    grants.try_lock().expect("no other client holds the lock").push(token);
+                    assert_eq!(wire.ask(&format!("LOCK.RELEASE k {client}")), ":0\r\n");
+                }
+            });
+        }
+    });
+    let grants = grants.into_inner().expect("no client has failed");
+    assert_eq!(grants.len(), CLIENTS * ROUNDS);
+    assert!(grants.is_sorted_by(|one, next| one < next), "{grants:?}");
+}
+
+/// Starts a server on the data of those before in this folder.
+fn start(folder: &Folder, arguments: &[&str]) -> (Daemon, Wire) {
+    let dir = folder.path("data");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let mut daemon = Daemon::start(&[&["--port", "0", "--dir", &dir], arguments].concat());
+    let port = daemon.wait_for_port();
+    let wire = daemon.connect(port);
+    (daemon, wire)
+}
+
+#[test]
+fn locks_and_the_order_of_tokens_survive_a_kill() {
+    let policies: [&[&str]; 4] = [
+        &["--appendonly", "yes"],
+        &["--appendonly", "yes", "--appendfsync", "everysec"],
+        &["--restart-guard", "yes", "--restart-guard-exempt", "*"],
+        &["--restart-guard", "no"],
+    ];
+    for arguments in policies {
+        let folder = Folder::new();
+        let mut last = 0;
+        for run in 0..3 {
+            let (mut daemon, mut wire) = start(&folder, arguments);
+            if run > 0 && arguments.contains(&"--appendonly") {
+                let reply = wire.ask("LOCK.ACQUIRE kept thief TTL 600000");
+                assert!(reply.contains("refused"), "{reply}");
+            }
+            for owner in ["a", "b"] {
+                let token = token(&wire.ask(&format!("LOCK.ACQUIRE {owner}-{run} x TTL 600000")));
+                assert!(token > last, "{token} after {last} with {arguments:?}");
+                last = token;
+            }
+            wire.ask("LOCK.ACQUIRE kept owner TTL 600000");
+            daemon.signal("KILL");
+            daemon.end();
+        }
+    }
+}
