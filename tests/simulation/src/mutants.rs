@@ -20,8 +20,8 @@ macro_rules! left_out {
     };
 }
 
-/// All defects. Some effects are not here: the simulation has no commands that record them, they change
-/// no state, or they seldom matter alone (`TokensIssued` only if no grant follows a snapshot).
+/// All defects. Some effects are not here: the simulation has no commands that record them, they
+/// change no state, or they seldom matter alone (`TokensIssued`: if no grant follows a snapshot).
 pub const MUTANTS: &[Mutant] = &[
     mutant("reply-before-flush", "output is released before its units are written"),
     mutant(

@@ -1,6 +1,6 @@
 //! What is known of native locks besides the answers to their holders: the queue and the holders as
-//! `LOCK.INFO` shows them, and connections that are lost. An attempt has an owner of its own, so that
-//! its place in the queue is known.
+//! `LOCK.INFO` shows them, and connections that are lost. An attempt has an owner of its own, so
+//! that its place in the queue is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 

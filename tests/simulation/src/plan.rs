@@ -298,8 +298,8 @@ fn draw_native_roles(random: &mut Random, durability: Durability, roles: &mut Ve
     }
 }
 
-/// In half of the histories, the process ends some times after the wall clock was set back: only what
-/// it has recorded shows which fencing tokens were given out.
+/// In half of the histories, the process ends some times after the wall clock was set back: only
+/// what it has recorded shows which fencing tokens were given out.
 fn add_start_in_the_past(random: &mut Random, end_us: i64, faults: &mut Vec<Fault>) {
     if random.once_in(2) {
         let at_us = random.between(SECOND_US, end_us - SECOND_US);
@@ -395,7 +395,8 @@ impl FaultKind {
 
     /// Whether the wall clock is set back.
     fn sets_wall_clock_back(self) -> bool {
-        matches!(self, FaultKind::Crash { wall_us: by_us } | FaultKind::WallStep(by_us) if by_us < 0)
+        use FaultKind::{Crash, WallStep};
+        matches!(self, Crash { wall_us: by_us } | WallStep(by_us) if by_us < 0)
     }
 
     /// Whether leases may end late after it.

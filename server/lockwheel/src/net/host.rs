@@ -468,8 +468,8 @@ impl Host {
         }
     }
 
-    /// Removes a client that has disconnected, and serves those that have waited for it. While the
-    /// server ends, it serves none: the log takes no more units, so their replies would wait for ever.
+    /// Removes a client that has disconnected, and serves those that have waited for it; none while
+    /// the server ends, since the log takes no more units, and their replies would wait for ever.
     pub(crate) fn disconnect(&self, engine: &mut Engine, client: ClientId) {
         engine.disconnect(client);
         if engine.has_waiters_to_serve() && !self.is_stopping() {
