@@ -3,8 +3,8 @@
 //!
 //! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client (`b>
 //! GET k`), an advance of the clock (`+10ms`, `+1us`), a step of the wall clock alone (`wall+10ms`,
-//! `wall-10ms`), or the output of another client (`b<`). The expected result follows `=>` in a
-//! short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`, `[1, 2]`, `{k: v}`, `~[set]`,
+//! `wall-10ms`), the output of another client (`b<`), or the end of its connection (`b!`). The
+//! expected result follows `=>` in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`, `[1, 2]`, `{k: v}`, `~[set]`,
 //! `>[push]`, `2.5` (double), `#t`, `!ERR line`; `...` matches anything.
 
 use std::collections::BTreeMap;
@@ -116,6 +116,12 @@ impl Stage {
             let client = self.client(name);
             self.collect();
             return replies(&self.received.remove(&client).unwrap_or_default());
+        }
+        if let Some(name) = step.strip_suffix('!').filter(|name| name.len() == 1) {
+            let (client, time) = (self.client(name), self.time());
+            self.engine.disconnect(client);
+            self.engine.serve_waiters(time);
+            return Vec::new();
         }
         let (name, command) = match step.split_once("> ") {
             Some((name, command)) if name.len() == 1 => (name, command),

@@ -448,14 +448,12 @@ mod tests {
 
     #[test]
     fn id_of_a_disconnected_client_is_unknown_although_its_place_is_used_again() {
-        let mut stage = Stage::new(Settings::default());
-        stage.check("PING; b> WAIT 1 0; CLIENT UNBLOCK 2 => 1; b> WAIT 1 0");
-        let client = stage.client("b");
-        stage.engine.disconnect(client);
-        stage
-            .check("c> WAIT 1 0; CLIENT UNBLOCK 2 => 0; CLIENT TRACKING on REDIRECT 2 => !ERR ...");
-        stage.check("CLIENT TRACKING on REDIRECT 3 => OK; CLIENT UNBLOCK 3 => 1");
-        stage.check("CLIENT LIST => \"id=1 ...id=3 ...");
+        check(
+            "PING; b> WAIT 1 0; CLIENT UNBLOCK 2 => 1; b> WAIT 1 0; b!; c> WAIT 1 0; \
+             CLIENT UNBLOCK 2 => 0; CLIENT TRACKING on REDIRECT 2 => !ERR ...; \
+             CLIENT TRACKING on REDIRECT 3 => OK; CLIENT UNBLOCK 3 => 1; \
+             CLIENT LIST => \"id=1 ...id=3 ...",
+        );
     }
 
     #[test]

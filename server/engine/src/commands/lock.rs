@@ -985,24 +985,13 @@ mod tests {
 
     #[test]
     fn waiter_that_leaves_lets_those_behind_it_pass() {
-        for leave in ["+50ms", "CLIENT UNBLOCK 1", "CLIENT KILL ID 1"] {
-            let mut stage = Stage::new(Settings::default());
-            stage.check("b> PING; c> PING");
-            stage.check(&filled(&format!(
-                "ACQ k a TTL 900 PERMITS 1 OF 2; b> ACQ k b TTL 9 PERMITS 2 OF 2 WAIT 50; \
+        for leave in ["+50ms", "CLIENT UNBLOCK 1", "CLIENT KILL ID 1", "b!"] {
+            talk(&format!(
+                "b> PING; c> PING; ACQ k a TTL 900 PERMITS 1 OF 2; \
+                 b> ACQ k b TTL 9 PERMITS 2 OF 2 WAIT 50; \
                  c> ACQ k c TTL 9 PERMITS 1 OF 2 WAIT 500; c< => ; {leave}; c< => ACQUIRED"
-            )));
+            ));
         }
-        let mut stage = Stage::new(Settings::default());
-        stage.check(&filled(
-            "ACQ k a TTL 900 PERMITS 1 OF 2; b> ACQ k b TTL 9 PERMITS 2 OF 2 WAIT 50; \
-             c> ACQ k c TTL 9 PERMITS 1 OF 2 WAIT 500; c< => ",
-        ));
-        let client = stage.client("b");
-        stage.engine.disconnect(client);
-        let time = stage.time();
-        stage.engine.serve_waiters(time);
-        stage.check(&filled("c< => ACQUIRED"));
     }
 
     #[test]
@@ -1030,15 +1019,9 @@ mod tests {
     #[test]
     fn bound_lock_is_released_some_time_after_its_connection() {
         let bound = |grace: &str, steps: &str| {
-            let mut stage = Stage::new(Settings::default());
-            stage.check(&filled(&format!(
-                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => "
-            )));
-            let client = stage.client("b");
-            stage.engine.disconnect(client);
-            let time = stage.time();
-            stage.engine.serve_waiters(time);
-            stage.check(&filled(steps));
+            talk(&format!(
+                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => ; b!; {steps}"
+            ));
         };
         bound("", "+1999ms; w< => ; +1ms; w< => ACQUIRED");
         bound(" GRACE 50", "+49ms; w< => ; +1ms; w< => ACQUIRED");
@@ -1049,29 +1032,15 @@ mod tests {
 
     #[test]
     fn binding_moves_to_the_connection_that_renews() {
-        let mut stage = Stage::new(Settings::default());
-        stage.check(&filled("b> ACQ k b TTL 9000 BOUND; c> LOCK.RENEW k b TTL 9000 => 1"));
-        let end = |stage: &mut Stage, name: &str| {
-            let client = stage.client(name);
-            stage.engine.disconnect(client);
-            let time = stage.time();
-            stage.engine.serve_waiters(time);
-        };
-        end(&mut stage, "b");
-        stage.check("PTTL k => 9000");
-        end(&mut stage, "c");
-        stage.check("PTTL k => 2000");
+        talk(
+            "b> ACQ k b TTL 9000 BOUND; c> LOCK.RENEW k b TTL 9000 => 1; b!; PTTL k => 9000; c!; \
+             PTTL k => 2000",
+        );
     }
 
     #[test]
     fn bound_lock_follows_its_database() {
-        let mut stage = Stage::new(Settings::default());
-        stage.check(&filled("b> ACQ k b TTL 9000 BOUND; SWAPDB 0 1; SELECT 1"));
-        let client = stage.client("b");
-        stage.engine.disconnect(client);
-        let time = stage.time();
-        stage.engine.serve_waiters(time);
-        stage.check("PTTL k => 2000");
+        talk("b> ACQ k b TTL 9000 BOUND; SWAPDB 0 1; SELECT 1; b!; PTTL k => 2000");
     }
 
     #[test]
@@ -1084,10 +1053,7 @@ mod tests {
             )));
             let client = stage.client("b");
             stage.engine.reply_is_lost(client);
-            stage.engine.disconnect(client);
-            let time = stage.time();
-            stage.engine.serve_waiters(time);
-            stage.check(&filled(expected));
+            stage.check(&filled(&format!("b!; {expected}")));
         };
         lose("PING", "w< => ACQUIRED");
         // Another reply was lost.

@@ -363,12 +363,9 @@ mod tests {
 
     #[test]
     fn broken_redirect_is_reported() {
-        let mut stage = Stage::new(Settings::default());
-        stage.check("PING; b> PING; CLIENT TRACKING ON REDIRECT 2; GET k");
-        let redirect = stage.client("b");
-        stage.engine.disconnect(redirect);
-        stage.check(
-            "CLIENT TRACKINGINFO => [\"flags\", [\"on\"], \"redirect\", 2, ...; SET k v => OK; \
+        check(
+            "PING; b> PING; CLIENT TRACKING ON REDIRECT 2; GET k; b!; \
+             CLIENT TRACKINGINFO => [\"flags\", [\"on\"], \"redirect\", 2, ...; SET k v => OK; \
              CLIENT TRACKINGINFO => [\"flags\", [\"on\", \"broken_redirect\"], ...; \
              CLIENT INFO => ...flags=tR ... redir=2 ...; HELLO 3; GET k; \
              SET k v => OK & >[\"tracking-redir-broken\", 2]; CLIENT TRACKING ON => OK; GET k; \

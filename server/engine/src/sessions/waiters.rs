@@ -703,11 +703,7 @@ mod tests {
             assert_no_waits(&stage);
         }
         let mut stage = Stage::new(Settings::default());
-        stage.check("b> BLPOP k 1; c> BLPOP k l 0");
-        for name in ["b", "c"] {
-            let client = stage.client(name);
-            stage.engine.disconnect(client);
-        }
+        stage.check("b> BLPOP k 1; c> BLPOP k l 0; b!; c!");
         assert_no_waits(&stage);
         stage.check("RPUSH k v; LLEN k => 1");
     }
