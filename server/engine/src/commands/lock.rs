@@ -424,7 +424,7 @@ fn next_token(context: &mut Context<'_>) -> Result<u64, Error> {
 fn check_mode(lock: &Lock, mode: LockMode) -> Result<(), Error> {
     match (lock.mode().map(LockMode::permits), mode.permits()) {
         (Some(Some(of)), wanted) if wanted != Some(of) => Err(Error::text(format!(
-            "ERR the key holds a semaphore with {of} permits: use PERMITS <count> OF {of}"
+            "ERR the key holds a semaphore with {of} permits: use PERMITS n OF {of}"
         ))),
         (Some(None), Some(_)) => {
             Err(Error::line("ERR the key holds a lock, which has no permits: do not use PERMITS"))
@@ -935,7 +935,7 @@ mod tests {
         );
         talk(
             "ACQ k a TTL 9 PERMITS 1 OF 3; ACQ k b TTL 9 PERMITS 1 OF 4 => \
-             !ERR the key holds a semaphore with 3 permits: use PERMITS <count> OF 3; \
+             !ERR the key holds a semaphore with 3 permits: use PERMITS n OF 3; \
              ACQ k b TTL 9 => !ERR the key holds a semaphore with 3 permits...; \
              ACQ k a TTL 9 PERMITS 2 OF 3 => !ERR the owner holds 1 permits...",
         );
