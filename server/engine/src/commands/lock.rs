@@ -1020,7 +1020,8 @@ mod tests {
     fn bound_lock_is_released_some_time_after_its_connection() {
         let bound = |grace: &str, steps: &str| {
             talk(&format!(
-                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => ; b!; {steps}"
+                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => ; b!; \
+                 {steps}"
             ));
         };
         bound("", "+1999ms; w< => ; +1ms; w< => ACQUIRED");
