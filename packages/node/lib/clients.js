@@ -55,16 +55,17 @@ function nodeRedis(client) {
   let isClosed = false;
   const close = () => {
     isClosed = true;
-    // Version 4 goes on connecting after a disconnect.
+    // Version 4 cannot be stopped before it is connected and has begun to log in.
     if (!isConnected || !own.isOpen) return;
     if (own.destroy) own.destroy();
     else own.disconnect().catch(() => {});
   };
-  own.on("error", () => {});
-  own.once("connect", () => {
+  const connected = () => {
     isConnected = true;
     if (isClosed) close();
-  });
+  };
+  own.on("error", () => {}); // The call rejects with it.
+  own.once("connect", () => queueMicrotask(connected));
   return {
     ready: own.connect(),
     isOpen: () => own.isReady,
