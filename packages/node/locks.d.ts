@@ -47,8 +47,8 @@ export interface Waiting {
 }
 
 /**
- * A native lock of a Lockwheel server (LOCK.*), over ioredis or node-redis. A lock that is held renews
- * itself. Clients that wait for it form a queue, first in first out.
+ * A native lock of a Lockwheel server (LOCK.*), over ioredis or node-redis. A lock that is held
+ * renews itself. Clients that wait for it form a queue, first in first out.
  *
  * It uses a connection of its own, with the settings of the client, while it waits and while it is
  * held: a shared connection must not wait, and its end would release bound locks.
@@ -75,8 +75,8 @@ export class Lock {
   /** As `acquire`, for `await using`. Rejects with `NotAcquired` if the lock is not held then. */
   hold(waiting?: Waiting): Promise<this>;
   /**
-   * Holds the lock while a function runs, and returns its result. Rejects with `NotAcquired`, or with
-   * `LockLost` if the lock was lost meanwhile.
+   * Holds the lock while a function runs, and returns its result. Rejects with `NotAcquired`, or
+   * with `LockLost` if the lock was lost meanwhile.
    */
   using<Result>(
     work: (lock: this) => Result | PromiseLike<Result>,

@@ -2,8 +2,8 @@
 // Connections for lock objects, with the settings of a client of ioredis or node-redis.
 
 /**
- * Returns a function that opens such a connection. It does not connect again and sends nothing again:
- * a LOCK.ACQUIRE that is sent again would hold the lock twice. The lock limits the time of replies.
+ * Returns a function that opens such a connection. It does not connect again and sends nothing
+ * again: a LOCK.ACQUIRE that is sent again would hold the lock twice. The lock limits its time.
  */
 function connector(client) {
   if (typeof client?.duplicate === "function" && !client.isCluster) {
@@ -11,7 +11,7 @@ function connector(client) {
     // Clusters, sentinels and pools of node-redis cannot select a database.
     if (typeof client.select === "function") return () => nodeRedis(client);
   }
-  throw new TypeError("expected a Redis of ioredis, or a client of node-redis made by createClient");
+  throw new TypeError("expected a Redis of ioredis, or a client that node-redis's createClient made");
 }
 
 function ioredis(client) {

@@ -34,7 +34,7 @@ class Lock {
   key;
   owner;
   token;
-  /** Aborts when the lock of the last grant is lost. */
+  /** Is aborted when the last grant is found to be lost. */
   signal = new AbortController().signal;
 
   #connect;
@@ -94,8 +94,8 @@ class Lock {
   release() {
     return this.#alone(async () => {
       if (!this.isHeld) return false;
-      // An owner of its own holds the lock once, also if the reply to a grant was lost. With another
-      // owner, a release that is sent again may be that of another object.
+      // An owner of its own holds the lock once, also if the reply to a grant was lost. With
+      // another owner, a release that is sent again may be that of another object.
       const [all, tries] = this.#options.owner === undefined ? [["ALL"], 2] : [[], 1];
       const words = ["LOCK.RELEASE", ...this.#words, "TOKEN", this.token, ...all];
       let isLost = false;
@@ -198,23 +198,20 @@ class Lock {
   }
 
   /** The reply to a command, which is sent again if the connection has ended. */
-  #call(words, limitMs, { tries = 2, signal } = {}) {
-    return new Promise((resolve, reject) => {
-      const stop = (error) => {
-        this.#disconnect();
-        reject(error);
-      };
-      const late = () => stop(new LockError(`no reply to ${words[0]} within ${limitMs} ms`));
-      const limit = setLimit(late, limitMs);
-      const abort = () => stop(signal.reason);
-      signal?.addEventListener("abort", abort);
-      this.#exchange(words.map(String), tries)
-        .then(resolve, reject)
-        .finally(() => {
-          clearLimit(limit);
-          signal?.removeEventListener("abort", abort);
-        });
-    });
+  async #call(words, limitMs, { tries = 2, signal } = {}) {
+    let stop;
+    const stopped = new Promise((_, reject) => (stop = reject));
+    const late = () => stop(new LockError(`no reply to ${words[0]} within ${limitMs} ms`));
+    const limit = setLimit(late, limitMs);
+    const abort = () => stop(signal.reason);
+    signal?.addEventListener("abort", abort);
+    stopped.catch(() => this.#disconnect());
+    try {
+      return await Promise.race([stopped, this.#exchange(words.map(String), tries)]);
+    } finally {
+      clearLimit(limit);
+      signal?.removeEventListener("abort", abort);
+    }
   }
 
   async #exchange(words, tries) {

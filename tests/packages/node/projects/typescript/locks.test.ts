@@ -1,6 +1,6 @@
 // A test of the types of lock objects: TypeScript checks it and does not run it.
 
-import Redis from "ioredis";
+import { Redis } from "ioredis";
 import { createClient } from "redis";
 
 import { Lock, LockLost, type LockOptions } from "lockwheel/locks";
