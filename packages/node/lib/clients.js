@@ -11,7 +11,7 @@ function connector(client) {
     // Clusters, sentinels and pools of node-redis cannot select a database.
     if (typeof client.select === "function") return () => nodeRedis(client);
   }
-  throw new TypeError("expected a Redis of ioredis, or a client that node-redis's createClient made");
+  throw new TypeError("expected a Redis of ioredis, or a client of node-redis's createClient");
 }
 
 function ioredis(client) {
