@@ -345,7 +345,7 @@ const LOSE = {
   },
 };
 for (const [name, lose] of Object.entries(LOSE)) {
-  each(`the loss of a lock is told: ${name}`, async ({ server, lock }) => {
+  each(`a loss is signalled: ${name}`, async ({ server, lock }) => {
     const { first, lost, onLost } = losses();
     const held = await lock({ renewMs: 1, onLost }).hold();
     const { signal, token } = held;
@@ -363,7 +363,7 @@ for (const [name, lose] of Object.entries(LOSE)) {
   });
 }
 
-each("a function that is told of a loss may use the lock", async ({ server, lock }) => {
+each("the function onLost may use the lock", async ({ server, lock }) => {
   let released;
   const held = lock({ onLost: (lost) => (released = lost.release()) });
   await held.hold();
