@@ -593,7 +593,7 @@ impl Engine {
     /// Asks the caller to check the client's output limit at `moment`: the client gets an empty
     /// [`Delivery`] then.
     pub fn check_output_at(&mut self, client: ClientId, moment: Millis) {
-        self.sessions.timers.insert(moment, Timer::CheckOutput(client));
+        self.sessions.check_output_at(client, moment);
     }
 
     /// Whether clients use more memory than `maxmemory-clients` allows. Always false while a script
@@ -741,13 +741,13 @@ impl Engine {
             return;
         }
         match self.sessions.timers.pop_due(moment, budget) {
-            Some((_, Timer::Blocked(client))) => self.wait_timed_out(client, time),
-            Some((_, Timer::Retry(client))) => self.retry(client),
+            Some((_, Timer::Blocked(place))) => self.wait_timed_out(place, time),
+            Some((_, Timer::Retry(place))) => self.retry(place),
             Some((_, Timer::Unpause)) => {
                 self.sessions.unpause_timer = None;
                 self.unpause();
             }
-            Some((_, Timer::CheckOutput(client))) => self.sessions.request_output_check(client),
+            Some((_, Timer::CheckOutput(place))) => self.sessions.request_output_check(place),
             Some((_, Timer::GuardEnd)) => self.guard_is_over(),
             Some((_, Timer::ForgetMessages)) => self.sessions.pubsub.recent.clear(),
             None => {}

@@ -205,8 +205,8 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn read(argv: &[&'a [u8]], time: Time) -> Result<Request<'a>, Error> {
-        let [_, key, owner, ttl, ttl_ms, options @ ..] = argv else { return Err(Error::Syntax) };
+    fn read(arguments: &[&'a [u8]], time: Time) -> Result<Request<'a>, Error> {
+        let [key, owner, ttl, ttl_ms, options @ ..] = arguments else { return Err(Error::Syntax) };
         if !is(ttl, "ttl") {
             return Err(Error::Syntax);
         }
@@ -304,7 +304,7 @@ fn permits(count: &[u8], of: &[u8]) -> Result<LockMode, Error> {
 
 /// `LOCK.ACQUIRE`: replies with a fencing token, or how the lock is held.
 fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let request = Request::read(argv, context.time)?;
+    let request = Request::read(&argv[1..], context.time)?;
     let (database, key) = (context.database, request.key);
     context.engine.sessions.bindings.begin_grant(context.client);
     let queued = context.engine.sessions.waiters.queued_in_order(database, key);
@@ -665,8 +665,8 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(Reply::Null);
     }
     let queue = context.engine.sessions.queue_in_order(database, key);
-    let queue = queue.map(|(client, argv, until)| {
-        let request = Request::read(&argv, time);
+    let queue = queue.map(|(client, arguments, until)| {
+        let request = Request::read(&arguments, time);
         let (owner, mode) = request.map_or((&b""[..], ""), |it| (it.owner, it.mode.name()));
         map([
             ("owner", Reply::bulk(owner)),

@@ -4,7 +4,7 @@
 //! Tokens are never part of it: with the token, a lock can be released.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -439,20 +439,15 @@ impl<'e> LockView<'e> {
         let queue = sessions.queue_in_order(database, key);
         waiters.extend(queue.map(|(client, ..)| (client.serial, Waiting::Queued)));
         for key in kinds::signal_key(key).iter().map(|key| &key[..]).chain([key]) {
-            let clients = sessions.waiters.of_key(database, key);
+            let clients = sessions.waiting_for(database, key);
             waiters.extend(clients.map(|client| (client.serial, Waiting::Blocked)));
         }
         let refused = activity.map_or(&[][..], |activity| &activity.refused).iter();
         waiters.extend(refused.map(|&client| (client, Waiting::Refused)));
-        let mut shown: Vec<ViewedWaiter> = Vec::new();
-        for (client, how) in waiters {
-            let is_known = shown.iter().any(|waiter| waiter.client.client == client)
-                || holders.iter().any(|holder| holder.client.client == client);
-            if client == 0 || !is_known {
-                shown.push(ViewedWaiter { client: self.client(client), how });
-            }
-        }
-        shown
+        let mut known: BTreeSet<u64> = holders.iter().map(|holder| holder.client.client).collect();
+        waiters.retain(|&(client, _)| known.insert(client) || client == 0);
+        let shown = |(client, how)| ViewedWaiter { client: self.client(client), how };
+        waiters.into_iter().map(shown).collect()
     }
 
     fn client(&self, serial: u64) -> ViewedClient {

@@ -141,6 +141,11 @@ impl Clients {
         client.filter(|client| client.id.serial == id.serial)
     }
 
+    /// The client at that place of the table.
+    pub fn at_place(&self, place: u32) -> Option<ClientId> {
+        self.slots.get(place as usize)?.as_ref().map(|client| client.id)
+    }
+
     /// The client with that `CLIENT ID`.
     pub fn by_serial(&self, serial: u64) -> Option<ClientId> {
         self.by_serial.get(&serial).map(|&slot| ClientId { serial, slot })

@@ -5,7 +5,8 @@ use bytes::BytesMut;
 use lockwheel_resp::Reply;
 use lockwheel_resp::encode::encode;
 
-use crate::sessions::{ClientId, Close, Sessions};
+use crate::sessions::{ClientId, Close, Sessions, Timer};
+use crate::time::Millis;
 
 /// Output and state changes for one client that its connection has to apply.
 #[derive(Debug)]
@@ -59,8 +60,14 @@ impl Sessions {
         }
     }
 
+    /// See [`Engine::check_output_at`](crate::Engine::check_output_at).
+    pub(crate) fn check_output_at(&mut self, client: ClientId, moment: Millis) {
+        self.timers.insert(moment, Timer::CheckOutput(client.slot));
+    }
+
     /// Gives a client an empty delivery, for which its connection checks its output limit.
-    pub(crate) fn request_output_check(&mut self, client: ClientId) {
+    pub(crate) fn request_output_check(&mut self, place: u32) {
+        let Some(client) = self.clients.at_place(place) else { return };
         if let Some(state) = self.get_mut(client) {
             state.checks_output = true;
             self.queue_delivery(client);

@@ -12,6 +12,7 @@ pub mod deliveries;
 pub mod monitors;
 pub mod pauses;
 pub mod pubsub;
+mod queues;
 pub mod tracking;
 pub mod transaction;
 pub mod waiters;
@@ -236,17 +237,18 @@ impl Session {
     }
 }
 
-/// The purpose of a timer that does not belong to a key.
+/// The purpose of a timer that does not belong to a key. A client is given by its place in the table
+/// of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// A blocked client has reached its timeout.
-    Blocked(ClientId),
+    Blocked(u32),
     /// The command of a blocked client is run again.
-    Retry(ClientId),
+    Retry(u32),
     /// `CLIENT PAUSE` has ended.
     Unpause,
     /// A client may have been above its soft output limit for too long.
-    CheckOutput(ClientId),
+    CheckOutput(u32),
     /// The restart guard is over.
     GuardEnd,
     /// Messages from before the restart are not sent any more.
@@ -290,7 +292,7 @@ impl Sessions {
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
             monitors: Vec::new(),
-            waiters: Waiters::default(),
+            waiters: Waiters::new(hash_seed),
             watchers: Watchers::default(),
             bindings: Bindings::default(),
             timers: Timers::new(now),

@@ -10,20 +10,21 @@
 //!
 //! Invariants: a waiter is a [`ClientId`], never a reference, since a client may disconnect at any
 //! moment; it is then removed from all queues. While a client waits, none of its further requests
-//! is run. Queues without waiters are removed.
+//! is run.
 //!
 //! [`Context::wait_for`]: crate::context::Context::wait_for
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::memory::ALLOCATION_BYTES;
+use crate::sessions::queues::{Cursor, Queues, Wait};
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
 use crate::store::Keyspace;
+use crate::store::dict::HashSeed;
 use crate::store::lock_notes::Author;
+use crate::store::packed::Items;
 use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
@@ -46,7 +47,7 @@ pub struct Blocked {
     /// The command is run again at this time, although no key has changed.
     retry_timer: Option<TimerId>,
     /// The keys that the client waits for, if any.
-    key_wait: Option<Arc<KeyWait>>,
+    key_wait: Option<Wait>,
 }
 
 /// How a rule of the faults, given by its id, blocks a client.
@@ -86,47 +87,26 @@ impl<'a> WaitCondition<'a> {
     }
 }
 
-/// A wait for keys: the client's ticket in their queues, and the command to run.
-#[derive(Debug)]
-struct KeyWait {
-    ticket: u64,
+/// The command of a client that waits for keys.
+struct WaitingCommand {
+    /// Its position in the table.
+    at: usize,
     database: usize,
-    keys: Vec<Box<[u8]>>,
-    argv: Vec<Box<[u8]>>,
     in_order: bool,
-}
-
-impl KeyWait {
-    /// The command to run.
-    fn words(&self) -> Vec<&[u8]> {
-        self.argv.iter().map(|argument| &**argument).collect()
-    }
-
-    /// The memory of the wait. The queues hold a second copy of the keys.
-    fn bytes(&self) -> usize {
-        let words = |words: &[Box<[u8]>]| {
-            words
-                .iter()
-                .map(|word| word.len() + size_of_val(word) + ALLOCATION_BYTES)
-                .sum::<usize>()
-        };
-        size_of::<KeyWait>() + 2 * words(&self.keys) + words(&self.argv)
-    }
+    arguments: Box<[u8]>,
 }
 
 /// All clients that wait for keys. They wait for keys of a database number, so `SWAPDB` does not
 /// move them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Waiters {
-    queues: BTreeMap<usize, BTreeMap<Box<[u8]>, Queue>>,
+    queues: Queues,
     /// Changed keys that meet the condition of a waiter, in the order of the first such change.
     marked: VecDeque<(usize, Box<[u8]>)>,
     /// The key with waiters that are being served.
     served: Option<ServedKey>,
     /// Keys that were marked while a waiter was stopped by `CLIENT PAUSE`.
     held: Vec<(usize, Box<[u8]>)>,
-    /// Tickets are numbered in the order of arrival. A client keeps its ticket during the wait.
-    last_ticket: u64,
 }
 
 /// A marked key, and how far its waiters have been served.
@@ -134,81 +114,58 @@ pub struct Waiters {
 struct ServedKey {
     database: usize,
     key: Box<[u8]>,
-    /// Waiters with earlier tickets have been served or skipped.
-    from: u64,
+    /// The waiters before it have been served or skipped.
+    next: Cursor,
     /// `CLIENT PAUSE` has stopped one of them.
     stopped: bool,
     /// One of those that are served in their order has to wait on.
     is_order_kept: bool,
 }
 
-/// The clients that wait for one key, by their tickets.
-#[derive(Debug, Default)]
-struct Queue {
-    waiters: BTreeMap<u64, Waiter>,
-    /// How many of them are also served when the key is deleted.
-    wake_if_gone: usize,
-    /// How many of them are served in their order.
-    in_order: usize,
-    marked: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Waiter {
-    client: ClientId,
-    kind: Kind,
-    wake_if_gone: bool,
-    in_order: bool,
-}
-
 impl Waiters {
-    /// The clients that wait for a key, in their order.
-    pub(crate) fn of_key(&self, database: usize, key: &[u8]) -> impl Iterator<Item = ClientId> {
-        let queue = self.queues.get(&database).and_then(|queues| queues.get(key));
-        queue.into_iter().flat_map(|queue| queue.waiters.values()).map(|waiter| waiter.client)
+    pub(super) fn new(seed: HashSeed) -> Waiters {
+        Waiters {
+            queues: Queues::new(seed),
+            marked: VecDeque::new(),
+            served: None,
+            held: Vec::new(),
+        }
     }
 
     /// The number of keys with waiting clients.
     pub fn keys(&self) -> usize {
-        self.queues.values().map(BTreeMap::len).sum()
+        self.queues.len()
     }
 
-    /// The number of keys with a client that is also served when the key is deleted.
+    /// The number of keys with a client that is also served when the key is gone.
     pub fn keys_with_wake_if_gone(&self) -> usize {
-        let queues = self.queues.values().flat_map(BTreeMap::values);
-        queues.filter(|queue| queue.wake_if_gone > 0).count()
+        self.queues.count_with_wake_if_gone()
+    }
+
+    /// The number of clients that wait for this key and are served in their order.
+    pub(crate) fn queued_in_order(&self, database: usize, key: &[u8]) -> usize {
+        self.queues.count_in_order(database, key)
     }
 
     /// Marks a key that now holds a value of this type, or none, if that meets a waiter's
     /// condition.
     fn mark(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
-        let queue = self.queues.get_mut(&database).and_then(|queues| queues.get_mut(key));
-        if let Some(queue) =
-            queue.filter(|queue| !queue.marked && queue.first_ready(0, kind, false).is_some())
-        {
-            queue.marked = true;
+        if self.queues.mark(database, key, kind) {
             self.marked.push_back((database, key.into()));
         }
     }
 
-    /// Marks the keys of a wait that other clients wait for, unless they are being served.
-    fn mark_queues(&mut self, key_wait: &KeyWait) {
-        let KeyWait { database, keys, .. } = key_wait;
+    /// Marks keys that clients wait for, unless they are being served.
+    fn mark_unless_served(&mut self, database: usize, keys: &[Box<[u8]>]) {
         if mutants::is_on("queue-not-woken-when-first-leaves") {
             return;
         }
         for key in keys {
-            let is_served = |served: &ServedKey| (served.database, &served.key) == (*database, key);
+            let is_served = |served: &ServedKey| (served.database, &served.key) == (database, key);
             if !self.served.as_ref().is_some_and(is_served) {
-                self.mark(*database, key, Some(Kind::Lock));
+                self.mark(database, key, Some(Kind::Lock));
             }
         }
-    }
-
-    /// The number of clients that wait for this key and are served in their order.
-    pub(crate) fn queued_in_order(&self, database: usize, key: &[u8]) -> usize {
-        let queue = self.queues.get(&database).and_then(|queues| queues.get(key));
-        queue.map_or(0, |queue| queue.in_order)
     }
 
     /// The key with waiters to serve, and how far they have been served.
@@ -217,68 +174,18 @@ impl Waiters {
             return Some(served);
         }
         let (database, key) = self.marked.pop_front()?;
-        if let Some(queue) = self.queues.get_mut(&database).and_then(|q| q.get_mut(&key)) {
-            queue.marked = false;
-        }
-        Some(ServedKey { database, key, from: 0, stopped: false, is_order_kept: false })
+        let next = self.queues.unmark(database, &key);
+        Some(ServedKey { database, key, next, stopped: false, is_order_kept: false })
     }
 
-    /// Appends a client to the queues of some keys.
-    fn join(&mut self, client: ClientId, database: usize, condition: WaitCondition<'_>) -> u64 {
-        self.last_ticket += 1;
-        let queues = self.queues.entry(database).or_default();
-        for &key in condition.keys {
-            let queue = queues.entry(key.into()).or_default();
-            let WaitCondition { kind, wake_if_gone, in_order, .. } = condition;
-            let waiter = Waiter { client, kind, wake_if_gone, in_order };
-            // A key that is named twice is queued once.
-            let before = queue.waiters.insert(self.last_ticket, waiter);
-            let is_new = before.is_none();
-            queue.wake_if_gone += usize::from(wake_if_gone && is_new);
-            queue.in_order += usize::from(in_order && is_new);
-        }
-        self.last_ticket
-    }
-
-    fn leave(&mut self, key_wait: &KeyWait) {
-        let Some(queues) = self.queues.get_mut(&key_wait.database) else { return };
-        for key in &key_wait.keys {
-            let Some(queue) = queues.get_mut(key) else { continue };
-            let waiter = queue.waiters.remove(&key_wait.ticket);
-            queue.wake_if_gone -= usize::from(waiter.is_some_and(|waiter| waiter.wake_if_gone));
-            queue.in_order -= usize::from(waiter.is_some_and(|waiter| waiter.in_order));
-            if queue.waiters.is_empty() {
-                queues.remove(key);
-            }
-        }
-        if queues.is_empty() {
-            self.queues.remove(&key_wait.database);
-        }
-    }
-}
-
-impl Queue {
-    /// The first waiter, from a ticket on, with a condition that is met by a value of this type, or
-    /// by none; if `is_order_kept`, of those that are not served in their order.
-    fn first_ready(
-        &self,
-        from: u64,
-        kind: Option<Kind>,
-        is_order_kept: bool,
-    ) -> Option<(u64, ClientId)> {
-        if kind.is_none() && self.wake_if_gone == 0
-            || is_order_kept && self.in_order == self.waiters.len()
-        {
-            return None;
-        }
-        let is_ready = |waiter: &Waiter| {
-            (waiter.wake_if_gone || kind == Some(waiter.kind))
-                && !(is_order_kept && waiter.in_order)
-        };
-        let mut waiters = self.waiters.range(from..);
-        waiters
-            .find(|(_, waiter)| is_ready(waiter))
-            .map(|(&ticket, waiter)| (ticket, waiter.client))
+    /// Removes a client from all queues.
+    fn leave(&mut self, wait: &Wait) {
+        let keys = if wait.in_order { self.queues.keys_of(wait) } else { Vec::new() };
+        let mut unused = Cursor::END;
+        let cursor = self.served.as_mut().map_or(&mut unused, |served| &mut served.next);
+        self.queues.leave(wait, cursor);
+        // Those behind may have waited for this client only.
+        self.mark_unless_served(wait.database, &keys);
     }
 }
 
@@ -288,7 +195,8 @@ impl Sessions {
     /// Blocks a client, until `deadline` if there is one.
     pub(crate) fn block(&mut self, client: ClientId, on_timeout: Reply, deadline: Option<Millis>) {
         self.stop_waiting(client);
-        let timer = deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client)));
+        let timer =
+            deadline.map(|deadline| self.timers.insert(deadline, Timer::Blocked(client.slot)));
         if let Some(state) = self.get_mut(client) {
             state.blocked = Some(Blocked {
                 on_timeout,
@@ -334,14 +242,10 @@ impl Sessions {
         argv: &[&[u8]],
     ) {
         self.block(client, Reply::NullArray, deadline);
-        let ticket = self.waiters.join(client, database, condition);
-        let copy = |words: &[&[u8]]| words.iter().map(|&word| word.into()).collect();
-        let (keys, argv) = (copy(condition.keys), copy(argv));
-        let in_order = condition.in_order;
-        let key_wait = KeyWait { ticket, database, keys, argv, in_order };
-        self.clients.hold(client, key_wait.bytes());
+        let wait = self.waiters.queues.join(client.slot, database, condition, &argv[1..]);
+        self.clients.hold(client, wait.bytes(&self.waiters.queues));
         if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
-            blocked.key_wait = Some(Arc::new(key_wait));
+            blocked.key_wait = Some(wait);
         }
     }
 
@@ -365,18 +269,28 @@ impl Sessions {
 
     // --- waits are served ---
 
-    /// The clients that wait for a key and are served in their order: with their commands and until
-    /// when they wait.
+    /// The clients that wait for a key, in their order.
+    pub(crate) fn waiting_for(
+        &self,
+        database: usize,
+        key: &[u8],
+    ) -> impl Iterator<Item = ClientId> {
+        let clients = self.waiters.queues.of_key(database, key);
+        clients.filter_map(|place| self.clients.at_place(place))
+    }
+
+    /// The clients that wait for a key and are served in their order: with the arguments of their
+    /// commands and until when they wait.
     pub(crate) fn queue_in_order(
         &self,
         database: usize,
         key: &[u8],
     ) -> impl Iterator<Item = (ClientId, Vec<&[u8]>, Option<Millis>)> {
-        self.waiters.of_key(database, key).filter_map(|client| {
+        self.waiting_for(database, key).filter_map(|client| {
             let blocked = self.get(client)?.blocked.as_ref()?;
-            let key_wait = blocked.key_wait.as_deref().filter(|key_wait| key_wait.in_order)?;
+            let wait = blocked.key_wait.as_ref().filter(|wait| wait.in_order)?;
             let until = blocked.timer.map(|timer| self.timers.deadline(timer));
-            Some((client, key_wait.words(), until))
+            Some((client, self.waiters.queues.arguments(wait).collect(), until))
         })
     }
 
@@ -402,9 +316,7 @@ impl Sessions {
         database: usize,
         is_swapped: bool,
     ) {
-        let queues = self.waiters.queues.get(&database);
-        let keys: Vec<Box<[u8]>> = queues.into_iter().flat_map(BTreeMap::keys).cloned().collect();
-        for key in keys {
+        for key in self.waiters.queues.keys(database) {
             let kind = if is_swapped { keyspace.kind_of(database, &key) } else { None };
             self.waiters.mark(database, &key, kind);
         }
@@ -424,10 +336,12 @@ impl Sessions {
         !self.waiters.marked.is_empty()
     }
 
-    /// The position of a blocked client's command in the table, and its wait for keys.
-    fn blocked_command(&self, client: ClientId) -> Option<(usize, Arc<KeyWait>)> {
+    /// The command of a client that waits for keys.
+    fn waiting_command(&self, client: ClientId) -> Option<WaitingCommand> {
         let blocked = self.get(client)?.blocked.as_ref()?;
-        blocked.command.zip(blocked.key_wait.clone())
+        let (at, wait) = (blocked.command?, blocked.key_wait.as_ref()?);
+        let arguments = self.waiters.queues.arguments(wait).0.into();
+        Some(WaitingCommand { at, database: wait.database, in_order: wait.in_order, arguments })
     }
 
     fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
@@ -460,13 +374,9 @@ impl Sessions {
         if let Some(timer) = blocked.retry_timer {
             self.timers.cancel(timer);
         }
-        if let Some(key_wait) = blocked.key_wait {
-            self.clients.release(client, key_wait.bytes());
-            self.waiters.leave(&key_wait);
-            if key_wait.in_order {
-                // Those behind may have waited for this client only.
-                self.waiters.mark_queues(&key_wait);
-            }
+        if let Some(wait) = blocked.key_wait {
+            self.clients.release(client, wait.bytes(&self.waiters.queues));
+            self.waiters.leave(&wait);
         }
         true
     }
@@ -508,8 +418,7 @@ impl Engine {
         }
         self.release_bindings(time);
         while let Some(mut served) = self.sessions.waiters.take_served() {
-            while let Some((ticket, client)) = self.next_ready_waiter(&served, time) {
-                served.from = ticket + 1;
+            while let Some(client) = self.next_ready_waiter(&mut served, time) {
                 if self.is_stopped(client, time) {
                     served.stopped = true;
                 } else if self.sessions.get(client).is_some_and(|state| !state.peer_closed) {
@@ -546,37 +455,42 @@ impl Engine {
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
     fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
         self.sessions.pause.is_some()
-            && self.sessions.blocked_command(client).is_some_and(|(at, key_wait)| {
-                self.is_delayed(client, at, key_wait.database, &key_wait.words(), time)
+            && self.sessions.waiting_command(client).is_some_and(|command| {
+                let argv = self.argv(&command);
+                self.is_delayed(client, command.at, command.database, &argv, time)
             })
     }
 
-    fn next_ready_waiter(&mut self, served: &ServedKey, time: Time) -> Option<(u64, ClientId)> {
-        let ServedKey { database, key, from, is_order_kept, .. } = served;
+    /// The words of a command that waits.
+    fn argv<'c>(&self, command: &'c WaitingCommand) -> Vec<&'c [u8]> {
+        let name = self.commands.entry(command.at).command.name;
+        std::iter::once(name.as_bytes()).chain(Items(&command.arguments)).collect()
+    }
+
+    fn next_ready_waiter(&mut self, served: &mut ServedKey, time: Time) -> Option<ClientId> {
+        let ServedKey { database, key, next, is_order_kept, .. } = served;
         self.find_alive(*database, key, time);
         self.observe_effects(None);
         let kind = self.writer.keyspace().kind_of(*database, key);
-        self.sessions.waiters.queues.get(database)?.get(key)?.first_ready(
-            *from,
-            kind,
-            *is_order_kept,
-        )
+        let place = self.sessions.waiters.queues.next_ready(next, kind, *is_order_kept)?;
+        self.sessions.clients.at_place(place)
     }
 
     /// Runs the command of the client that [`Engine::next_waiter`] has named again. A client that
     /// has to wait on keeps its position in all queues, and its deadline.
     pub fn serve_waiter(&mut self, client: ClientId, time: Time) {
-        let Some((at, key_wait)) = self.sessions.blocked_command(client) else { return };
+        let Some(command) = self.sessions.waiting_command(client) else { return };
         // Messages that the command causes for its own client are sent after the reply.
         let before = self.sessions.exchange_pending(client, BytesMut::new());
         // The key may have changed long after the last command, by an expiry or the end of a pause.
         self.begin_requests();
         self.writer.set_author(Author::of(client.serial, time));
-        let reply = self.run_again(client, at, key_wait.database, &key_wait.words(), time);
+        let argv = self.argv(&command);
+        let reply = self.run_again(client, command.at, command.database, &argv, time);
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
-        } else if key_wait.in_order
+        } else if command.in_order
             && let Some(served) = &mut self.sessions.waiters.served
         {
             served.is_order_kept = true;
@@ -617,11 +531,11 @@ impl Engine {
 
     /// Ends the wait of a blocked command as its timeout does.
     pub(crate) fn time_out(&mut self, client: ClientId, time: Time) {
-        let command = self.sessions.blocked_command(client);
-        match command.filter(|(_, key_wait)| key_wait.in_order) {
-            Some((at, key_wait)) => {
-                let (database, words) = (key_wait.database, key_wait.words());
-                let reply = self.run_last(client, at, database, &words, time);
+        let command = self.sessions.waiting_command(client);
+        match command.filter(|command| command.in_order) {
+            Some(command) => {
+                let argv = self.argv(&command);
+                let reply = self.run_last(client, command.at, command.database, &argv, time);
                 self.finish(client, &reply);
             }
             None => self.end_wait(client),
@@ -629,7 +543,8 @@ impl Engine {
     }
 
     /// Handles the timer of a blocked client, which has fired and no longer exists.
-    pub(crate) fn wait_timed_out(&mut self, client: ClientId, time: Time) {
+    pub(crate) fn wait_timed_out(&mut self, place: u32, time: Time) {
+        let Some(client) = self.sessions.clients.at_place(place) else { return };
         let Some(state) = self.sessions.get_mut(client) else { return };
         if let Some(blocked) = state.blocked.as_mut() {
             blocked.timer = None;
@@ -645,16 +560,18 @@ impl Engine {
             self.sessions.timers.cancel(timer);
         }
         blocked.retry_timer =
-            moment.map(|moment| self.sessions.timers.insert(moment, Timer::Retry(client)));
+            moment.map(|moment| self.sessions.timers.insert(moment, Timer::Retry(client.slot)));
     }
 
     /// Handles that timer, which has fired and no longer exists.
-    pub(crate) fn retry(&mut self, client: ClientId) {
+    pub(crate) fn retry(&mut self, place: u32) {
+        let Some(client) = self.sessions.clients.at_place(place) else { return };
         let Some(state) = self.sessions.clients.get_mut(client) else { return };
         let Some(blocked) = state.blocked.as_mut() else { return };
         blocked.retry_timer = None;
-        if let Some(key_wait) = blocked.key_wait.clone() {
-            self.sessions.waiters.mark_queues(&key_wait);
+        if let Some(wait) = &blocked.key_wait {
+            let keys = self.sessions.waiters.queues.keys_of(wait);
+            self.sessions.waiters.mark_unless_served(wait.database, &keys);
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct StringSlabs {
 }
 
 /// Identifies a string.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StringHandle {
     /// Its number in its slab, or among the long strings.
     pub number: u32,
