@@ -1,0 +1,82 @@
+// Public API: locks over Jedis.
+
+package io.github.lockwheel.locks;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Executor;
+import org.apache.commons.pool2.PooledObjectFactory;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.util.SafeEncoder;
+
+/** Locks over Jedis, 7.2 or later. */
+public final class JedisLocks extends Locks {
+    private final PooledObjectFactory<Connection> connections;
+
+    /**
+     * The locks of a server. They have connections of their own, with the settings of the client,
+     * that are not in its pool.
+     *
+     * @param client the client
+     */
+    public JedisLocks(RedisClient client) {
+        connections = client.getPool().getFactory();
+    }
+
+    @Override
+    Wire<?> wire() {
+        return new JedisWire();
+    }
+
+    private final class JedisWire extends Wire<Connection> {
+        /** Jedis blocks a thread, which does not notice that it is interrupted. */
+        private final Executor threads = task -> {
+            var thread = new Thread(task, "lockwheel-jedis");
+            thread.setDaemon(true);
+            thread.start();
+        };
+
+        @Override
+        CompletionStage<Connection> connect() {
+            return CompletableFuture.supplyAsync(() -> {
+                try {
+                    var connection = connections.makeObject().getObject();
+                    connection.setSoTimeout(0);
+                    return connection;
+                } catch (Exception error) {
+                    throw new CompletionException(error);
+                }
+            }, threads);
+        }
+
+        @Override
+        CompletionStage<Object> send(Connection connection, List<String> words) {
+            return CompletableFuture.supplyAsync(() -> {
+                byte[] name = SafeEncoder.encode(words.get(0));
+                connection.sendCommand(
+                        () -> name, words.stream().skip(1).toArray(String[]::new));
+                return SafeEncoder.encodeObject(connection.getOne());
+            }, threads);
+        }
+
+        @Override
+        void disconnect(Connection connection) {
+            try {
+                connection.forceDisconnect();
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+
+        @Override
+        boolean isReply(Throwable error) {
+            return error instanceof JedisDataException;
+        }
+    }
+}
