@@ -4,15 +4,19 @@ package io.github.lockwheel.locks;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Executor;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.commons.pool2.PooledObjectFactory;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.util.KeyValue;
 import redis.clients.jedis.util.SafeEncoder;
 
 /** Locks over Jedis, 7.2 or later. */
@@ -56,13 +60,22 @@ public final class JedisLocks extends Locks {
         }
 
         @Override
-        CompletionStage<Object> send(Connection connection, List<String> words) {
+        CompletionStage<List<Object>> send(Connection connection, List<String> words) {
             return CompletableFuture.supplyAsync(() -> {
                 byte[] name = SafeEncoder.encode(words.get(0));
                 connection.sendCommand(
                         () -> name, words.stream().skip(1).toArray(String[]::new));
-                return SafeEncoder.encodeObject(connection.getOne());
+                return decoded(connection.getOne());
             }, threads);
+        }
+
+        private List<Object> decoded(Object reply) {
+            Object decoded = SafeEncoder.encodeObject(reply);
+            var list = decoded instanceof List
+                    ? (List<?>) decoded : Collections.singletonList(decoded);
+            return list.stream().flatMap(each -> each instanceof KeyValue
+                    ? Stream.of(((KeyValue<?, ?>) each).getKey(), ((KeyValue<?, ?>) each).getValue())
+                    : Stream.of(each)).collect(Collectors.toList());
         }
 
         @Override

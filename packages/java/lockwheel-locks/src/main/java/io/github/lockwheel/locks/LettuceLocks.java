@@ -8,7 +8,7 @@ import io.lettuce.core.RedisURI;
 import io.lettuce.core.TimeoutOptions;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.StringCodec;
-import io.lettuce.core.output.ObjectOutput;
+import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.AsyncCommand;
 import io.lettuce.core.protocol.Command;
 import io.lettuce.core.protocol.CommandArgs;
@@ -51,12 +51,12 @@ public final class LettuceLocks extends Locks {
         }
 
         @Override
-        CompletionStage<Object> send(
+        CompletionStage<List<Object>> send(
                 StatefulRedisConnection<String, String> connection, List<String> words) {
             var arguments = new CommandArgs<>(StringCodec.UTF8);
             words.stream().skip(1).forEach(arguments::add);
             var command = new AsyncCommand<>(new Command<>(
-                    new Word(words.get(0)), new ObjectOutput<>(StringCodec.UTF8), arguments));
+                    new Word(words.get(0)), new NestedMultiOutput<>(StringCodec.UTF8), arguments));
             connection.dispatch(command);
             return command;
         }

@@ -166,15 +166,10 @@ public final class NativeLock implements AutoCloseable {
     }
 
     /** Reads the reply to {@code LOCK.ACQUIRE}. */
-    private void settle(Object reply) {
+    private void settle(List<Object> reply) {
         Map<Object, Object> fields = new HashMap<>();
-        if (reply instanceof Map) {
-            fields.putAll((Map<?, ?>) reply);
-        } else {
-            var words = (List<?>) reply;
-            for (int index = 0; index + 1 < words.size(); index += 2) {
-                fields.put(words.get(index), words.get(index + 1));
-            }
+        for (int index = 0; index + 1 < reply.size(); index += 2) {
+            fields.put(reply.get(index), reply.get(index + 1));
         }
         if (!(fields.get("token") instanceof Long)) {
             denial = "the lock '" + key + "' was not acquired (" + fields.get("status")
@@ -219,7 +214,7 @@ public final class NativeLock implements AutoCloseable {
         long begunNs = System.nanoTime();
         boolean renewed = false;
         try {
-            renewed = Long.valueOf(1).equals(wire.callAgain(renewalLimitMs,
+            renewed = List.of(1L).equals(wire.callAgain(renewalLimitMs,
                     List.of("LOCK.RENEW", key, owner, "TTL", ttl, "TOKEN", Long.toString(token))));
         } catch (RuntimeException error) {
             if (System.nanoTime() - trustedUntilNs < 0) {
@@ -283,7 +278,7 @@ public final class NativeLock implements AutoCloseable {
                 words.add("ALL");
             }
             held = false;
-            lost = wire.callAgain(LIMIT_MS, words) == null;
+            lost = wire.callAgain(LIMIT_MS, words).get(0) == null;
             return !lost;
         } finally {
             end(lost);

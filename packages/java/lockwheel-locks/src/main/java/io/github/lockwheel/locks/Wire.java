@@ -21,8 +21,8 @@ abstract class Wire<C> {
 
     abstract CompletionStage<C> connect();
 
-    /** Sends a command; strings in the reply are those of Java. */
-    abstract CompletionStage<Object> send(C connection, List<String> words);
+    /** Sends a command. A map in the reply is a list, and so is a single value. */
+    abstract CompletionStage<List<Object>> send(C connection, List<String> words);
 
     abstract void disconnect(C connection);
 
@@ -30,7 +30,8 @@ abstract class Wire<C> {
     abstract boolean isReply(Throwable error);
 
     /** The reply to a command; waits for it. An interruption closes the connection. */
-    final Object callInterruptibly(long limitMs, List<String> words) throws InterruptedException {
+    final List<Object> callInterruptibly(long limitMs, List<String> words)
+            throws InterruptedException {
         try {
             return reply(limitMs, words).get();
         } catch (InterruptedException error) {
@@ -42,7 +43,7 @@ abstract class Wire<C> {
     }
 
     /** The reply to a command, which is sent again if the connection has ended. */
-    final Object callAgain(long limitMs, List<String> words) {
+    final List<Object> callAgain(long limitMs, List<String> words) {
         try {
             return call(limitMs, words);
         } catch (RuntimeException error) {
@@ -53,7 +54,7 @@ abstract class Wire<C> {
         }
     }
 
-    private Object call(long limitMs, List<String> words) {
+    private List<Object> call(long limitMs, List<String> words) {
         try {
             return reply(limitMs, words).join();
         } catch (CompletionException error) {
@@ -61,7 +62,7 @@ abstract class Wire<C> {
         }
     }
 
-    private CompletableFuture<Object> reply(long limitMs, List<String> words) {
+    private CompletableFuture<List<Object>> reply(long limitMs, List<String> words) {
         if (connection == null) {
             connection = connect();
         }
