@@ -438,6 +438,22 @@ abstract class LocksContract {
     }
 
     @Test
+    @Lockwheel(options = {"--requirepass", "secret"})
+    void aRefusedConnectionIsTriedAgain() throws Exception {
+        locks = locks(server.port(), "worker", "secret", 3, 2);
+        var lock = held(options("lock").renewEvery(MILLISECOND));
+        var refusals = server.faults().add(
+                Fault.error("LOADING not yet"), Requests.any().command("select").times(2));
+        var client = server.journal().locks().get(0).client();
+        server.call("CLIENT", "KILL", "ID", Long.toString(client));
+        Later.eventually("it is refused", () -> refusals.fired() == 2);
+        // A rule without an effect counts the requests.
+        var renewals = server.faults().add(Fault.flushScripts(), RENEWALS);
+        Later.eventually("it is renewed", () -> renewals.fired() > 0);
+        assertTrue(lock.release());
+    }
+
+    @Test
     void aServerWithoutNativeLocksIsAClearError(@TempDir Path folder) throws Exception {
         locks = locks(plainRedis(folder), "worker");
         var lock = built(options("lock"));

@@ -73,9 +73,16 @@ public final class JedisLocks extends Locks {
             Object decoded = SafeEncoder.encodeObject(reply);
             var list = decoded instanceof List
                     ? (List<?>) decoded : Collections.singletonList(decoded);
-            return list.stream().flatMap(each -> each instanceof KeyValue
-                    ? Stream.of(((KeyValue<?, ?>) each).getKey(), ((KeyValue<?, ?>) each).getValue())
-                    : Stream.of(each)).collect(Collectors.toList());
+            return list.stream().flatMap(this::words).collect(Collectors.toList());
+        }
+
+        /** The name and the value of an entry of a map. */
+        private Stream<Object> words(Object each) {
+            if (!(each instanceof KeyValue)) {
+                return Stream.of(each);
+            }
+            var entry = (KeyValue<?, ?>) each;
+            return Stream.of(entry.getKey(), entry.getValue());
         }
 
         @Override

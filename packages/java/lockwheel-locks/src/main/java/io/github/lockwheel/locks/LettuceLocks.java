@@ -26,8 +26,8 @@ public final class LettuceLocks extends Locks {
      * The locks of a server. They have connections of their own, with the options and resources of
      * the client.
      *
-     * @param client the client, which keeps its address to itself
-     * @param uri the address of the server
+     * @param client the client
+     * @param uri the address of the server, which cannot be read from the client
      */
     public LettuceLocks(RedisClient client, RedisURI uri) {
         this.client = RedisClient.create(client.getResources());

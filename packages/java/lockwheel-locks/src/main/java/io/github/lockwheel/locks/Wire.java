@@ -17,7 +17,7 @@ import java.util.concurrent.TimeoutException;
  * @param <C> the connection of the library
  */
 abstract class Wire<C> {
-    private CompletionStage<C> connection;
+    private CompletableFuture<C> connection;
 
     abstract CompletionStage<C> connect();
 
@@ -64,14 +64,15 @@ abstract class Wire<C> {
 
     private CompletableFuture<List<Object>> reply(long limitMs, List<String> words) {
         if (connection == null) {
-            connection = connect();
+            connection = connect().toCompletableFuture();
         }
-        return connection.thenCompose(open -> send(open, words)).toCompletableFuture()
+        return connection.thenCompose(open -> send(open, words))
                 .orTimeout(limitMs, TimeUnit.MILLISECONDS);
     }
 
     private RuntimeException failure(List<String> words, Throwable cause) {
-        if (isReply(cause)) {
+        // The server may also refuse the connection.
+        if (isReply(cause) && !connection.isCompletedExceptionally()) {
             return cause.getMessage().contains("unknown command")
                     ? new NoNativeLocksException(
                             "this server has no native locks: it must be Lockwheel 0.1 or later")
