@@ -47,7 +47,7 @@ abstract class Wire<C> {
         try {
             return call(limitMs, words);
         } catch (RuntimeException error) {
-            if (connection != null || error instanceof LockException) {
+            if (connection != null || error.getCause() instanceof TimeoutException) {
                 throw error;
             }
             return call(limitMs, words);
