@@ -2,6 +2,7 @@
 
 package lockwheel.packages;
 
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
@@ -37,6 +38,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -217,17 +219,32 @@ abstract class LocksContract {
     @Test
     void anInterruptedThreadLeavesTheQueue() throws Exception {
         held(options("lock"));
-        var waiter = built(options("lock").waitFor(MINUTE));
+        interruptWhen(() -> Later.eventually("it waits", () -> queue().size() == 1));
+        Later.eventually("it waits no more", () -> queue().isEmpty());
+    }
+
+    @Test
+    void anInterruptedThreadDoesNotAcquireALockLater() throws Exception {
+        int before = clients();
+        var gate = server.faults().gate(Requests.any().command("hello"));
+        interruptWhen(gate::await);
+        gate.open();
+        Later.eventually("its connection is closed", () -> clients() == before);
+        assertNull(info("lock"));
+    }
+
+    /** Interrupts a thread that acquires the lock, after a step of the test. */
+    private void interruptWhen(Executable step) throws Exception {
+        var lock = built(options("lock").waitFor(MINUTE));
         var thread = new CompletableFuture<Thread>();
         var acquires = Later.run(() -> {
             thread.complete(Thread.currentThread());
-            return waiter.tryAcquire();
+            return lock.tryAcquire();
         });
-        Later.eventually("it waits", () -> queue().size() == 1);
+        assertDoesNotThrow(step);
         thread.get().interrupt();
         assertThrows(InterruptedException.class, acquires::get);
-        Later.eventually("it waits no more", () -> queue().isEmpty());
-        assertFalse(waiter.isHeld());
+        assertFalse(lock.isHeld());
     }
 
     @Test

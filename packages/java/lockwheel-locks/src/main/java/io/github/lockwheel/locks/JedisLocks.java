@@ -15,6 +15,7 @@ import java.util.stream.Stream;
 import org.apache.commons.pool2.PooledObjectFactory;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.util.KeyValue;
 import redis.clients.jedis.util.SafeEncoder;
@@ -63,8 +64,13 @@ public final class JedisLocks extends Locks {
         CompletionStage<List<Object>> send(Connection connection, List<String> words) {
             return CompletableFuture.supplyAsync(() -> {
                 byte[] name = SafeEncoder.encode(words.get(0));
-                connection.sendCommand(
-                        () -> name, words.stream().skip(1).toArray(String[]::new));
+                synchronized (connection) {
+                    if (connection.isBroken()) { // Jedis would open it again.
+                        throw new JedisConnectionException("the connection was closed");
+                    }
+                    connection.sendCommand(
+                            () -> name, words.stream().skip(1).toArray(String[]::new));
+                }
                 return decoded(connection.getOne());
             }, threads);
         }
@@ -88,7 +94,9 @@ public final class JedisLocks extends Locks {
         @Override
         void disconnect(Connection connection) {
             try {
-                connection.forceDisconnect();
+                synchronized (connection) {
+                    connection.forceDisconnect();
+                }
             } catch (IOException error) {
                 throw new UncheckedIOException(error);
             }
