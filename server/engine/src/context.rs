@@ -282,12 +282,17 @@ impl Context<'_> {
     // --- changing ---
 
     /// Refuses the command if the key in `slot` holds a native lock; `instead` is what to use.
+    #[inline(always)]
     pub fn refuse_lock(&self, slot: Slot, instead: &'static str) -> Result<(), Error> {
-        if !matches!(self.record(slot).value(), ValueRef::Lock(_)) {
-            return Ok(());
-        }
+        let records = self.engine.writer.keyspace().database(self.database).records();
+        if records.is_lock(slot) { Err(self.refusal_of_lock(instead)) } else { Ok(()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refusal_of_lock(&self, instead: &'static str) -> Error {
         let name = self.name.to_ascii_uppercase();
-        Err(Error::text(format!("ERR the key holds a lock: use {instead} instead of {name}")))
+        Error::text(format!("ERR the key holds a lock: use {instead} instead of {name}"))
     }
 
     /// Sets a key to a new value without a deadline. Any old value is replaced.

@@ -63,8 +63,8 @@ impl LeaseCeiling {
     }
 }
 
-/// Fencing tokens are greater than the wall clock at the start, in microseconds: so they are greater
-/// than those of an earlier run, unless the clock was set back.
+/// Fencing tokens are greater than the wall clock at the start, in microseconds, and so than those
+/// of an earlier run, unless the clock was set back.
 pub(crate) fn token_floor_at_start(time: Time) -> u64 {
     if mutants::is_on("token-floor-ignored") {
         return 0;

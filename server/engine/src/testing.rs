@@ -4,8 +4,9 @@
 //! Steps are separated by `;`. A step is a command (`SET k v`), a command of another client (`b>
 //! GET k`), an advance of the clock (`+10ms`, `+1us`), a step of the wall clock alone (`wall+10ms`,
 //! `wall-10ms`), the output of another client (`b<`), or the end of its connection (`b!`). The
-//! expected result follows `=>` in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`, `[1, 2]`, `{k: v}`, `~[set]`,
-//! `>[push]`, `2.5` (double), `#t`, `!ERR line`; `...` matches anything.
+//! expected result follows `=>` in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`,
+//! `[1, 2]`, `{k: v}`, `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`; `...` matches
+//! anything.
 
 use std::collections::BTreeMap;
 

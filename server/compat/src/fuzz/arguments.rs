@@ -1,6 +1,6 @@
-//! Random arguments for every command of a server's table. Most requests are invalid, and both
-//! servers must refuse them with the same error, also in transactions and scripts. Both servers
-//! must belong to the fuzzer, since databases are flushed.
+//! Random arguments for every command that is in the tables of both servers. Most requests are
+//! invalid, and both servers must refuse them with the same error, also in transactions and
+//! scripts. Both servers must belong to the fuzzer, since databases are flushed.
 
 use std::io;
 
@@ -221,6 +221,12 @@ impl Commands {
         names.sort();
         let words = |name: String| name.split('|').map(str::to_owned).collect::<Vec<_>>();
         Commands(names.into_iter().map(words).filter(|words| !is_excluded(words)).collect())
+    }
+
+    /// Those that another server has, too.
+    pub fn shared_with(mut self, other: &Commands) -> Commands {
+        self.0.retain(|words| other.0.contains(words));
+        self
     }
 
     /// The number of commands.

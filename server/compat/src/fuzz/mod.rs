@@ -123,7 +123,7 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let (target, reference) = (explore(&options.target)?, explore(&options.reference)?);
     let lost = |error| Error::Server(options.target.clone(), error);
     let begin_us = time::now_us();
-    let commands = target.connect(2).and_then(|mut wire| Commands::of(&mut wire)).map_err(lost)?;
+    let commands = shared_commands(&target, &reference).map_err(lost)?;
     let grammar = shared_grammar(&target, &reference).map_err(lost)?;
     if grammar.forms().is_empty() {
         let problem = "the server under test does not describe its commands with COMMAND DOCS";
@@ -150,6 +150,12 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let elapsed_us = u32::try_from((time::now_us() - begin_us) / 1000).unwrap_or(u32::MAX);
     run.report.seconds = f64::from(elapsed_us) / 1000.0;
     Ok(run.report)
+}
+
+/// The commands that both servers have.
+fn shared_commands(target: &Target, reference: &Target) -> io::Result<Commands> {
+    let of = |server: &Target| Commands::of(&mut server.connect(2)?);
+    Ok(of(target)?.shared_with(&of(reference)?))
 }
 
 /// The grammar of the commands and options that both servers have, as the target describes them.

@@ -424,7 +424,7 @@ fn next_token(context: &mut Context<'_>) -> Result<u64, Error> {
 fn check_mode(lock: &Lock, mode: LockMode) -> Result<(), Error> {
     match (lock.mode().map(LockMode::permits), mode.permits()) {
         (Some(Some(of)), wanted) if wanted != Some(of) => Err(Error::text(format!(
-            "ERR the key holds a semaphore with {of} permits: use PERMITS <count> OF {of}"
+            "ERR the key holds a semaphore with {of} permits: use PERMITS n OF {of}"
         ))),
         (Some(None), Some(_)) => {
             Err(Error::line("ERR the key holds a lock, which has no permits: do not use PERMITS"))
@@ -935,7 +935,7 @@ mod tests {
         );
         talk(
             "ACQ k a TTL 9 PERMITS 1 OF 3; ACQ k b TTL 9 PERMITS 1 OF 4 => \
-             !ERR the key holds a semaphore with 3 permits: use PERMITS <count> OF 3; \
+             !ERR the key holds a semaphore with 3 permits: use PERMITS n OF 3; \
              ACQ k b TTL 9 => !ERR the key holds a semaphore with 3 permits...; \
              ACQ k a TTL 9 PERMITS 2 OF 3 => !ERR the owner holds 1 permits...",
         );
@@ -1020,7 +1020,8 @@ mod tests {
     fn bound_lock_is_released_some_time_after_its_connection() {
         let bound = |grace: &str, steps: &str| {
             talk(&format!(
-                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => ; b!; {steps}"
+                "b> ACQ k b TTL 90000 BOUND{grace}; w> ACQ k w TTL 9 WAIT 90000; w< => ; b!; \
+                 {steps}"
             ));
         };
         bound("", "+1999ms; w< => ; +1ms; w< => ACQUIRED");

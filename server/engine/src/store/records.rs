@@ -313,6 +313,14 @@ impl Records {
         self.headers.chunks().random(random)
     }
 
+    /// Whether the value of a record is a native lock.
+    #[inline]
+    pub fn is_lock(&self, slot: Slot) -> bool {
+        // Most values are told by their header.
+        !matches!(self.headers.get(slot).form.payload(), Form::INT | Form::BYTES | Form::FIELDS)
+            && matches!(self.get(slot).value(), ValueRef::Lock(_))
+    }
+
     #[inline]
     fn bytes(&self, slot: Slot) -> &[u8] {
         self.strings.get(self.headers.get(slot).handle())

@@ -1,0 +1,3 @@
+// The types of lockwheel/locks for import.
+
+export * from "./locks.js";
