@@ -14,6 +14,10 @@ import io.github.lockwheel.Fault;
 import io.github.lockwheel.LockwheelServer;
 import io.github.lockwheel.Requests;
 import io.github.lockwheel.junit5.Lockwheel;
+import io.github.lockwheel.locks.LettuceLocks;
+import io.github.lockwheel.locks.Locks;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisURI;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -105,5 +109,27 @@ class ExamplesTest {
         server.clock().advance(Duration.ofSeconds(10));
         assertTrue(CompletableFuture.supplyAsync(lock::tryLock).get());
         redisson.shutdown();
+    }
+
+    private long stored;
+
+    private void store(long token) {
+        stored = token;
+    }
+
+    void sendInvoice(Locks locks) throws InterruptedException {
+        try (var lock = locks.lock("invoice:7", Duration.ofSeconds(30))
+                .waitFor(Duration.ofSeconds(5)).meta("nightly run").build().acquire()) {
+            store(lock.token()); // Storage refuses a write with an older token.
+        }
+    }
+
+    @Test
+    @Lockwheel(check = Check.NO_LOCK_HELD)
+    void aTokenIsStored(LockwheelServer server) throws Exception {
+        try (var client = RedisClient.create()) {
+            sendInvoice(new LettuceLocks(client, RedisURI.create(server.url())));
+        }
+        assertTrue(stored > 0);
     }
 }
