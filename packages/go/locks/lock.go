@@ -167,7 +167,7 @@ func (l *Lock) Acquire(ctx context.Context) error {
 	}
 	settings := l.settings
 	l.own = redis.NewClient(&settings)
-	own := l.own
+	own, begun := l.own, time.Now()
 	// go-redis does not end a request with its context.
 	keeps := context.AfterFunc(ctx, func() { _ = own.Close() })
 	reply, err := l.do(ctx, l.options.Wait+limit, l.acquisition()...)
@@ -176,13 +176,20 @@ func (l *Lock) Acquire(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		err = l.settle(reply)
+		err = l.settle(reply, begun)
 	}
 	if err != nil {
 		_ = own.Close()
 		return err
 	}
 	l.life, l.end = context.WithCancelCause(context.Background())
+	if time.Since(begun) > l.trust/3 {
+		// It is not known when in this time the lease began.
+		if err := l.renew(l.life); err != nil {
+			l.finish(ErrLost)
+			return err
+		}
+	}
 	if l.period > 0 {
 		go l.keep(l.life)
 	}
@@ -208,8 +215,8 @@ func (l *Lock) acquisition() []any {
 	return words
 }
 
-// settle reads the reply to LOCK.ACQUIRE.
-func (l *Lock) settle(reply any) error {
+// settle reads the reply to a LOCK.ACQUIRE that was sent at this time.
+func (l *Lock) settle(reply any, begun time.Time) error {
 	fields := map[any]any{}
 	switch reply := reply.(type) {
 	case map[any]any: // RESP3
@@ -224,7 +231,7 @@ func (l *Lock) settle(reply any) error {
 		return fmt.Errorf("%w: %q (%v): owners %v, lease %v ms, queue %v", ErrNotAcquired,
 			l.key, fields["status"], fields["holders"], fields["ttl"], fields["queue"])
 	}
-	l.token, l.trustedUntil = token, time.Now().Add(l.trust)
+	l.token, l.trustedUntil = token, begun.Add(l.trust)
 	return nil
 }
 
@@ -263,11 +270,14 @@ func (l *Lock) Release() error {
 		return context.Cause(l.life)
 	}
 	words := []any{"LOCK.RELEASE", l.key, l.owner, "TOKEN", l.token}
+	send := func() (any, error) { return l.do(context.Background(), limit, words...) }
 	if l.options.Owner == "" {
-		// Its owner holds the lock once, also if the reply to a grant was lost.
+		// Its owner holds the lock once, also if the reply to a grant was lost. With another owner,
+		// a release that is sent again may be that of another object.
 		words = append(words, "ALL")
+		send = func() (any, error) { return l.again(limit, words...) }
 	}
-	reply, err := l.again(limit, words...)
+	reply, err := send()
 	if err == nil && reply == nil {
 		err = ErrLost
 	}

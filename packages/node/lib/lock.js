@@ -78,8 +78,15 @@ class Lock {
       signal?.throwIfAborted();
       const lease = ["TTL", this.#options.ttlMs, "WAIT", waitMs];
       const words = ["LOCK.ACQUIRE", ...this.#words, ...lease, ...mode(this.#options)];
+      const begunMs = performance.now();
       try {
-        this.#settle(await this.#call(words, waitMs + LIMIT_MS, { tries: 1, signal }));
+        this.#settle(await this.#call(words, waitMs + LIMIT_MS, { tries: 1, signal }), begunMs);
+        // It is not known when in this time the lease began.
+        const isSlow = performance.now() - begunMs > this.#times.trustMs / 3;
+        if (this.isHeld && isSlow) await this.#renew(this.#grant);
+      } catch (error) {
+        this.#end(false);
+        throw error;
       } finally {
         if (!this.isHeld) this.#disconnect();
       }
@@ -133,8 +140,8 @@ class Lock {
     return result;
   }
 
-  /** Reads the reply to LOCK.ACQUIRE. */
-  #settle(reply) {
+  /** Reads the reply to a LOCK.ACQUIRE that was sent at this time. */
+  #settle(reply, begunMs) {
     const { status, token, holders, ttl, queue } = fieldsOf(reply);
     if (status !== "acquired") {
       const state = `owners ${holders}, lease ${ttl} ms, queue ${queue}`;
@@ -142,7 +149,8 @@ class Lock {
       return;
     }
     this.token = token;
-    this.#trustedUntilMs = performance.now() + this.#times.trustMs;
+    this.#trustedUntilMs = begunMs + this.#times.trustMs;
+    this.#denial = `the lock '${this.key}' was acquired, and lost at once`;
     const grant = new AbortController();
     this.#grant = grant;
     this.signal = grant.signal;

@@ -117,8 +117,9 @@ class _Common:
             mode = ["PERMITS", str(permits[0]), "OF", str(permits[1])]
         self._options = [*mode, *(["BOUND", "GRACE", str(grace_ms)] if bound else [])]
         self._options += [] if meta is None else ["META", meta]
-        # An owner of its own holds the lock once, also if the reply to a grant was lost.
-        self._all = [] if owner else ["ALL"]
+        # An owner of its own holds the lock once, also if the reply to a grant was lost. With
+        # another owner, a release that is sent again may be that of another object.
+        self._all, self._release_tries = ([], 1) if owner else (["ALL"], 2)
         self._set_times(ttl_ms, grace_ms if bound else ttl_ms, renew_ms)
         self._connection = self._own_connection(client.connection_pool)
         self._denial = ""
@@ -162,18 +163,21 @@ class _Common:
     def _release_words(self) -> list[Any]:
         return ["LOCK.RELEASE", self.key, self.owner, "TOKEN", self.token, *self._all]
 
-    def _settle(self, reply: Any) -> None:
-        """Reads the reply to ``LOCK.ACQUIRE``."""
+    def _settle(self, reply: Any, begun_s: float) -> bool:
+        """Reads the reply to a ``LOCK.ACQUIRE`` that was sent at this time. Returns whether the
+        lease has to be renewed at once, since it is not known when in this time it began."""
         fields = reply if isinstance(reply, Mapping) else dict(zip(reply[::2], reply[1::2]))
         self.is_held = fields["status"] == "acquired"
         if self.is_held:
             self.token = int(fields["token"])
-            self._trusted_until_s = time.monotonic() + self._trust_s
-        else:
-            self._denial = (
-                f"the lock {self.key!r} was not acquired ({fields['status']}): owners "
-                f"{fields['holders']}, lease {fields['ttl']} ms, queue {fields['queue']}"
-            )
+            self._trusted_until_s = begun_s + self._trust_s
+            self._denial = f"the lock {self.key!r} was acquired, and lost at once"
+            return time.monotonic() - begun_s > self._trust_s / 3
+        self._denial = (
+            f"the lock {self.key!r} was not acquired ({fields['status']}): owners "
+            f"{fields['holders']}, lease {fields['ttl']} ms, queue {fields['queue']}"
+        )
+        return False
 
     def _lost(self) -> LockLost:
         return LockLost(f"the lock {self.key!r} with the token {self.token} was lost")
@@ -205,8 +209,14 @@ class Lock(_Common):
         wait_ms = self._wait_ms if wait_ms is None else wait_ms
         with self._mutex:
             words = self._acquire_words(wait_ms)
+            begun_s = time.monotonic()
             try:
-                self._settle(self._call(words, wait_ms / 1000 + LIMIT_S, 1))
+                reply = self._call(words, wait_ms / 1000 + LIMIT_S, 1)
+                if self._settle(reply, begun_s):
+                    self._renew()
+            except BaseException:
+                self.is_held = False
+                raise
             finally:
                 if not self.is_held:
                     self._connection.disconnect()
@@ -235,7 +245,8 @@ class Lock(_Common):
             self.is_held = False
             self._stop.set()
             try:
-                return self._call(self._release_words(), LIMIT_S) is not None
+                reply = self._call(self._release_words(), LIMIT_S, self._release_tries)
+                return reply is not None
             finally:
                 self._connection.disconnect()
 
@@ -313,8 +324,14 @@ class AsyncLock(_Common):
         wait_ms = self._wait_ms if wait_ms is None else wait_ms
         async with self._mutex:
             words = self._acquire_words(wait_ms)
+            begun_s = time.monotonic()
             try:
-                self._settle(await self._call(words, wait_ms / 1000 + LIMIT_S, 1))
+                reply = await self._call(words, wait_ms / 1000 + LIMIT_S, 1)
+                if self._settle(reply, begun_s):
+                    await self._renew()
+            except BaseException:
+                self.is_held = False
+                raise
             finally:
                 if not self.is_held:
                     await self._connection.disconnect()
@@ -344,7 +361,8 @@ class AsyncLock(_Common):
             self.is_held = False
             self._stop.set()
             try:
-                return await self._call(self._release_words(), LIMIT_S) is not None
+                reply = await self._call(self._release_words(), LIMIT_S, self._release_tries)
+                return reply is not None
             finally:
                 await self._connection.disconnect()
 

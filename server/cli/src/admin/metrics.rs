@@ -111,6 +111,10 @@ const FIGURES: &[Figure] = &[
         "Attempts to acquire a held lock"),
     row("locks_forced", Counter, "lockwheel_locks_forced", NUMBER,
         "Locks that were released by force"),
+    row("native_locks_waiting_clients", Gauge, "lockwheel_native_locks_waiting_clients", NUMBER,
+        "Clients in the queues of native locks"),
+    row("last_fencing_token", Gauge, "lockwheel_last_fencing_token", NUMBER,
+        "Fencing token of the last grant; 0 before the first"),
     row("rdb_last_bgsave_status", IsOk, "lockwheel_snapshot_last_ok", NUMBER,
         "Whether the last snapshot succeeded"),
 ];

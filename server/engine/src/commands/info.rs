@@ -469,7 +469,7 @@ fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
     locks(engine, fields);
 }
 
-/// The figures of the lock view. They include keys that only may be locks.
+/// The figures of the lock view, which include keys that only may be locks, and of native locks.
 fn locks(engine: &Engine, fields: &mut Fields) {
     let notes = engine.writer.lock_notes();
     let count = |kind| notes.map_or(0, |notes| notes.count(kind));
@@ -482,6 +482,8 @@ fn locks(engine: &Engine, fields: &mut Fields) {
     fields.add("locks_expired", count(LockEventKind::Expired));
     fields.add("locks_refused", count(LockEventKind::Refused));
     fields.add("locks_forced", count(LockEventKind::Forced));
+    fields.add("native_locks_waiting_clients", engine.sessions.waiters.for_locks());
+    fields.add("last_fencing_token", engine.writer.last_token());
 }
 
 fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {

@@ -25,7 +25,7 @@ use crate::sessions::waiters::WaitCondition;
 use crate::store::dict::Slot;
 use crate::store::edit::Edit;
 use crate::store::lock::{Hold, Lease, Lock, LockMode};
-use crate::store::lock_notes::Way;
+use crate::store::lock_notes::{Author, OwnerChange, Way};
 use crate::store::records::NewValue;
 use crate::store::value::{Kind, Typed};
 use crate::store::writer::Writer;
@@ -393,7 +393,7 @@ fn grant(
         Some(slot) => slot,
         None => context.add(key, NewValue::Value(Box::<Lock>::default().into())),
     };
-    context.engine.writer.change_owners(slot);
+    context.engine.writer.change_owners(slot, OwnerChange::Acquired);
     let hold = Hold { owner: owner.into(), mode, token, since, lease, meta };
     change(context, slot, key, |lock| lock.grant(hold));
     if grace_ms.is_some() {
@@ -479,7 +479,7 @@ fn set_lease(
 ) {
     let client = context.client;
     if is_grant {
-        context.engine.writer.change_owners(slot);
+        context.engine.writer.change_owners(slot, OwnerChange::None);
     }
     change(context, slot, key, |lock| lock.set_lease(owner, lease));
     if lease.grace_ms.is_some() {
@@ -496,10 +496,14 @@ fn change(
 ) {
     let (database, time) = (context.database, context.time);
     let writer = &mut context.engine.writer;
+    let mut lapsed = Vec::new();
     if let Some(mut lock) = writer.edit::<Box<Lock>>(database, slot, key) {
         // First, since one of them may be an earlier hold of the owner that is granted the lock.
-        lock.end_lapsed(time);
+        lapsed = lock.end_lapsed(time);
         change(&mut lock);
+    }
+    for Hold { lease, .. } in lapsed {
+        writer.hold_lapsed(database, slot, (lease.client, lease.deadline));
     }
     settle(writer, database, slot);
 }
@@ -631,9 +635,11 @@ fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if left == 0 && !is_shared {
         context.remove_emptied(key);
     } else if left > 0 {
+        context.engine.writer.change_owners(slot, OwnerChange::None);
         let lease = Lease { count: left, ..hold.lease };
         change(context, slot, key, |lock| lock.set_lease(owner, lease));
     } else {
+        context.engine.writer.change_owners(slot, OwnerChange::Released);
         change(context, slot, key, |lock| lock.end(owner));
     }
     if left == 0 && hold.lease.grace_ms.is_some() {
@@ -770,6 +776,7 @@ impl Engine {
             return;
         }
         for ended in self.sessions.bindings.take_ended() {
+            self.writer.set_author(Author::of(ended.client, time));
             self.release_binding(&ended, time);
         }
         self.observe_effects(None);
@@ -842,6 +849,7 @@ impl Engine {
         }
         let is_held = lock.holds(time).next().is_some();
         if is_held {
+            self.writer.change_owners(slot, OwnerChange::None);
             settle(&mut self.writer, database, slot);
         } else {
             self.writer.remove(database, slot);

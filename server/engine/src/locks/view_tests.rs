@@ -51,6 +51,34 @@ fn stage() -> Stage {
 }
 
 #[test]
+fn each_owner_of_a_native_lock_has_events() {
+    let mut stage = stage();
+    stage.check(
+        "a> LOCK.ACQUIRE order one TTL 30000 SHARED; b> LOCK.ACQUIRE order two TTL 30000 SHARED; \
+         b> LOCK.ACQUIRE order two TTL 30000 SHARED; b> LOCK.RELEASE order two => 1; \
+         b> LOCK.RELEASE order two => 0; b> LOCK.ACQUIRE order three TTL 100 SHARED BOUND; +200ms; \
+         a> LOCK.RENEW order one TTL 30000 => 1; w> LOCK.ACQUIRE order four TTL 9 WAIT 90; \
+         INFO lockwheel => ...native_locks_waiting_clients:1...; a> LOCK.RELEASE order one => 0; \
+         w< => ...acquired...; +9ms; b> LOCK.ACQUIRE order two TTL 30000 BOUND; b!; +2000ms",
+    );
+    let expected = [
+        "acquired order 2",
+        "acquired order 3",
+        "released order 3",
+        "acquired order 3",
+        "expired order 3",
+        "renewed order 2",
+        "waiting order 4",
+        "released order 2",
+        "acquired order 4",
+        "expired order 4",
+        "acquired order 3",
+        "expired order 3",
+    ];
+    assert_eq!(events(&mut stage), expected);
+}
+
+#[test]
 fn lock_of_redisson_is_shown_from_acquisition_to_release() {
     let mut stage = stage();
     stage.check(&format!("a> {LOCK} {A} => nil; +10000ms; a> {RENEW} {A} => 1; +5000ms"));

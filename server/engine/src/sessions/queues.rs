@@ -28,6 +28,8 @@ pub(super) struct Queues {
     queues: PodSlab<Queue>,
     /// The queues by database and key.
     index: Index,
+    /// How many clients are served in their order, in all queues.
+    in_order: usize,
 }
 
 /// A client in the queue of one key.
@@ -116,6 +118,7 @@ impl Queues {
             nodes: PodSlab::default(),
             queues: PodSlab::default(),
             index: Index::default(),
+            in_order: 0,
         }
     }
 
@@ -152,6 +155,11 @@ impl Queues {
         key_of(&self.commands, self.nodes.get(queue.first))
     }
 
+    /// The number of clients that are served in their order.
+    pub(super) fn len_in_order(&self) -> usize {
+        self.in_order
+    }
+
     // --- joining and leaving ---
 
     /// Appends a client, given by its place in the table of clients, to the queues of some keys,
@@ -184,6 +192,7 @@ impl Queues {
             [node] => Nodes::One(node),
             _ => Nodes::Several(nodes.into()),
         };
+        self.in_order += usize::from(condition.in_order);
         Wait { database, in_order: condition.in_order, command, nodes }
     }
 
@@ -219,7 +228,7 @@ impl Queues {
         queue.last = node;
         if prev == NIL {
             queue.first = node;
-            let Queues { seed, commands, nodes, queues, index } = self;
+            let Queues { seed, commands, nodes, queues, index, .. } = self;
             let hash_of = |queue| hash_of(*seed, commands, nodes, queues.get(queue));
             index.insert(hash_of(number), number, |_| {}, hash_of);
         } else {
@@ -238,12 +247,13 @@ impl Queues {
             self.remove(node);
         }
         self.commands.remove(wait.command);
+        self.in_order -= usize::from(wait.in_order);
     }
 
     fn remove(&mut self, number: u32) {
         let &Node { queue: queue_number, prev, next, flags, .. } = self.nodes.get(number);
         if (prev, next) == (NIL, NIL) {
-            let Queues { seed, commands, nodes, queues, index } = self;
+            let Queues { seed, commands, nodes, queues, index, .. } = self;
             let hash_of = |queue| hash_of(*seed, commands, nodes, queues.get(queue));
             index.remove(hash_of(queue_number), queue_number, |_| {}, hash_of);
             queues.release(queue_number);

@@ -142,6 +142,11 @@ impl Waiters {
         self.queues.count_with_wake_if_gone()
     }
 
+    /// The number of clients that wait for native locks.
+    pub(crate) fn for_locks(&self) -> usize {
+        self.queues.len_in_order()
+    }
+
     /// The number of clients that wait for this key and are served in their order.
     pub(crate) fn queued_in_order(&self, database: usize, key: &[u8]) -> usize {
         self.queues.count_in_order(database, key)

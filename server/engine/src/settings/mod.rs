@@ -82,7 +82,7 @@ pub struct Settings {
     pub maxclients: u32,
     /// Seconds after which an idle client is disconnected; 0 disables the timeout.
     pub timeout_seconds: u32,
-    /// Seconds between TCP keepalive probes; 0 disables them.
+    /// Seconds after which an idle connection is probed; 0 disables this.
     pub tcp_keepalive_seconds: u32,
     /// Keyspace events that are published.
     pub notify_keyspace_events: Events,

@@ -298,11 +298,12 @@ impl Edit<'_, Box<Lock>> {
         }
     }
 
-    /// Removes the holds past their deadlines.
-    pub fn end_lapsed(&mut self, time: Time) {
+    /// Removes the holds past their deadlines, and returns them.
+    pub fn end_lapsed(&mut self, time: Time) -> Vec<Hold> {
         let lapsed = self.value.stored().iter().filter(|hold| time.reached(hold.lease.deadline));
-        let owners: Vec<Box<[u8]>> = lapsed.map(|hold| hold.owner.clone()).collect();
-        owners.iter().for_each(|owner| self.end(owner));
+        let lapsed: Vec<Hold> = lapsed.cloned().collect();
+        lapsed.iter().for_each(|hold| self.end(&hold.owner));
+        lapsed
     }
 }
 

@@ -30,8 +30,19 @@ pub struct Author {
     fraction: bool,
     /// How it changes keys.
     pub way: Way,
-    /// The slot of the last hash that it has changed.
-    edited: Option<Slot>,
+    /// The slot of the last lock whose owners it has changed.
+    edited: Option<(Slot, OwnerChange)>,
+}
+
+/// How the owners of a lock have changed, whose deadline is about to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerChange {
+    /// Its client has perhaps acquired the lock.
+    Acquired,
+    /// One of several owners has released the lock.
+    Released,
+    /// The owners are the same.
+    None,
 }
 
 /// How a request makes a key: what a lock is made by.
@@ -67,10 +78,10 @@ impl Author {
         Author { client, now, fraction, way: Way::Command, edited: None }
     }
 
-    /// It changes the hash in `slot`.
+    /// It changes the owners of the lock in `slot`.
     #[inline(always)]
-    pub(super) fn edit(&mut self, slot: Slot) {
-        self.edited = Some(slot);
+    pub(super) fn edit(&mut self, slot: Slot, change: OwnerChange) {
+        self.edited = Some((slot, change));
     }
 }
 
@@ -395,16 +406,19 @@ impl LockNotes {
     #[inline(never)]
     fn lease_set_again(&mut self, database: usize, slot: Slot, key: &[u8], by: Author) {
         let Some(note) = self.get_mut(database, slot) else { return };
-        let kind = if by.edited != Some(slot) {
-            note.renewals = note.renewals.saturating_add(1);
-            LockEventKind::Renewed
-        } else if note.client != by.client {
-            // Another owner in the same hash: a second reader.
-            note.is_contended = 1;
-            LockEventKind::Acquired
-        } else {
+        let kind = match by.edited.filter(|&(edited, _)| edited == slot) {
+            None => {
+                note.renewals = note.renewals.saturating_add(1);
+                LockEventKind::Renewed
+            }
+            Some((_, OwnerChange::Released)) => LockEventKind::Released,
+            Some((_, OwnerChange::Acquired)) if note.client != by.client => {
+                // Another owner of the same lock: a second reader.
+                note.is_contended = 1;
+                LockEventKind::Acquired
+            }
             // Its owner has acquired it again, or released one of several holds.
-            return;
+            Some(_) => return,
         };
         self.push(kind, database, key, by);
     }
@@ -437,6 +451,21 @@ impl LockNotes {
             _ => by,
         };
         self.push(kind, database, records.key(slot), by);
+    }
+
+    /// The lease of one of several owners of the lock in `slot` has ended.
+    #[cold]
+    pub(super) fn hold_lapsed(
+        &mut self,
+        database: usize,
+        slot: Slot,
+        records: &Records,
+        (client, deadline): (u64, Millis),
+    ) {
+        if self.has(database, slot) {
+            let by = Author { client, now: deadline, ..Author::NONE };
+            self.push(LockEventKind::Expired, database, records.key(slot), by);
+        }
     }
 
     /// A client tried to acquire the key in `slot`.

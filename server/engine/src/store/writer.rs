@@ -33,7 +33,7 @@ use super::edit::{Edit, HashEdit, Recorder};
 use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
 use super::libraries::Libraries;
-use super::lock_notes::{Author, LockEventKind, LockNotes, Way};
+use super::lock_notes::{Author, LockEventKind, LockNotes, OwnerChange, Way};
 use super::records::NewValue;
 use super::snapshot::{Snapshot, SnapshotProgress};
 use super::state::State;
@@ -395,7 +395,7 @@ impl Writer {
         if self.is_recording {
             self.save(database, slot);
         }
-        self.author.edit(slot);
+        self.author.edit(slot, OwnerChange::Acquired);
         let hash = self.state.keyspace.database_mut(database).records_mut().hash_mut(slot)?;
         let effects = self.is_recording.then_some(&mut self.effects);
         Some(HashEdit::new(hash, Recorder::new(effects, Place { database, key })))
@@ -614,8 +614,17 @@ impl Writer {
 
     /// The owners of the lock in `slot` are about to change, and its deadline with them.
     #[inline]
-    pub fn change_owners(&mut self, slot: Slot) {
-        self.author.edit(slot);
+    pub fn change_owners(&mut self, slot: Slot, change: OwnerChange) {
+        self.author.edit(slot, change);
+    }
+
+    /// The lease of one of several owners of the lock in `slot` has ended: a client's, at this
+    /// time.
+    pub fn hold_lapsed(&mut self, database: usize, slot: Slot, hold: (u64, Millis)) {
+        if let Some(notes) = &mut self.lock_notes {
+            let records = self.state.keyspace.database(database).records();
+            notes.hold_lapsed(database, slot, records, hold);
+        }
     }
 
     /// The author has tried to acquire the key in `slot`, if it is a lock.

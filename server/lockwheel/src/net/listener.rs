@@ -408,7 +408,11 @@ impl PendingConnection {
                         .with_time(every)
                         .with_interval(probe)
                         .with_retries(limits::KEEPALIVE_PROBES);
-                    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+                    let socket = SockRef::from(&stream);
+                    socket.set_tcp_keepalive(&keepalive)?;
+                    // No probes are sent while data is not acknowledged.
+                    #[cfg(target_os = "linux")]
+                    socket.set_tcp_user_timeout(Some(every + probe * limits::KEEPALIVE_PROBES))?;
                 }
                 Ok(Stream::Tcp(tokio::net::TcpStream::from_std(stream)?))
             }

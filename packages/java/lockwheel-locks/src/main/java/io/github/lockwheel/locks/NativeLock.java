@@ -155,7 +155,15 @@ public final class NativeLock implements AutoCloseable {
             if (held) {
                 throw new LockException("this object holds the lock '" + key + "' already");
             }
-            settle(wire.callInterruptibly(waitMs + LIMIT_MS, acquisition));
+            if (isAcquired()) {
+                held = true;
+                lost = false;
+                if (periodMs > 0) {
+                    keeper = new Thread(this::keep, "lockwheel-lock");
+                    keeper.setDaemon(true);
+                    keeper.start();
+                }
+            }
             return held;
         } finally {
             if (!held) {
@@ -165,8 +173,20 @@ public final class NativeLock implements AutoCloseable {
         }
     }
 
+    private boolean isAcquired() throws InterruptedException {
+        long begunNs = System.nanoTime();
+        if (!isGranted(wire.callInterruptibly(waitMs + LIMIT_MS, acquisition))) {
+            return false;
+        }
+        trust(begunNs);
+        long elapsedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begunNs);
+        denial = "the lock '" + key + "' was acquired, and lost at once";
+        // It is not known when in this time the lease began.
+        return elapsedMs <= trustMs / 3 || isRenewed();
+    }
+
     /** Reads the reply to {@code LOCK.ACQUIRE}. */
-    private void settle(List<Object> reply) {
+    private boolean isGranted(List<Object> reply) {
         Map<Object, Object> fields = new HashMap<>();
         for (int index = 0; index + 1 < reply.size(); index += 2) {
             fields.put(reply.get(index), reply.get(index + 1));
@@ -175,17 +195,10 @@ public final class NativeLock implements AutoCloseable {
             denial = "the lock '" + key + "' was not acquired (" + fields.get("status")
                     + "): owners " + fields.get("holders") + ", lease " + fields.get("ttl")
                     + " ms, queue " + fields.get("queue");
-            return;
+            return false;
         }
         token = (Long) fields.get("token");
-        trust(System.nanoTime());
-        held = true;
-        lost = false;
-        if (periodMs > 0) {
-            keeper = new Thread(this::keep, "lockwheel-lock");
-            keeper.setDaemon(true);
-            keeper.start();
-        }
+        return true;
     }
 
     private void trust(long sinceNs) {
@@ -273,12 +286,17 @@ public final class NativeLock implements AutoCloseable {
             }
             var words = new ArrayList<>(List.of(
                     "LOCK.RELEASE", key, owner, "TOKEN", Long.toString(token)));
+            held = false;
+            List<Object> reply;
             if (hasOwnerOfItsOwn) {
                 // Such an owner holds the lock once, also if the reply to a grant was lost.
                 words.add("ALL");
+                reply = wire.callAgain(LIMIT_MS, words);
+            } else {
+                // A release that is sent again may be that of another object with this owner.
+                reply = wire.call(LIMIT_MS, words);
             }
-            held = false;
-            lost = wire.callAgain(LIMIT_MS, words).get(0) == null;
+            lost = reply.get(0) == null;
             return !lost;
         } finally {
             end(lost);

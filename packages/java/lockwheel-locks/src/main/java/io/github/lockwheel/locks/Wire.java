@@ -54,7 +54,8 @@ abstract class Wire<C> {
         }
     }
 
-    private List<Object> call(long limitMs, List<String> words) {
+    /** The reply to a command. */
+    final List<Object> call(long limitMs, List<String> words) {
         try {
             return reply(limitMs, words).join();
         } catch (CompletionException error) {
