@@ -156,7 +156,7 @@ impl Score {
         self.found as f64 / (self.found + self.wrong.len()) as f64
     }
 
-    /// The rows of the table in `docs/locks.md`.
+    /// The rows of the table in `docs/recognition.md`.
     fn table(&self) -> String {
         let rows = self
             .shapes
@@ -199,9 +199,9 @@ fn precision_and_recall_on_labelled_programs() {
     );
     let (table, missed) = (score.table(), score.missed.len());
     lockwheel_tests::say(&format!("{summary}\n{table}{missed} missed"));
-    let page = fs::read_to_string(root().join("docs/locks.md")).expect("a page");
-    assert!(page.contains(&table), "docs/locks.md lacks\n{table}");
-    assert!(page.replace('\n', " ").contains(&summary), "docs/locks.md lacks {summary:?}");
+    let page = fs::read_to_string(root().join("docs/recognition.md")).expect("a page");
+    assert!(page.contains(&table), "docs/recognition.md lacks\n{table}");
+    assert!(page.replace('\n', " ").contains(&summary), "docs/recognition.md lacks {summary:?}");
     let (missed, wrong) = (&score.missed, &score.wrong);
     assert!(score.precision() >= LEAST && score.recall() >= LEAST, "{missed:?}\n{wrong:?}");
 }
