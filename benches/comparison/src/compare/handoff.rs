@@ -1,7 +1,7 @@
 //! Many clients compete for one lock: a release publishes a message, and all waiting clients retry.
 //!
 //! Every client represents a process, with a connection for commands and one for messages. After a
-//! client has held the lock, it retry only when another client has held it, so that every grant is
+//! client has held the lock, it tries again only when another client has held it, so that every grant is
 //! a hand-off. The n-th message belongs to the release of the n-th grant, so a client ignores the
 //! messages up to its own release.
 
@@ -48,9 +48,84 @@ enum Retry {
     All,
 }
 
-struct HandOff {
+pub(crate) struct HandOff {
     clients: usize,
     retry: Retry,
+}
+
+impl HandOff {
+    /// With one attempt for each message.
+    pub(crate) fn like_redisson(clients: usize) -> HandOff {
+        HandOff { clients, retry: Retry::Each }
+    }
+}
+
+/// How long clients have waited for the lock.
+pub(crate) struct Waits {
+    released_at: Option<Instant>,
+    /// From each release to the next grant, in nanoseconds.
+    to_grant: Histogram<u64>,
+    /// Since when each client has waited.
+    since: Vec<Instant>,
+    /// The longest wait of each client.
+    longest: Vec<Duration>,
+}
+
+impl Waits {
+    /// All clients begin to wait.
+    pub(crate) fn begin(clients: usize) -> Outcome<Waits> {
+        Ok(Waits {
+            released_at: None,
+            to_grant: Histogram::new_with_max(LONGEST_NS, 3)?,
+            since: vec![Instant::now(); clients],
+            longest: vec![Duration::ZERO; clients],
+        })
+    }
+
+    /// A client begins to wait.
+    pub(crate) fn begins(&mut self, client: usize) {
+        self.since[client] = Instant::now();
+    }
+
+    /// A client has been granted the lock, and releases it at once.
+    pub(crate) fn granted(&mut self, client: usize) {
+        let now = Instant::now();
+        if let Some(released_at) = self.released_at {
+            let took = now.duration_since(released_at).as_nanos();
+            self.to_grant.saturating_record(u64::try_from(took).unwrap_or(LONGEST_NS));
+        }
+        self.longest[client] = self.longest[client].max(now.duration_since(self.since[client]));
+        self.released_at = Some(now);
+    }
+
+    /// Forgets the waits until now.
+    pub(crate) fn clear(&mut self) {
+        self.to_grant.clear();
+        self.longest.fill(Duration::ZERO);
+    }
+
+    pub(crate) fn readings(&self, done: &Throughput, attempts: f64) -> Vec<Reading> {
+        let latency = |quantile| self.to_grant.value_at_quantile(quantile) as f64 / 1e3;
+        // A client that still waits has waited for so long.
+        let present = self.since.iter().map(Instant::elapsed);
+        let mut longest: Vec<Duration> = self
+            .longest
+            .iter()
+            .zip(present)
+            .map(|(before, present)| present.max(*before))
+            .collect();
+        longest.sort_unstable();
+        let [median, most] = [longest.len() / 2, longest.len() - 1].map(|at| longest[at]);
+        vec![
+            Metric::cost("server CPU per hand-off", "us").with(done.cpu_us()),
+            Metric::rate("hand-offs", "/s").with(done.rate()),
+            Metric::cost("release to grant, p50", "us").with(latency(0.5)),
+            Metric::cost("release to grant, p99", "us").with(latency(0.99)),
+            Metric::info("unfairness", "").with(most.as_secs_f64() / median.as_secs_f64()),
+            Metric::info("attempts per hand-off", "").with(attempts),
+            Metric::info("server CPU", "%").with(done.cpu_percent()),
+        ]
+    }
 }
 
 impl Workload for HandOff {
@@ -71,7 +146,8 @@ impl Workload for HandOff {
          some clients do, once for all messages received; the holder releases the lock at once, \
          with the script that publishes, and deletes the latch. Every grant goes to another \
          client. Release to grant is the time from sending the release until another client has \
-         its grant."
+         its grant. Unfairness is the longest wait of any client, divided by the median of the \
+         clients' longest waits."
     }
 
     fn runs_scripts(&self) -> bool {
@@ -90,22 +166,14 @@ impl Workload for HandOff {
         }
         let mut contest = Contest::begin(&running, self.clients, self.retry)?;
         contest.run(effort.warm_up)?;
-        contest.latencies.clear();
+        contest.waits.clear();
         let (granted, tried) = (contest.granted, contest.tried);
         let (began, before) = (Instant::now(), running.cpu()?);
         contest.run(effort.span)?;
         let operations = contest.granted - granted;
         let done = Throughput { operations, span: began.elapsed(), cpu: running.cpu()? - before };
-        let latency = |quantile| contest.latencies.value_at_quantile(quantile) as f64 / 1e3;
         let tried = (contest.tried - tried) as f64;
-        Ok(vec![
-            Metric::cost("server CPU per hand-off", "us").with(done.cpu_us()),
-            Metric::rate("hand-offs", "/s").with(done.rate()),
-            Metric::cost("release to grant, p50", "us").with(latency(0.5)),
-            Metric::cost("release to grant, p99", "us").with(latency(0.99)),
-            Metric::info("attempts per hand-off", "").with(tried / operations as f64),
-            Metric::info("server CPU", "%").with(done.cpu_percent()),
-        ])
+        Ok(contest.waits.readings(&done, tried / operations as f64))
     }
 }
 
@@ -153,8 +221,7 @@ struct Contest {
     chunk: Vec<u8>,
     granted: u64,
     tried: u64,
-    released_at: Instant,
-    latencies: Histogram<u64>,
+    waits: Waits,
 }
 
 impl Contest {
@@ -179,8 +246,7 @@ impl Contest {
             chunk: vec![0; CHUNK_BYTES],
             granted: 0,
             tried: 0,
-            released_at: Instant::now(),
-            latencies: Histogram::new_with_max(LONGEST_NS, 3)?,
+            waits: Waits::begin(clients)?,
         };
         for client in 0..clients {
             contest.attempt(client)?;
@@ -266,16 +332,12 @@ impl Contest {
     }
 
     fn granted(&mut self, client: usize) -> Outcome<()> {
-        let now = Instant::now();
-        if self.granted > 0 {
-            let took = now.duration_since(self.released_at).as_nanos();
-            self.latencies.saturating_record(u64::try_from(took).unwrap_or(LONGEST_NS));
-        }
+        self.waits.granted(client);
         self.granted += 1;
-        self.released_at = now;
         let contender = &mut self.contenders[client];
         contender.released = self.granted;
         contender.trying = false;
+        self.waits.begins(client);
         contender.send(PendingRequest::Unlock)
     }
 

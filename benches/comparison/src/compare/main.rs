@@ -17,6 +17,7 @@ mod latency;
 mod load;
 mod log_directory;
 mod memory;
+mod native_handoff;
 mod open_loop;
 mod options;
 mod page;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::figures::Reading;
 use crate::servers::ComparedServer;
-use crate::{Outcome, cycles, expiry, handoff, latency, memory, scale, start, watchdog};
+use crate::{
+    Outcome, cycles, expiry, handoff, latency, memory, native_handoff, scale, start, watchdog,
+};
 
 /// Something that is measured on each server in turn.
 pub(crate) trait Workload {
@@ -68,7 +70,8 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
 
 /// Every workload without a log, in the order of the report. [`crate::durable`] has the others.
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
-    let locks = [cycles::all(), handoff::all(), watchdog::all(), latency::all(), expiry::all()];
+    let hand_offs = handoff::all().into_iter().chain(native_handoff::all()).collect();
+    let locks = [cycles::all(), hand_offs, watchdog::all(), latency::all(), expiry::all()];
     let all = locks.into_iter().chain([memory::all(), start::all(), scale::all()]);
     all.flatten().collect()
 }

@@ -2,7 +2,9 @@
 //!
 //! A wait keeps the arguments of its command once, and has a node in the queue of each of its keys.
 //! A node tells where the key is among the arguments, so that a queue needs no copy of its key. A
-//! client joins and leaves a queue in constant time.
+//! client joins and leaves a queue in constant time. With names of 14 bytes, each of a million
+//! clients that wait for one native lock takes 118 bytes with its timer, and 150 if each waits for
+//! a lock of its own (bench `waiters`).
 //!
 //! Invariants: a queue is removed with its last node. The node at a [`Cursor`] exists: a cursor is
 //! passed to [`Queues::leave`], which moves it on.
