@@ -324,7 +324,7 @@ impl KeyState {
             let words: Vec<&[u8]> = words.chain(after.iter().map(|word| word.as_bytes())).collect();
             frame_of(&wire.call(&words))
         };
-        let kind = String::from_utf8_lossy(&ask(&["TYPE"], &[]).text).into_owned();
+        let mut kind = String::from_utf8_lossy(&ask(&["TYPE"], &[]).text).into_owned();
         let deadline_ms = integer(&ask(&["PEXPIRETIME"], &[]));
         let value = match &*kind {
             "string" => vec![ask(&["GET"], &[])],
@@ -336,6 +336,11 @@ impl KeyState {
                 let entries = ask(&["XRANGE"], &["-", "+"]);
                 stream_value(entries, &ask(&["XINFO", "STREAM"], &["FULL", "COUNT", "0"]))
             }
+            "lock" => {
+                // Redis has no such type: it gets the owner whose lease ends last.
+                kind = "string".to_owned();
+                vec![last_owner(&ask(&["LOCK.INFO"], &[]))?]
+            }
             _ => return None,
         };
         Some(KeyState { kind, deadline_ms, value })
@@ -344,6 +349,13 @@ impl KeyState {
     fn has_short_lease(&self, now_ms: i64) -> bool {
         (0..now_ms + SHORT_LEASE_MS).contains(&self.deadline_ms)
     }
+}
+
+/// The owner of a native lock whose lease ends last.
+fn last_owner(info: &Frame) -> Option<Frame> {
+    let holders = &field(info, "holders")?.items;
+    let last = holders.iter().max_by_key(|holder| field(holder, "ttl").map(integer))?;
+    field(last, "owner").cloned()
 }
 
 /// The parts of a stream that an export contains. The times at which consumers were last active

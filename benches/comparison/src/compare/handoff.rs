@@ -1,9 +1,9 @@
 //! Many clients compete for one lock: a release publishes a message, and all waiting clients retry.
 //!
 //! Every client represents a process, with a connection for commands and one for messages. After a
-//! client has held the lock, it tries again only when another client has held it, so that every grant is
-//! a hand-off. The n-th message belongs to the release of the n-th grant, so a client ignores the
-//! messages up to its own release.
+//! client has held the lock, it tries again only when another client has held it, so that every
+//! grant is a hand-off. The n-th message belongs to the release of the n-th grant, so a client
+//! ignores the messages up to its own release.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

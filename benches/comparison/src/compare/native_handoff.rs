@@ -43,8 +43,8 @@ impl Workload for NativeHandOff {
 
     fn note(&self) -> &'static str {
         "One lock that all clients want: on Lockwheel with LOCK.ACQUIRE and WAIT, on other servers \
-         with the protocol of Redisson 4.7's RLock, as above. The holder releases the lock at once, \
-         and then waits for it again."
+         with the protocol of Redisson 4.7's RLock, as above. The holder releases the lock at \
+         once, and then waits for it again."
     }
 
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {

@@ -3,8 +3,8 @@
 //! It looks at each command after it has run, with the meaning of the command's row to a lock, and
 //! compares the keys with what it knew of them. It changes nothing.
 //!
-//! `docs/recognition.md` has the rule by which a key is a lock: the shapes, and the confidence, which
-//! follows from the first impression and from later proofs (`evidence.rs`).
+//! `docs/recognition.md` has the rule by which a key is a lock: the shapes, and the confidence,
+//! which follows from the first impression and from later proofs (`evidence.rs`).
 //!
 //! # Owners
 //!

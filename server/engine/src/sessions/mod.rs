@@ -237,8 +237,8 @@ impl Session {
     }
 }
 
-/// The purpose of a timer that does not belong to a key. A client is given by its place in the table
-/// of clients.
+/// The purpose of a timer that does not belong to a key. A client is given by its place in the
+/// table of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// A blocked client has reached its timeout.

@@ -233,9 +233,9 @@ pub static DIRECTIVES: &[Directive] = &[
     used("timeout", INT, "0", Live, field!(timeout_seconds),
         "Seconds after which an idle client is disconnected; 0 disables the timeout."),
     used("tcp-keepalive", INT, "300", Live, field!(tcp_keepalive_seconds),
-        "Seconds after which an idle connection is probed; it is closed after twice as long without \
-         an answer, and on Linux also if the client acknowledges no data for as long. 0 disables \
-         both."),
+        "Seconds after which an idle connection is probed; it is closed after twice as long \
+         without an answer, and on Linux also if the client acknowledges no data for as long. 0 \
+         disables both."),
     used("maxclients", Int(1, u32::MAX as i64), "10000", Live, field!(maxclients),
         "Maximum number of connected clients."),
     process("io-threads", Int(1, 128), "1", Fixed, "Number of threads that serve connections."),

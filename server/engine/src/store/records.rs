@@ -316,7 +316,7 @@ impl Records {
     /// Whether the value of a record is a native lock.
     #[inline]
     pub fn is_lock(&self, slot: Slot) -> bool {
-        // Most values are told by their header.
+        // The header shows it for most values.
         !matches!(self.headers.get(slot).form.payload(), Form::INT | Form::BYTES | Form::FIELDS)
             && matches!(self.get(slot).value(), ValueRef::Lock(_))
     }

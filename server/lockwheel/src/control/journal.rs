@@ -12,10 +12,10 @@ use lockwheel_engine::time::Time;
 /// The journal of a server that was started for tests (`enable-test-commands`): the commands it has
 /// run, the locks they took and released, and mistakes in the use of locks.
 ///
-/// Locks are recognised by what commands do to keys, whichever library sends them; `docs/recognition.md`
-/// has the rule. Keys that are only possibly locks are listed, and break no check unless the
-/// journal is narrowed to their [`key`](Journal::key). A client is a connection: a connection that
-/// deletes a lock taken through another one, without its token, is not its owner.
+/// Locks are recognised by what commands do to keys, whichever library sends them;
+/// `docs/recognition.md` has the rule. Keys that are only possibly locks are listed, and break no
+/// check unless the journal is narrowed to their [`key`](Journal::key). A client is a connection: a
+/// connection that deletes a lock taken through another one, without its token, is not its owner.
 ///
 /// ```
 /// use lockwheel::Server;
