@@ -21,7 +21,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Callable
 
 import redis
@@ -65,7 +65,8 @@ _FAILURES = (RedisError, NoNativeLocks)
 
 
 class _Common:
-    """What `Lock` and `AsyncLock` have in common: the commands and the state.
+    """What `Lock` and `AsyncLock` have in common. Its coroutines do not wait in a `Lock`, whose
+    connection, mutex and pauses block instead.
 
     - ``ttl_ms``: the lease, which is renewed while the lock is held;
     - ``wait_ms``: how long `acquire` waits, by the server's clock;
@@ -85,6 +86,8 @@ class _Common:
     _retry_type: Any
     _mutex_type: Any
     _event_type: Any
+    #: Whether methods block the thread.
+    _is_blocking: bool
 
     def __init__(
         self,
@@ -145,8 +148,7 @@ class _Common:
             # A LOCK.ACQUIRE that is sent again would hold the lock twice.
             "retry": self._retry_type(NoBackoff(), 0),
             "socket_connect_timeout": limit_s,
-            # For all that `_call` sets no limit for.
-            "socket_timeout": limit_s if self._mutex_type is threading.Lock else None,
+            "socket_timeout": limit_s if self._is_blocking else None,
         }
         return pool.connection_class(**settings)
 
@@ -182,145 +184,7 @@ class _Common:
     def _lost(self) -> LockLost:
         return LockLost(f"the lock {self.key!r} with the token {self.token} was lost")
 
-
-def _explained(error: ResponseError) -> Exception:
-    if "unknown command" not in str(error).lower():
-        return error
-    return NoNativeLocks("this server has no native locks: it must be Lockwheel 0.1 or later")
-
-
-class Lock(_Common):
-    """A lock over ``redis.Redis``. A ``with`` statement acquires and releases it; it raises
-    `NotAcquired`, or `LockLost` at its end. A thread renews it and calls ``on_lost``.
-
-    All methods may be called from any thread.
-    """
-
-    _retry_type = redis.retry.Retry
-    _mutex_type = threading.Lock
-    _event_type = threading.Event
-
-    def acquire(self, wait_ms: int | None = None) -> bool:
-        """Acquires the lock; may wait for it. Returns whether it is held.
-
-        After a `redis.ConnectionError` the server may have granted the lock: then acquiring it
-        again succeeds at once, and otherwise it is free when its lease ends.
-        """
-        wait_ms = self._wait_ms if wait_ms is None else wait_ms
-        with self._mutex:
-            words = self._acquire_words(wait_ms)
-            begun_s = time.monotonic()
-            try:
-                reply = self._call(words, wait_ms / 1000 + LIMIT_S, 1)
-                if self._settle(reply, begun_s):
-                    self._renew()
-            except BaseException:
-                self.is_held = False
-                raise
-            finally:
-                if not self.is_held:
-                    self._connection.disconnect()
-            if not self.is_held:
-                return False
-            self._stop = self._event_type()
-            if self._period_s > 0:
-                threading.Thread(target=self._keep, args=[self._stop], daemon=True).start()
-            return True
-
-    def renew(self) -> bool:
-        """Renews the lease now; returns whether the lock is still held."""
-        with self._mutex:
-            if not self.is_held:
-                return False
-            is_renewed = self._renew()
-        if not is_renewed and self._on_lost:
-            self._on_lost(self)  # Without the mutex, since it may use the lock.
-        return is_renewed
-
-    def release(self) -> bool:
-        """Releases the lock; returns whether it was held until now."""
-        with self._mutex:
-            if not self.is_held:
-                return False
-            self.is_held = False
-            self._stop.set()
-            try:
-                reply = self._call(self._release_words(), LIMIT_S, self._release_tries)
-                return reply is not None
-            finally:
-                self._connection.disconnect()
-
-    def __enter__(self) -> Lock:
-        if not self.acquire():
-            raise NotAcquired(self._denial)
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if not self.release() and kind is None:
-            raise self._lost()
-
-    def _keep(self, stop: threading.Event) -> None:
-        """Renews the lease until it is released or lost."""
-        pause_s = self._period_s
-        while not stop.wait(pause_s):
-            with self._mutex:
-                if stop.is_set():
-                    return
-                try:
-                    is_renewed = self._renew()
-                    pause_s = self._period_s
-                except _FAILURES:
-                    pause_s = min(self._period_s, _PAUSE_S)
-                    continue
-            if not is_renewed and self._on_lost:
-                self._on_lost(self)
-
-    def _renew(self) -> bool:
-        begun_s = time.monotonic()
-        try:
-            self.is_held = self._call(self._renew_words(), self._limit_s) == 1
-        except _FAILURES:
-            self.is_held = time.monotonic() < self._trusted_until_s
-            if self.is_held:
-                raise
-        if self.is_held:
-            self._trusted_until_s = begun_s + self._trust_s
-        else:
-            self._stop.set()
-            self._connection.disconnect()
-        return self.is_held
-
-    def _call(self, words: list[Any], limit_s: float, tries: int = 2) -> Any:
-        """The reply to a command, which is sent again if the connection has ended."""
-        for left in reversed(range(tries)):
-            try:
-                self._connection.send_command(*words)
-                if not self._connection.can_read(limit_s):
-                    raise TimeoutError(f"no reply to {words[0]} within {limit_s:g} s")
-                return self._connection.read_response()
-            except ResponseError as error:
-                raise _explained(error) from None
-            except ConnectionError:
-                self._connection.disconnect()
-                if left == 0:
-                    raise
-            except BaseException:
-                self._connection.disconnect()
-                raise
-
-
-class AsyncLock(_Common):
-    """A lock over ``redis.asyncio.Redis``. An ``async with`` statement acquires and releases it; it
-    raises `NotAcquired`, or `LockLost` at its end. A task renews it and calls ``on_lost``, which
-    may be a coroutine function.
-    """
-
-    _retry_type = redis.asyncio.retry.Retry
-    _mutex_type = asyncio.Lock
-    _event_type = asyncio.Event
-
-    async def acquire(self, wait_ms: int | None = None) -> bool:
-        """As `Lock.acquire`. The server forgets a client that is cancelled while it waits."""
+    async def _acquire(self, wait_ms: int | None) -> bool:
         wait_ms = self._wait_ms if wait_ms is None else wait_ms
         async with self._mutex:
             words = self._acquire_words(wait_ms)
@@ -334,27 +198,23 @@ class AsyncLock(_Common):
                 raise
             finally:
                 if not self.is_held:
-                    await self._connection.disconnect()
-            if not self.is_held:
-                return False
-            self._stop = self._event_type()
-            if self._period_s > 0:
-                # The event loop has only a weak reference to it.
-                self._task = asyncio.create_task(self._keep(self._stop))
-            return True
+                    await self._disconnect()
+            if self.is_held:
+                self._stop = self._event_type()
+                if self._period_s > 0:
+                    self._begin(self._keep(self._stop))
+            return self.is_held
 
-    async def renew(self) -> bool:
-        """Renews the lease now; returns whether the lock is still held."""
+    async def _renew_now(self) -> bool:
         async with self._mutex:
             if not self.is_held:
                 return False
             is_renewed = await self._renew()
         if not is_renewed:
-            await self._tell()
+            await self._tell()  # Without the mutex, since it may use the lock.
         return is_renewed
 
-    async def release(self) -> bool:
-        """Releases the lock; returns whether it was held until now."""
+    async def _release(self) -> bool:
         async with self._mutex:
             if not self.is_held:
                 return False
@@ -364,26 +224,12 @@ class AsyncLock(_Common):
                 reply = await self._call(self._release_words(), LIMIT_S, self._release_tries)
                 return reply is not None
             finally:
-                await self._connection.disconnect()
+                await self._disconnect()
 
-    async def __aenter__(self) -> AsyncLock:
-        if not await self.acquire():
-            raise NotAcquired(self._denial)
-        return self
-
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        if not await self.release() and kind is None:
-            raise self._lost()
-
-    async def _tell(self) -> None:
-        result = self._on_lost(self) if self._on_lost else None
-        if inspect.isawaitable(result):
-            await result
-
-    async def _keep(self, stop: asyncio.Event) -> None:
+    async def _keep(self, stop: Any) -> None:
         """Renews the lease until it is released or lost."""
         pause_s = self._period_s
-        while not await _is_set(stop, pause_s):
+        while not await self._waited(stop, pause_s):
             async with self._mutex:
                 if stop.is_set():
                     return
@@ -408,35 +254,182 @@ class AsyncLock(_Common):
             self._trusted_until_s = begun_s + self._trust_s
         else:
             self._stop.set()
-            await self._connection.disconnect()
+            await self._disconnect()
         return self.is_held
+
+    async def _tell(self) -> None:
+        result = self._on_lost(self) if self._on_lost else None
+        if inspect.isawaitable(result):
+            await result
 
     async def _call(self, words: list[Any], limit_s: float, tries: int = 2) -> Any:
         """The reply to a command, which is sent again if the connection has ended."""
         for left in reversed(range(tries)):
             try:
-                return await asyncio.wait_for(self._exchange(words), limit_s)
+                return await self._exchange(words, limit_s)
             except ResponseError as error:
                 raise _explained(error) from None
             except ConnectionError:
-                await self._connection.disconnect()
+                await self._disconnect()
                 if left == 0:
                     raise
-            except asyncio.TimeoutError:
-                await self._connection.disconnect()
-                raise TimeoutError(f"no reply to {words[0]} within {limit_s:g} s") from None
             except BaseException:
-                await self._connection.disconnect(nowait=True)
+                await self._disconnect()
                 raise
 
-    async def _exchange(self, words: list[Any]) -> Any:
-        await self._connection.send_command(*words)
-        return await self._connection.read_response()
+    # What differs between threads and tasks.
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine beside this one."""
+        raise NotImplementedError
+
+    async def _waited(self, stop: Any, limit_s: float) -> bool:
+        """Waits for an event, for so long at most."""
+        raise NotImplementedError
+
+    async def _exchange(self, words: list[Any], limit_s: float) -> Any:
+        """Sends a command; returns the reply, for which it waits so long at most."""
+        raise NotImplementedError
+
+    async def _disconnect(self) -> None:
+        raise NotImplementedError
 
 
-async def _is_set(event: asyncio.Event, limit_s: float) -> bool:
-    """Waits for an event, for so long at most."""
+def _explained(error: ResponseError) -> Exception:
+    if "unknown command" not in str(error).lower():
+        return error
+    return NoNativeLocks("this server has no native locks: it must be Lockwheel 0.1 or later")
+
+
+def _late(words: list[Any], limit_s: float) -> TimeoutError:
+    return TimeoutError(f"no reply to {words[0]} within {limit_s:g} s")
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Runs a coroutine that blocks and does not wait."""
     try:
-        return await asyncio.wait_for(event.wait(), limit_s)
-    except asyncio.TimeoutError:
-        return False
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a lock over threads does not wait")
+
+
+class _ThreadMutex:
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._mutex.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._mutex.release()
+
+
+class Lock(_Common):
+    """A lock over ``redis.Redis``. A ``with`` statement acquires and releases it; it raises
+    `NotAcquired`, or `LockLost` at its end. A thread renews it and calls ``on_lost``.
+
+    All methods may be called from any thread.
+    """
+
+    _retry_type = redis.retry.Retry
+    _mutex_type = _ThreadMutex
+    _event_type = threading.Event
+    _is_blocking = True
+
+    def acquire(self, wait_ms: int | None = None) -> bool:
+        """Acquires the lock; may wait for it. Returns whether it is held.
+
+        After a `redis.ConnectionError` the server may have granted the lock: then acquiring it
+        again succeeds at once, and otherwise it is free when its lease ends.
+        """
+        return _run(self._acquire(wait_ms))
+
+    def renew(self) -> bool:
+        """Renews the lease now; returns whether the lock is still held."""
+        return _run(self._renew_now())
+
+    def release(self) -> bool:
+        """Releases the lock; returns whether it was held until now."""
+        return _run(self._release())
+
+    def __enter__(self) -> Lock:
+        if not self.acquire():
+            raise NotAcquired(self._denial)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if not self.release() and kind is None:
+            raise self._lost()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        threading.Thread(target=_run, args=[work], daemon=True).start()
+
+    async def _waited(self, stop: threading.Event, limit_s: float) -> bool:
+        return stop.wait(limit_s)
+
+    async def _exchange(self, words: list[Any], limit_s: float) -> Any:
+        self._connection.send_command(*words)
+        if not self._connection.can_read(limit_s):
+            raise _late(words, limit_s)
+        return self._connection.read_response()
+
+    async def _disconnect(self) -> None:
+        self._connection.disconnect()
+
+
+class AsyncLock(_Common):
+    """A lock over ``redis.asyncio.Redis``. An ``async with`` statement acquires and releases it; it
+    raises `NotAcquired`, or `LockLost` at its end. A task renews it and calls ``on_lost``, which
+    may be a coroutine function.
+    """
+
+    _retry_type = redis.asyncio.retry.Retry
+    _mutex_type = asyncio.Lock
+    _event_type = asyncio.Event
+    _is_blocking = False
+
+    async def acquire(self, wait_ms: int | None = None) -> bool:
+        """As `Lock.acquire`. The server forgets a client that is cancelled while it waits."""
+        return await self._acquire(wait_ms)
+
+    async def renew(self) -> bool:
+        """Renews the lease now; returns whether the lock is still held."""
+        return await self._renew_now()
+
+    async def release(self) -> bool:
+        """Releases the lock; returns whether it was held until now."""
+        return await self._release()
+
+    async def __aenter__(self) -> AsyncLock:
+        if not await self.acquire():
+            raise NotAcquired(self._denial)
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if not await self.release() and kind is None:
+            raise self._lost()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        # The event loop has only a weak reference to it.
+        self._task = asyncio.create_task(work)
+
+    async def _waited(self, stop: asyncio.Event, limit_s: float) -> bool:
+        try:
+            return await asyncio.wait_for(stop.wait(), limit_s)
+        except asyncio.TimeoutError:
+            return False
+
+    async def _exchange(self, words: list[Any], limit_s: float) -> Any:
+        async def exchange() -> Any:
+            await self._connection.send_command(*words)
+            return await self._connection.read_response()
+
+        try:
+            return await asyncio.wait_for(exchange(), limit_s)
+        except asyncio.TimeoutError:
+            raise _late(words, limit_s) from None
+
+    async def _disconnect(self) -> None:
+        # A task that is cancelled must not wait for the end of its connection.
+        await self._connection.disconnect(nowait=True)
