@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import redis
@@ -183,6 +184,19 @@ def test_wait_ends_by_the_clock_of_the_server(lockwheel, lock, aside):
     assert waits.result() is False
 
 
+def test_lease_that_began_at_an_unknown_time_is_renewed_at_once(lockwheel, lock, aside):
+    holds = lock()
+    assert holds.acquire()
+    # A rule without an effect counts the requests.
+    renewals = lockwheel.faults.add("flush-scripts", command="lock.renew")
+    waiter = lock(ttl_ms=30)
+    begun_s = time.monotonic()
+    waits = aside(waiter.acquire, 60_000)
+    until(lambda: queue(lockwheel) and time.monotonic() > begun_s + 0.01)
+    holds.release()
+    assert waits.result() and renewals.fired == 1
+
+
 def test_lease_is_renewed(lockwheel, lock):
     held = lock(renew_ms=1)
     assert held.acquire()
@@ -197,7 +211,6 @@ def test_lease_is_renewed(lockwheel, lock):
     "options", [{"ttl_ms": 300}, {"bound": True, "grace_ms": 300}, {"bound": True, "grace_ms": 0}]
 )
 def test_lock_renews_itself_by_default(lockwheel, lock, options):
-    # A rule without an effect counts the requests.
     renewals = lockwheel.faults.add("flush-scripts", command="lock.renew")
     assert lock(renew_ms=None, **options).acquire()
     until(lambda: renewals.fired)
