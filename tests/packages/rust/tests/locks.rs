@@ -1,8 +1,10 @@
 //! The lock objects of the crate `lockwheel-locks`.
 
 use std::env;
-use std::io::{BufRead, BufReader, Read, stdin};
-use std::process::{Command, Stdio};
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, stdin};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -413,7 +415,7 @@ async fn a_lock_has_the_settings_of_its_client_in_both_protocols() {
         let client = Client::open(info).expect("a client");
         let lock = Lock::new(&client, "lock", options());
         let guard = lock.acquire().await.expect("it is free");
-        let locks = server.journal().locks();
+        let locks = server.journal().locks().expect("a server");
         assert_eq!(locks.len(), 1);
         assert!(is_refused(Lock::new(&client, "lock", options()).acquire().await));
         let mut connection = client.get_connection().expect("a connection");
@@ -423,14 +425,45 @@ async fn a_lock_has_the_settings_of_its_client_in_both_protocols() {
     }
 }
 
+/// A redis-server that ends with the test.
+struct Redis(Child, PathBuf);
+
+impl Redis {
+    /// `None` if there is no redis-server on the path.
+    fn start() -> Option<Redis> {
+        let folder = env::temp_dir().join(format!("lockwheel-locks-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let started = Command::new("redis-server")
+            .args(["--port", "0", "--unixsocket", "socket", "--save", ""])
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .spawn();
+        match started {
+            Ok(child) => Some(Redis(child, folder)),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotFound);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = fs::remove_dir_all(&self.1);
+    }
+}
+
 #[tokio::test]
 async fn a_server_without_native_locks_is_a_clear_error() {
-    let server = server();
-    let requests = Requests::any().command("lock.acquire");
-    let reply = "ERR unknown command 'LOCK.ACQUIRE', with args beginning with: 'lock' ";
-    server.faults().add(Fault::Error(reply.to_owned()), requests).expect("a rule");
-    let error = lock_of(&server, options()).acquire().await.expect_err("no locks");
-    assert!(matches!(error, LockError::NoNativeLocks));
+    let Some(redis) = Redis::start() else { return };
+    let socket = redis.1.join("socket");
+    let client = Client::open(format!("redis+unix://{}", socket.display())).expect("a URL");
+    until(|| client.get_connection().is_ok()).await;
+    let error = Lock::new(&client, "lock", options()).acquire().await.expect_err("no locks");
+    assert!(matches!(error, LockError::NoNativeLocks), "{error}");
     assert!(error.to_string().contains("it must be Lockwheel 0.1 or later"));
 }
 
@@ -446,7 +479,7 @@ async fn other_errors_of_the_server_are_passed_on() {
 async fn no_connection_of_a_lock_stays_behind() {
     let server = server();
     let clients = || match call(&server, &["CLIENT", "LIST"]) {
-        Reply::Bulk(text) => String::from_utf8_lossy(&text).lines().count(),
+        Reply::Verbatim { text, .. } => String::from_utf8_lossy(&text).lines().count(),
         reply => panic!("{reply:?}"),
     };
     let before = clients();
