@@ -137,7 +137,8 @@ fn crates_depend_only_on_the_layers_below() {
 #[test]
 fn unsafe_code_is_only_in_the_bridge() {
     let mut offences = Vec::new();
-    let shipped = ["resp/src", "scripting/src", "server", "packages"].map(below).into_iter().flatten();
+    let shipped =
+        ["resp/src", "scripting/src", "server", "packages"].map(below).into_iter().flatten();
     for source in shipped.filter(|source| !source.path.starts_with(UNSAFE_FOLDER)) {
         let found = code(&source).filter(|(_, line)| names(line, "unsafe"));
         offences.extend(found.map(|(number, _)| format!("{}:{number}", source.path)));

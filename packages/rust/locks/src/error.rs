@@ -32,7 +32,7 @@ pub enum LockError {
         /// The token of the grant.
         token: u64,
     },
-    /// This object holds the lock already, or its guard still exists.
+    /// This object holds the lock already.
     HeldAlready,
     /// The guard has been released already.
     Released,

@@ -46,7 +46,7 @@ enum State {
 /// A lock that is held, and renews itself. Is made by [`Lock::acquire`].
 ///
 /// To drop it releases the lock in the background, on the runtime that has acquired it.
-/// [`Guard::release`] waits for that, and tells if the lock was lost.
+/// [`Guard::release`] waits for that, and returns an error if the lock was lost.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard(pub(crate) Arc<Grant>);
 

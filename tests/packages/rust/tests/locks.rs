@@ -279,16 +279,16 @@ async fn a_lost_lock_is_noticed() {
     ];
     for lose in lose {
         let server = server();
-        let (tell, told) = mpsc::channel();
-        let lock = lock_of(&server, renewed().on_lost(move || tell.send(()).expect("a test")));
+        let (notify, notices) = mpsc::channel();
+        let lock = lock_of(&server, renewed().on_lost(move || notify.send(()).expect("a test")));
         let guard = lock.acquire().await.expect("it is free");
         lose(&server, lock.owner());
         guard.lost().await;
-        told.recv().expect("a call");
+        notices.recv().expect("a call");
         assert!(!guard.is_held());
         let token = guard.token();
         assert!(is_lost(guard.release().await));
-        assert!(told.try_recv().is_err(), "it was told twice");
+        assert!(notices.try_recv().is_err(), "it was notified twice");
         call(&server, &["LOCK.FORCE", "lock"]);
         assert!(lock.acquire().await.expect("it is free").token() > token);
     }
@@ -297,12 +297,12 @@ async fn a_lost_lock_is_noticed() {
 #[tokio::test]
 async fn a_loss_is_noticed_at_the_release() {
     let server = server();
-    let (tell, told) = mpsc::channel();
-    let on_lost = move || tell.send(()).expect("a test");
+    let (notify, notices) = mpsc::channel();
+    let on_lost = move || notify.send(()).expect("a test");
     let guard = held(&server, options().on_lost(on_lost)).await;
     call(&server, &["LOCK.FORCE", "lock"]);
     assert!(is_lost(guard.release().await));
-    told.recv().expect("a call");
+    notices.recv().expect("a call");
 }
 
 #[tokio::test]
@@ -508,18 +508,18 @@ fn a_blocking_guard_releases_the_lock_at_the_end_of_its_scope() {
 }
 
 #[test]
-fn a_lost_blocking_lock_is_told_to_a_function_that_may_block() {
+fn a_lost_blocking_lock_is_passed_to_a_function_that_may_block() {
     let server = server();
-    let (tell, told) = mpsc::channel();
+    let (notify, notices) = mpsc::channel();
     let another = blocking::Lock::new(&client(&server), "another", options());
     let on_lost = move || {
         let _held = another.acquire().expect("it is free");
-        tell.send(()).expect("a test");
+        notify.send(()).expect("a test");
     };
     let options = renewed().on_lost(on_lost);
     let guard = blocking::Lock::new(&client(&server), "lock", options).acquire().expect("free");
     call(&server, &["LOCK.FORCE", "lock"]);
-    told.recv().expect("a call");
+    notices.recv().expect("a call");
     assert!(!guard.is_held());
     assert!(is_lost(guard.release()));
 }
