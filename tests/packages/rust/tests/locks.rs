@@ -388,7 +388,7 @@ async fn a_bound_lock_of_an_ended_process_is_released_after_its_grace() {
     server.advance(5 * SECOND - MILLISECOND).expect("a server");
     assert_eq!(queue(&server), 1);
     server.advance(MILLISECOND).expect("a server");
-    waiter.await.expect("a task").expect("it is granted");
+    drop(waiter.await.expect("a task").expect("it is granted"));
 }
 
 #[tokio::test]
