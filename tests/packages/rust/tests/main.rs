@@ -1,5 +1,6 @@
 //! Tests with lock libraries and a stopped clock: how to handle the libraries' own timers.
 
 mod async_redis_lock;
+mod locks;
 mod redis_rs;
 mod rslock;
