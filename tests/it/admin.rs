@@ -91,8 +91,8 @@ pub(crate) fn converse(
 #[test]
 fn figures_are_those_of_the_server() {
     let server = Monitored::start(&["--maxclients", "77"]);
-    assert_eq!(server.run("SET lock token NX PX 100000"), "+OK");
-    assert_eq!(server.run("SET lock token NX PX 100000"), "$-1");
+    assert_eq!(server.run("SET lock s3cret NX PX 100000"), "+OK");
+    assert_eq!(server.run("SET lock s3cret NX PX 100000"), "$-1");
     assert_eq!(server.run("SET data value"), "+OK");
     assert!(server.run("INCR data").starts_with("-ERR"));
     assert!(server.run("GET").starts_with("-ERR wrong number"));
@@ -114,7 +114,7 @@ fn figures_are_those_of_the_server() {
     assert!(server.figure("process_resident_memory_bytes") > 1e6);
     assert!(server.figure("lockwheel_network_input_bytes_total") > 100.0);
     let (_, text) = server.get("/metrics");
-    let secrets = ["lock\"", "token", "NaN"];
+    let secrets = ["lock\"", "s3cret", "NaN"];
     assert!(secrets.iter().all(|secret| !text.contains(secret)), "{text}");
     assert!(text.ends_with("# EOF\n"), "{text}");
 }
