@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 var (
@@ -124,6 +125,9 @@ func New(client *redis.Client, key string, options Options) *Lock {
 	l.settings.PoolSize, l.settings.MinIdleConns, l.settings.MaxActiveConns = 1, 0, 0
 	l.settings.ConnMaxIdleTime, l.settings.ConnMaxLifetime = -1, -1
 	l.settings.PushNotificationProcessor = nil // Each client needs its own.
+	// Each new connection would ask for these, and log that the server has none.
+	notifications := maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	l.settings.MaintNotificationsConfig = &notifications
 	l.life, l.end = context.WithCancelCause(context.Background())
 	l.end(ErrNotHeld)
 	return l
