@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
+use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 
 use crate::boundaries::root;
@@ -456,7 +457,13 @@ impl Page {
     fn converse(&self, block: &Block) -> Result<(), String> {
         for (command, expected) in dialogue(&block.text) {
             // Programs such as linters and tests fail where they have found something.
-            let output = self.run(&format!("{{ {command}\n}} 2>&1 || true"))?;
+            let mut output = String::new();
+            // A server that the page has started with `--daemonize yes` may not listen yet.
+            eventually("the server listens", || {
+                let printed = self.run(&format!("{{ {command}\n}} 2>&1 || true"));
+                output = printed.unwrap_or_else(|problem| problem);
+                !output.starts_with("Could not connect")
+            });
             let expected = expected.replace("6379", &self.port.to_string());
             if !is_like(&expected, &output) {
                 return Err(format!("$ {command}\nexpected:\n{expected}\nprinted:\n{output}"));
