@@ -4,8 +4,10 @@
 //! The request [`REPLIES`] sets the encoded replies to a cycle of requests, which every client then
 //! receives repeatedly. Alternatively, [`LOCK`] sets the number of arguments of a lock request and
 //! of an unlock request, the reply to [`SUBSCRIBE`], and the message to subscribers at a release:
-//! the server then stores only whether the lock is held.
+//! the server then stores only whether the lock is held. [`QUEUE`] sets the same numbers, and the
+//! replies to a client that gets the lock and to one that releases it: the server then has a queue.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
@@ -21,6 +23,8 @@ use crate::running::Running;
 const REPLIES: &str = "REPLIES";
 /// The request that configures the lock.
 const LOCK: &str = "LOCK";
+/// The request that configures the queue.
+const QUEUE: &str = "QUEUE";
 /// The request of clients that wait for messages.
 const SUBSCRIBE: &str = "SUBSCRIBE";
 const GRANTED: &[u8] = b"$-1\r\n";
@@ -51,6 +55,18 @@ pub(crate) fn configure_lock(
     running.ask(&[LOCK, &lock, &unlock, subscribed, message]).map(drop)
 }
 
+/// Configures the queue. Its requests are distinguished by their number of arguments.
+pub(crate) fn configure_queue(
+    running: &Running,
+    acquire_words: usize,
+    release_words: usize,
+    granted: &str,
+    released: &str,
+) -> Outcome<()> {
+    let (acquire, release) = (acquire_words.to_string(), release_words.to_string());
+    running.ask(&[QUEUE, &acquire, &release, granted, released]).map(drop)
+}
+
 /// Serves clients until the process ends.
 pub(crate) fn serve(address: SocketAddr) -> Outcome<()> {
     let mut listener = TcpListener::bind(address)?;
@@ -72,6 +88,7 @@ pub(crate) fn serve(address: SocketAddr) -> Outcome<()> {
             server.send_replies(event.token().0);
         }
         server.send_messages();
+        server.send_grants();
     }
 }
 
@@ -88,6 +105,7 @@ struct Replies {
     /// The replies to a cycle.
     cycle: Vec<Vec<u8>>,
     lock: Option<BareLock>,
+    queue: Option<BareQueue>,
 }
 
 /// The only lock of the server.
@@ -101,6 +119,19 @@ struct BareLock {
     /// Releases for which no messages have been sent yet.
     released: usize,
     subscribers: Vec<usize>,
+}
+
+/// The only lock of the server, with the clients that wait for it.
+#[derive(Default)]
+struct BareQueue {
+    acquire_words: usize,
+    release_words: usize,
+    granted: Vec<u8>,
+    released: Vec<u8>,
+    /// The holder, then the clients that wait.
+    clients: VecDeque<usize>,
+    /// Clients that have the lock and have not been sent the reply yet.
+    grants: Vec<usize>,
 }
 
 struct BareClient {
@@ -167,6 +198,20 @@ impl BareServer {
         }
     }
 
+    /// Sends the replies to clients that have waited for the lock.
+    fn send_grants(&mut self) {
+        let Some(queue) = &mut self.replies.queue else { return };
+        let granted = std::mem::take(&mut queue.grants);
+        for &client in &granted {
+            if let Some(client) = &mut self.clients[client] {
+                client.unsent.extend_from_slice(&queue.granted);
+            }
+        }
+        for client in granted {
+            self.send_replies(client);
+        }
+    }
+
     /// Sends the pending replies of a client.
     fn send_replies(&mut self, number: usize) {
         let Some(client) = &mut self.clients[number] else { return };
@@ -200,9 +245,10 @@ impl BareClient {
                 continue;
             }
             let mut words = self.parser.iter(request);
-            let reply = match &mut replies.lock {
-                Some(lock) => lock.reply(number, words),
-                None => {
+            let reply = match (&mut replies.lock, &mut replies.queue) {
+                (Some(lock), _) => lock.reply(number, words),
+                (None, Some(queue)) => queue.reply(number, words.count()),
+                (None, None) => {
                     replies.configure(&mut words);
                     UNCONFIGURED
                 }
@@ -220,13 +266,21 @@ impl Replies {
         let mut words = words.map(<[u8]>::to_vec);
         if name == Some(REPLIES.as_bytes()) {
             self.cycle.extend(words);
-        } else if name == Some(LOCK.as_bytes()) {
-            let mut word = || words.next().unwrap_or_default();
-            let mut number = || String::from_utf8_lossy(&word()).parse().unwrap_or_default();
+            return;
+        }
+        let mut word = || words.next().unwrap_or_default();
+        let mut number = || String::from_utf8_lossy(&word()).parse().unwrap_or_default();
+        if name == Some(LOCK.as_bytes()) {
             let (lock_words, unlock_words) = (number(), number());
             let (subscribed, message) = (word(), word());
             let rest = BareLock::default();
             self.lock = Some(BareLock { lock_words, unlock_words, subscribed, message, ..rest });
+        } else if name == Some(QUEUE.as_bytes()) {
+            let (acquire_words, release_words) = (number(), number());
+            let (granted, released) = (word(), word());
+            let rest = BareQueue::default();
+            self.queue =
+                Some(BareQueue { acquire_words, release_words, granted, released, ..rest });
         }
     }
 }
@@ -251,6 +305,22 @@ impl BareLock {
             }
             _ => DONE,
         }
+    }
+}
+
+impl BareQueue {
+    /// The reply to a request of this many words; empty while the client waits.
+    fn reply(&mut self, client: usize, words: usize) -> &[u8] {
+        if words == self.acquire_words {
+            self.clients.push_back(client);
+            return if self.clients.len() == 1 { &self.granted } else { b"" };
+        }
+        if words == self.release_words {
+            self.clients.pop_front();
+            self.grants.extend(self.clients.front());
+            return &self.released;
+        }
+        DONE
     }
 }
 
@@ -306,5 +376,21 @@ mod tests {
         assert_eq!(ask(&mut first, &["UNLOCK", "k", "1", "c"]), "1");
         assert_eq!(subscriber.read().expect("a message").text, b"free");
         assert_eq!(second.call(&["LOCK", "k", "2"]).expect("a reply").kind, b'$');
+    }
+
+    #[test]
+    fn queue_grants_the_lock_in_order() {
+        let open = start();
+        ask(&mut open(), &[QUEUE, "3", "2", "+granted\r\n", "+released\r\n"]);
+        let [mut first, mut second, mut third] = [(); 3].map(|()| open());
+        assert_eq!(ask(&mut first, &["ACQUIRE", "a", "b"]), "granted");
+        for waiter in [&mut second, &mut third] {
+            waiter.send(&["ACQUIRE", "a", "b"]).expect("a request");
+            assert_eq!(ask(&mut open(), &["PING"]), "1");
+        }
+        assert_eq!(ask(&mut first, &["RELEASE", "a"]), "released");
+        assert_eq!(second.read().expect("a reply").text, b"granted");
+        assert_eq!(ask(&mut second, &["RELEASE", "a"]), "released");
+        assert_eq!(third.read().expect("a reply").text, b"granted");
     }
 }

@@ -210,6 +210,15 @@ struct Contender {
     released: u64,
 }
 
+/// Waits until clients can continue. While clients compete for a lock, one always can.
+pub(crate) fn await_events(poll: &mut Poll, events: &mut Events) -> Outcome<()> {
+    poll.poll(events, Some(REPLY_TIMEOUT))?;
+    if events.is_empty() {
+        return Err("the lock is not granted any more".into());
+    }
+    Ok(())
+}
+
 /// The clients that compete for the lock.
 struct Contest {
     poll: Poll,
@@ -258,10 +267,7 @@ impl Contest {
     fn run(&mut self, span: Duration) -> Outcome<()> {
         let (began, granted) = (Instant::now(), self.granted);
         while self.granted == granted || began.elapsed() < span {
-            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
-            if self.events.is_empty() {
-                return Err("the lock is not granted any more".into());
-            }
+            await_events(&mut self.poll, &mut self.events)?;
             let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
             for event in &events {
                 let Token(number) = event.token();

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use lockwheel_compat::wire::request;
 use mio::{Events, Poll};
 
-use crate::Outcome;
 use crate::figures::Reading;
-use crate::generator::{Connection, REPLY_TIMEOUT, Throughput, wrong};
-use crate::handoff::{HandOff, Waits};
+use crate::generator::{Connection, Throughput, wrong};
+use crate::handoff::{HandOff, Waits, await_events};
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
+use crate::{Outcome, bare_server};
 
 const CLIENTS: [usize; 3] = [2, 16, 128];
 const KEY: &str = "lock:orders";
@@ -22,7 +22,19 @@ const WAIT_MS: &str = "120000";
 const CHUNK_BYTES: usize = 4 * 1024;
 /// The lines of a granted lock: a map of four fields as an array of names and values.
 const GRANT_LINES: usize = 14;
-const GRANT: &[u8] = b"*8\r\n$6\r\nstatus\r\n$8\r\nacquired\r\n";
+const GRANTED: &str = "*8\r\n$6\r\nstatus\r\n$8\r\nacquired\r\n";
+/// The fields that the bare server sends after the status.
+const BARE_FIELDS: &str = "$5\r\ntoken\r\n:1790000000000000\r\n$3\r\nttl\r\n:30000\r\n\
+                           $5\r\ncount\r\n:1\r\n";
+const RELEASED: &str = ":0\r\n";
+
+fn acquire(owner: &str) -> [&str; 7] {
+    ["LOCK.ACQUIRE", KEY, owner, "TTL", "30000", "WAIT", WAIT_MS]
+}
+
+fn release(owner: &str) -> [&str; 3] {
+    ["LOCK.RELEASE", KEY, owner]
+}
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     CLIENTS.map(|clients| -> Box<dyn Workload> { Box::new(NativeHandOff { clients }) }).into()
@@ -44,14 +56,23 @@ impl Workload for NativeHandOff {
     fn note(&self) -> &'static str {
         "One lock that all clients want: on Lockwheel with LOCK.ACQUIRE and WAIT, on other servers \
          with the protocol of Redisson 4.7's RLock, as above. The holder releases the lock at \
-         once, and then waits for it again."
+         once, and then waits for it again. The bare server has a queue of clients and no lease."
+    }
+
+    fn has_lower_bound(&self) -> bool {
+        true
     }
 
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
-        if !server.ours {
+        if !server.ours && !server.is_bare {
             return HandOff::like_redisson(self.clients).measure(server, effort);
         }
         let running = server.start(&[])?;
+        if server.is_bare {
+            let grant = [GRANTED, BARE_FIELDS].concat();
+            let (acquire, release) = (acquire("").len(), release("").len());
+            bare_server::configure_queue(&running, acquire, release, &grant, RELEASED)?;
+        }
         let mut queue = ContendedQueue::begin(&running, self.clients)?;
         queue.run(effort.warm_up)?;
         queue.waits.clear();
@@ -88,8 +109,7 @@ impl ContendedQueue {
         let poll = Poll::new()?;
         let contender = |number| -> Outcome<Contender> {
             let owner = format!("worker-{number:07}");
-            let acquire = request(&["LOCK.ACQUIRE", KEY, &owner, "TTL", "30000", "WAIT", WAIT_MS]);
-            let release = request(&["LOCK.RELEASE", KEY, &owner]);
+            let (acquire, release) = (request(&acquire(&owner)), request(&release(&owner)));
             let mut connection = Connection::open(running.address, &poll, number)?;
             connection.send(&acquire)?;
             Ok(Contender { connection, acquire, release, received: Vec::new(), releases: false })
@@ -108,10 +128,7 @@ impl ContendedQueue {
     fn run(&mut self, span: Duration) -> Outcome<()> {
         let (began, granted) = (Instant::now(), self.granted);
         while self.granted == granted || began.elapsed() < span {
-            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
-            if self.events.is_empty() {
-                return Err("the lock is not granted any more".into());
-            }
+            await_events(&mut self.poll, &mut self.events)?;
             let ready: Vec<usize> = self.events.iter().map(|event| event.token().0).collect();
             for client in ready {
                 self.handle_reply(client)?;
@@ -131,9 +148,9 @@ impl ContendedQueue {
         if received.windows(2).filter(|it| it == b"\r\n").count() < lines {
             return Ok(());
         }
-        let expected = if contender.releases { b":0\r\n" } else { GRANT };
-        if !received.starts_with(expected) {
-            return Err(wrong(received, expected).into());
+        let expected = if contender.releases { RELEASED } else { GRANTED };
+        if !received.starts_with(expected.as_bytes()) {
+            return Err(wrong(received, expected.as_bytes()).into());
         }
         contender.received.clear();
         contender.releases = !contender.releases;

@@ -26,6 +26,7 @@ use crate::store::dict::Slot;
 use crate::store::edit::Edit;
 use crate::store::lock::{Hold, Lease, Lock, LockMode};
 use crate::store::lock_notes::{Author, OwnerChange, Way};
+use crate::store::packed::Items;
 use crate::store::records::NewValue;
 use crate::store::value::{Kind, Typed};
 use crate::store::writer::Writer;
@@ -314,6 +315,11 @@ fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     // A waiter that is served is the first of the queue.
     let is_first = context.caller == Caller::Waiter || queued == 0;
     if let Some(granted) = grant(context, &request, is_first)? {
+        if context.caller == Caller::Waiter && request.mode == LockMode::Exclusive {
+            // Only the new owner could acquire the lock as well.
+            let is_owner = |mut arguments: Items<'_>| arguments.nth(1) == Some(request.owner);
+            context.engine.sessions.waiters.stop_unless(is_owner);
+        }
         return Ok(granted);
     }
     let slot = context.find(key);
@@ -892,6 +898,20 @@ mod tests {
             "ACQ s a TTL 100 PERMITS 1 OF 2; ACQ s b TTL 1000 PERMITS 1 OF 2; +200ms; \
              ACQ s a TTL 500 PERMITS 1 OF 2 => ACQUIRED; ACQ s c TTL 9 PERMITS 1 OF 2 => REFUSED; \
              LOCK.RELEASE s a => 0",
+        );
+    }
+
+    #[test]
+    fn owner_that_waits_twice_is_granted_both_unless_another_waits_in_between() {
+        talk(
+            "ACQ k a TTL 100; b> ACQ k x TTL 100 WAIT 99; c> ACQ k x TTL 100 WAIT 99; \
+             d> ACQ k y TTL 100 WAIT 99; LOCK.RELEASE k a; b< => ACQUIRED; c< => \
+             [..., \"count\", 2]; d< => ; LOCK.RELEASE k x => 1; LOCK.RELEASE k x; d< => ACQUIRED",
+        );
+        talk(
+            "ACQ k a TTL 100; b> ACQ k x TTL 100 WAIT 99; c> ACQ k y TTL 100 WAIT 99; \
+             d> ACQ k x TTL 100 WAIT 99; LOCK.RELEASE k a; b< => ACQUIRED; c< => ; d< => ; \
+             LOCK.RELEASE k x; c< => ACQUIRED; d< => ; LOCK.RELEASE k y; d< => ACQUIRED",
         );
     }
 

@@ -281,6 +281,11 @@ impl Queues {
         split(self.commands.get(wait.command)).1
     }
 
+    /// The arguments of the command of the next client.
+    pub(super) fn next_arguments(&self, Cursor(next): Cursor) -> Option<Items<'_>> {
+        (next != NIL).then(|| split(self.commands.get(self.nodes.get(next).command())).1)
+    }
+
     fn client(&self, node: &Node) -> u32 {
         split(self.commands.get(node.command())).0
     }

@@ -120,6 +120,14 @@ struct ServedKey {
     stopped: bool,
     /// One of those that are served in their order has to wait on.
     is_order_kept: bool,
+    /// The command of one of them is running.
+    is_run: bool,
+}
+
+impl ServedKey {
+    fn is(&self, database: usize, key: &[u8]) -> bool {
+        self.database == database && *self.key == *key
+    }
 }
 
 impl Waiters {
@@ -153,9 +161,12 @@ impl Waiters {
     }
 
     /// Marks a key that now holds a value of this type, or none, if that meets a waiter's
-    /// condition.
+    /// condition. A lock that the served client has just acquired needs no mark, since the clients
+    /// behind it are looked at next.
     fn mark(&mut self, database: usize, key: &[u8], kind: Option<Kind>) {
-        if self.queues.mark(database, key, kind) {
+        let is_run = |served: &ServedKey| served.is_run && served.is(database, key);
+        let is_grant = kind == Some(Kind::Lock) && self.served.as_ref().is_some_and(is_run);
+        if !is_grant && self.queues.mark(database, key, kind) {
             self.marked.push_back((database, key.into()));
         }
     }
@@ -166,8 +177,7 @@ impl Waiters {
             return;
         }
         for key in keys {
-            let is_served = |served: &ServedKey| (served.database, &served.key) == (database, key);
-            if !self.served.as_ref().is_some_and(is_served) {
+            if !self.served.as_ref().is_some_and(|served| served.is(database, key)) {
                 self.mark(database, key, Some(Kind::Lock));
             }
         }
@@ -180,7 +190,20 @@ impl Waiters {
         }
         let (database, key) = self.marked.pop_front()?;
         let next = self.queues.unmark(database, &key);
-        Some(ServedKey { database, key, next, stopped: false, is_order_kept: false })
+        Some(ServedKey { database, key, next, stopped: false, is_order_kept: false, is_run: false })
+    }
+
+    fn set_run(&mut self, is_run: bool) {
+        if let Some(served) = &mut self.served {
+            served.is_run = is_run;
+        }
+    }
+
+    /// While a key is served: serves no further client in order, unless the arguments of the next
+    /// one's command are such that it can be served.
+    pub(crate) fn stop_unless(&mut self, is_served: impl FnOnce(Items<'_>) -> bool) {
+        let Some(served) = &mut self.served else { return };
+        served.is_order_kept = !self.queues.next_arguments(served.next).is_some_and(is_served);
     }
 
     /// Removes a client from all queues.
@@ -491,7 +514,9 @@ impl Engine {
         self.begin_requests();
         self.writer.set_author(Author::of(client.serial, time));
         let argv = self.argv(&command);
+        self.sessions.waiters.set_run(true);
         let reply = self.run_again(client, command.at, command.database, &argv, time);
+        self.sessions.waiters.set_run(false);
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
