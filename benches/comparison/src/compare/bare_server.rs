@@ -333,7 +333,7 @@ mod tests {
     use lockwheel_compat::wire::Wire;
     use lockwheel_tests::redis_server::free_port;
 
-    use super::{LOCK, REPLIES, SUBSCRIBE, serve};
+    use super::{LOCK, QUEUE, REPLIES, SUBSCRIBE, serve};
     use crate::generator::REPLY_TIMEOUT;
 
     /// Starts a server and returns a function that connects to it.
