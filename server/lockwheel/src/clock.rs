@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-#[cfg(not(feature = "simulation"))]
+#[cfg(not(any(target_os = "linux", feature = "simulation")))]
 use std::time::Instant as Moment;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -60,6 +60,30 @@ struct ControlledClock {
     rate: Rate,
     /// How far the wall clock is ahead of the lease clock.
     wall_ahead_us: i64,
+}
+
+/// A moment of the monotonic clock, as [`std::time::Instant`], which costs twice as much: it
+/// subtracts seconds and nanoseconds one by one.
+#[cfg(all(target_os = "linux", not(feature = "simulation")))]
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    ns: u64,
+}
+
+#[cfg(all(target_os = "linux", not(feature = "simulation")))]
+impl Moment {
+    #[inline]
+    fn now() -> Moment {
+        // Every Linux has this clock.
+        let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+        let ns = time.map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec());
+        Moment { ns: u64::try_from(ns).unwrap_or(0) }
+    }
+
+    #[inline]
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(Moment::now().ns.saturating_sub(self.ns))
+    }
 }
 
 /// The monotonic time since the first call, in nanoseconds, by which commands are timed. Real time,
