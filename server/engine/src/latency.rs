@@ -33,7 +33,9 @@ const FLUSH: &str = "aof-fsync-always";
 pub struct Times {
     /// The sum, in nanoseconds.
     pub total_ns: u64,
-    histogram: Option<Box<Histogram<u64>>>,
+    /// How many calls took a time of each class ([`class_of`]). A histogram takes 70 instructions
+    /// to record one, so that it is made when it is asked for.
+    counts: Box<[u64]>,
 }
 
 impl Times {
@@ -42,26 +44,49 @@ impl Times {
     fn add(&mut self, took_ns: u64, is_tracked: bool) {
         self.total_ns = self.total_ns.wrapping_add(took_ns);
         if is_tracked {
-            match &mut self.histogram {
-                Some(histogram) => histogram.saturating_record(took_ns.max(1)),
-                None => self.begin_histogram(took_ns),
+            match self.counts.get_mut(class_of(took_ns.min(TIME_NS_MAX))) {
+                Some(count) => *count += 1,
+                None => self.begin_counts(took_ns),
             }
         }
     }
 
     #[cold]
-    fn begin_histogram(&mut self, took_ns: u64) {
-        // Two digits, as in Redis. The bounds are valid.
-        if let Ok(mut histogram) = Histogram::new_with_bounds(1, TIME_NS_MAX, 2) {
-            histogram.saturating_record(took_ns.max(1));
-            self.histogram = Some(Box::new(histogram));
-        }
+    fn begin_counts(&mut self, took_ns: u64) {
+        self.counts = vec![0; class_of(TIME_NS_MAX) + 1].into();
+        self.counts[class_of(took_ns.min(TIME_NS_MAX))] = 1;
     }
 
     /// The distribution of the times, in nanoseconds, if any was recorded.
-    pub fn histogram(&self) -> Option<&Histogram<u64>> {
-        self.histogram.as_deref()
+    pub fn histogram(&self) -> Option<Histogram<u64>> {
+        // The same classes, so nothing is lost.
+        let mut histogram = Histogram::new_with_bounds(1, TIME_NS_MAX, DIGITS).ok()?;
+        let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.for_each(|(class, &count)| {
+            histogram.saturating_record_n(least_of(class).max(1), count);
+        });
+        (!histogram.is_empty()).then_some(histogram)
     }
+}
+
+/// The decimal digits by which times are told apart, as in Redis.
+const DIGITS: u8 = 2;
+
+/// The binary digits of a time that determine its class, without the first one.
+const CLASS_BITS: u32 = 7;
+
+/// The class of a time. The classes are those of a histogram with two decimal digits: each time of
+/// less than 256 ns has one, and between powers of two, 128 have the same width.
+#[inline(always)]
+fn class_of(ns: u64) -> usize {
+    let shift = (u64::BITS - 1 - CLASS_BITS).saturating_sub(ns.leading_zeros());
+    ((shift as usize) << CLASS_BITS) + (ns >> shift) as usize
+}
+
+/// The least time of a class.
+fn least_of(class: usize) -> u64 {
+    let shift = (class >> CLASS_BITS).saturating_sub(1);
+    ((class - (shift << CLASS_BITS)) as u64) << shift
 }
 
 /// One event of the latency monitor.
@@ -214,5 +239,38 @@ impl Context<'_> {
         }
         let kind = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
         self.engine.latency.note(kind, took_ns, self.time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::Histogram;
+
+    use super::{DIGITS, TIME_NS_MAX, Times, class_of, least_of};
+
+    #[test]
+    fn classes_are_those_of_the_histogram() {
+        let histogram = Histogram::<u64>::new_with_bounds(1, TIME_NS_MAX, DIGITS).expect("bounds");
+        let powers = (0..30).map(|power| 1_u64 << power);
+        let near = powers.flat_map(|power| [power - 1, power, power + 1, power * 5 / 4]);
+        for ns in near.chain(1..2_000).chain([999_999_999, TIME_NS_MAX]) {
+            let least = least_of(class_of(ns));
+            assert_eq!(class_of(least), class_of(ns), "{ns}");
+            assert_eq!(least.max(1), histogram.lowest_equivalent(ns).max(1), "{ns}");
+        }
+    }
+
+    #[test]
+    fn times_are_counted_up_to_one_second() {
+        let mut times = Times::default();
+        assert!(times.histogram().is_none());
+        for took_ns in [0, 700, 701, 5_000_000_000, u64::MAX >> 1] {
+            times.add(took_ns, true);
+        }
+        times.add(9, false);
+        let histogram = times.histogram().expect("times");
+        assert_eq!(histogram.len(), 5);
+        assert_eq!(histogram.count_between(700, 703), 2);
+        assert_eq!(histogram.max(), histogram.highest_equivalent(TIME_NS_MAX));
     }
 }
