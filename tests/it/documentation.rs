@@ -65,6 +65,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("docs/compatibility.md", "tests/compatibility/run", Instead::InCi("tests/compatibility/run")),
     // Measure for half an hour; the tests of the benches run both programs for a short time.
     ("docs/durability.md", "--bin compare", TESTS),
+    ("docs/locks.md", "--bin compare", TESTS),
     ("docs/performance.md", "--bin compare", TESTS),
     ("docs/start.md", "--bin starts", TESTS),
     // Takes a minute; `tests/it/compat.rs` plays the whole suite.

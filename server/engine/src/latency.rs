@@ -69,7 +69,7 @@ impl Times {
     }
 }
 
-/// The decimal digits by which times are told apart, as in Redis.
+/// The decimal digits of a time that determine its class, as in Redis.
 const DIGITS: u8 = 2;
 
 /// The binary digits of a time that determine its class, without the first one.
