@@ -37,7 +37,7 @@ pub trait Disk: Debug + Send + Sync {
 pub trait DiskLock: Debug + Send + Sync {}
 
 /// An open file.
-pub trait DiskFile: Debug + Send {
+pub trait DiskFile: Debug + Send + Sync {
     /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;
 

@@ -92,19 +92,19 @@ impl Batch {
 /// A log that is open for writing.
 #[derive(Debug)]
 pub struct Files {
-    disk: Arc<dyn Disk>,
+    pub(crate) disk: Arc<dyn Disk>,
     /// Keeps the directory for this process.
     _lock: Box<dyn DiskLock>,
-    beginning: Beginning,
-    segment: Box<dyn DiskFile>,
+    pub(crate) beginning: Beginning,
+    pub(crate) segment: Box<dyn DiskFile>,
     /// The files that a snapshot makes obsolete, in order, with their lengths. The last one is the
     /// current segment.
-    names: Vec<(Name, u64)>,
+    pub(crate) names: Vec<(Name, u64)>,
     /// The checksum of the last frame.
-    checksum: u32,
-    written: Position,
-    flushed: Position,
-    clocks: Clocks,
+    pub(crate) checksum: u32,
+    pub(crate) written: Position,
+    pub(crate) flushed: Position,
+    pub(crate) clocks: Clocks,
     segment_bytes_max: u64,
 }
 
@@ -175,6 +175,14 @@ impl Files {
         self.flushed
     }
 
+    /// The position of the snapshot, if there is one.
+    pub fn snapshot(&self) -> Option<Position> {
+        self.names.iter().find_map(|(name, _)| match name {
+            Name::Snapshot(position) => Some(*position),
+            _ => None,
+        })
+    }
+
     /// The length of the snapshot, 0 if there is none.
     pub fn snapshot_bytes(&self) -> u64 {
         let is_snapshot = |(name, _): &&(Name, u64)| matches!(name, Name::Snapshot(_));
@@ -193,7 +201,7 @@ impl Files {
     }
 
     /// The length of the current segment.
-    fn current_bytes(&mut self) -> &mut u64 {
+    pub(crate) fn current_bytes(&mut self) -> &mut u64 {
         let (_, bytes) = self.names.last_mut().expect("there is a current segment");
         bytes
     }
@@ -279,18 +287,34 @@ impl Files {
     /// From now on a complete snapshot replaces the files before it. They are returned, to be
     /// removed from any thread: the system may take long for large files.
     pub fn replace_before(&mut self, snapshot: Position) -> io::Result<Obsolete> {
+        let mut obsolete = self.use_snapshot(snapshot)?;
+        obsolete.names.extend(self.drop_units(snapshot).names);
+        Ok(obsolete)
+    }
+
+    /// From now on this complete snapshot replaces the earlier ones, which are returned.
+    pub fn use_snapshot(&mut self, snapshot: Position) -> io::Result<Obsolete> {
         let name = Name::Snapshot(snapshot);
         let bytes = self.disk.open(&name.to_string())?.length()?;
         // It may replace one of the same position.
         self.names.retain(|(known, _)| *known != name);
-        let is_obsolete = |(name, _): &(Name, u64)| match name {
-            Name::Segment(first) => *first <= snapshot,
-            Name::Snapshot(position) | Name::PartialSnapshot(position) => *position < snapshot,
-        };
-        let obsolete = self.names.extract_if(.., |name| is_obsolete(name));
-        let names = obsolete.map(|(name, _)| name).collect();
+        let obsolete = self.take_names(|name| !matches!(name, Name::Segment(_)));
         self.names.insert(0, (name, bytes));
-        Ok(Obsolete { disk: Arc::clone(&self.disk), names })
+        Ok(obsolete)
+    }
+
+    /// Returns the segments in which no unit comes after `position`, but not the current one.
+    pub fn drop_units(&mut self, position: Position) -> Obsolete {
+        // A segment ends where the next one begins.
+        let begins = |name: &Name| matches!(name, Name::Segment(first) if *first <= position + 1);
+        let kept = self.names.iter().rev().map(|(name, _)| *name).find(begins);
+        self.take_names(|name| begins(name) && Some(*name) != kept)
+    }
+
+    fn take_names(&mut self, is_obsolete: impl Fn(&Name) -> bool) -> Obsolete {
+        let obsolete = self.names.extract_if(.., |(name, _)| is_obsolete(name));
+        let names = obsolete.map(|(name, _)| name).collect();
+        Obsolete { disk: Arc::clone(&self.disk), names }
     }
 }
 
@@ -429,7 +453,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn create(
+    pub(crate) fn create(
         disk: Arc<dyn Disk>,
         beginning: &Beginning,
         position: Position,

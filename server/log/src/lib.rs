@@ -21,8 +21,10 @@ pub mod names;
 pub mod reader;
 pub mod recovery;
 pub mod repair;
+pub mod replicated;
 pub mod restore;
 pub mod simulated_disk;
+pub mod small_file;
 
 pub use directory::Directory;
 pub use disk::{Disk, DiskFile};

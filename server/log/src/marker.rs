@@ -9,6 +9,7 @@ use std::io;
 
 use crate::disk::Disk;
 use crate::names::GUARD;
+use crate::small_file;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +23,6 @@ pub struct Marker {
 /// The first line of the file: its version comes last.
 const TITLE: &str = "lockwheel guard 1";
 
-/// The name of a marker that is being written.
-const PARTIAL: &str = "guard.partial";
-
 /// The bits of an epoch that count starts.
 const START_BITS: u32 = 32;
 
@@ -34,18 +32,7 @@ const START_BITS: u32 = 32;
 /// [`io::ErrorKind::InvalidData`] if the file is damaged or of another version, or as the disk
 /// returns them.
 pub fn read(disk: &dyn Disk) -> io::Result<Option<Marker>> {
-    let file = match disk.open(GUARD) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
-    };
-    let mut bytes = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(filled as u64, &mut bytes[filled..])? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => filled += read,
-        }
-    }
+    let Some(bytes) = small_file::read(disk, GUARD)? else { return Ok(None) };
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a marker of this version");
     decode(&bytes).map(Some).ok_or_else(invalid)
 }
@@ -59,15 +46,7 @@ pub fn remove(disk: &dyn Disk) -> io::Result<()> {
 
 /// Writes a marker, durably. It replaces one that is there.
 pub(crate) fn write(disk: &dyn Disk, marker: &Marker) -> io::Result<()> {
-    match disk.remove(PARTIAL) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = disk.create(PARTIAL)?;
-    file.append(&encode(marker))?;
-    file.sync()?;
-    disk.rename(PARTIAL, GUARD)?;
-    disk.sync()
+    small_file::write(disk, GUARD, &encode(marker))
 }
 
 /// An epoch greater than `epoch`, and than those of all repairs and restorations until now

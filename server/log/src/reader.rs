@@ -37,6 +37,12 @@ impl Reader {
         Ok(Reader { file, length, buffer: Vec::new(), buffer_offset: 0, used: 0 })
     }
 
+    /// Reads also what was written since the reader was made.
+    pub fn extend(&mut self) -> io::Result<()> {
+        self.length = self.file.length()?;
+        Ok(())
+    }
+
     /// Reads as if the file ended at `end`.
     pub fn until(mut self, end: u64) -> Reader {
         self.length = self.length.min(end);

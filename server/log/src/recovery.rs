@@ -198,7 +198,7 @@ impl Recovery<'_> {
             _ => None,
         });
         if let Some(position) = snapshot {
-            self.read_snapshot(position)?;
+            self.read_snapshot(Name::Snapshot(position), position)?;
         }
         let segments: Vec<(Name, Position)> = names
             .iter()
@@ -226,8 +226,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn read_snapshot(&mut self, position: Position) -> Result<(), RecoveryError> {
-        let name = Name::Snapshot(position);
+    fn read_snapshot(&mut self, name: Name, position: Position) -> Result<(), RecoveryError> {
         let mut reader = self.open(name)?;
         let mut is_complete = false;
         self.is_chained = true;
@@ -444,4 +443,34 @@ pub(crate) fn lock(disk: &dyn Disk) -> Result<Box<dyn DiskLock>, RecoveryError> 
 /// Opens a file of the log to append to it.
 pub(crate) fn open(disk: &dyn Disk, name: Name) -> Result<Box<dyn DiskFile>, RecoveryError> {
     disk.open(&name.to_string()).map_err(RecoveryError::io(&name))
+}
+
+/// Calls `apply` with the parts of a snapshot.
+///
+/// # Errors
+/// As [`recover`].
+pub fn read_snapshot(
+    disk: &dyn Disk,
+    position: Position,
+    mut apply: impl FnMut(Effects<'_>) -> Result<(), String>,
+) -> Result<(), RecoveryError> {
+    read_snapshot_file(disk, Name::Snapshot(position), position, &mut apply)
+}
+
+/// Checks that a snapshot which is not in use yet is complete.
+pub(crate) fn check_partial_snapshot(
+    disk: &dyn Disk,
+    position: Position,
+) -> Result<(), RecoveryError> {
+    read_snapshot_file(disk, Name::PartialSnapshot(position), position, &mut |_| Ok(()))
+}
+
+fn read_snapshot_file(
+    disk: &dyn Disk,
+    name: Name,
+    position: Position,
+    apply: &mut dyn FnMut(Effects<'_>) -> Result<(), String>,
+) -> Result<(), RecoveryError> {
+    let result = Recovered::default();
+    Recovery { disk, end: None, apply, result, is_chained: false }.read_snapshot(name, position)
 }
