@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("scripting", &["lockwheel-resp"]),
     ("server/engine", &["lockwheel-resp", "lockwheel-scripting"]),
     ("server/log", &[]),
+    ("server/raft", &["lockwheel-log"]),
     ("server/lockwheel", &["lockwheel-engine", "lockwheel-log", "lockwheel-resp"]),
     // It uses no code of the server that it judges.
     ("server/compat", &[]),

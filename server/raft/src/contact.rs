@@ -1,0 +1,95 @@
+//! When a leader was last in contact with each of its followers.
+//!
+//! A follower that has got a message of a leader grants its vote to no other one for an election
+//! timeout. So a leader that has been acknowledged by a majority knows until when there is no other
+//! leader: for as long, counted from when the messages were *sent*.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openraft::Vote;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::NodeId;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Contacts(Mutex<Term>);
+
+/// The contacts of one leadership.
+#[derive(Debug, Default)]
+struct Term {
+    vote: Vote<NodeId>,
+    /// When the last message was sent that the follower has acknowledged.
+    sent: BTreeMap<NodeId, Instant>,
+}
+
+impl Contacts {
+    /// The follower has acknowledged a message that the leader with this vote has sent.
+    pub(crate) fn note(&self, vote: &Vote<NodeId>, follower: NodeId, sent: Instant) {
+        let mut term = self.0.lock();
+        if *vote > term.vote {
+            *term = Term { vote: *vote, sent: BTreeMap::new() };
+        }
+        if *vote == term.vote {
+            let last = term.sent.entry(follower).or_insert(sent);
+            *last = (*last).max(sent);
+        }
+    }
+
+    /// When a majority in each of `configurations` was last in contact with the leader `node` of
+    /// this vote; `None` if there is one without.
+    pub(crate) fn with_majority(
+        &self,
+        node: NodeId,
+        vote: &Vote<NodeId>,
+        configurations: &[BTreeSet<NodeId>],
+        now: Instant,
+    ) -> Option<Instant> {
+        let term = self.0.lock();
+        let sent = |voter: &NodeId| match *voter == node {
+            true => Some(now),
+            false => term.sent.get(voter).copied().filter(|_| term.vote == *vote),
+        };
+        let majority = |voters: &BTreeSet<NodeId>| {
+            let mut sent: Vec<Option<Instant>> = voters.iter().map(sent).collect();
+            sent.sort_unstable();
+            // As many are later as are earlier, or one more.
+            sent.get(sent.len().div_ceil(2).checked_sub(1)?).copied().flatten()
+        };
+        configurations.iter().map(majority).min().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn contact_is_that_of_a_majority_in_this_term() {
+        let (contacts, begin) = (Contacts::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let vote = Vote::new_committed(3, 1);
+        let three = [BTreeSet::from([1, 2, 3])];
+        let majority = |voters: &[BTreeSet<NodeId>]| {
+            contacts.with_majority(1, &vote, voters, at(100)).map(|it| (it - begin).as_secs())
+        };
+        assert_eq!(majority(&three), None);
+        assert_eq!(majority(&[BTreeSet::from([1])]), Some(100));
+        contacts.note(&Vote::new_committed(2, 1), 3, at(9));
+        assert_eq!(majority(&three), None);
+        contacts.note(&vote, 2, at(5));
+        assert_eq!(majority(&three), Some(5));
+        contacts.note(&vote, 2, at(4));
+        contacts.note(&vote, 3, at(7));
+        assert_eq!(majority(&three), Some(7));
+        // Of four, three are a majority; of two configurations, both must have one.
+        assert_eq!(majority(&[BTreeSet::from([1, 2, 3, 4])]), Some(5));
+        assert_eq!(majority(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2])]), Some(5));
+        assert_eq!(majority(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([4, 5, 6])]), None);
+        contacts.note(&Vote::new_committed(4, 2), 3, at(8));
+        assert_eq!(majority(&three), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! When a node becomes a candidate.
+//!
+//! `openraft` 0.9 has no preliminary votes: a node that was cut off for a while comes back with a
+//! later term and ends the leadership of a leader that works. So its own timer is off. Here a node
+//! that has got no message of a leader for long enough first asks the others whether they would
+//! vote for it, and becomes a candidate if a majority would. This does not decide which node may
+//! lead, only when an election begins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::{LogId, ServerState, TokioRuntime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::info;
+
+use crate::NodeId;
+use crate::network::Connection;
+use crate::node::Node;
+use crate::wire::{Reply, Request};
+
+impl Node {
+    /// Becomes a candidate whenever there is no leader, until the node ends.
+    pub(crate) async fn watch_leader(self: Arc<Self>) {
+        let mut stopped = self.stopped();
+        loop {
+            let deadline = self.last_contact() + self.election_timeout();
+            tokio::select! {
+                () = sleep_until(deadline) => {}
+                _ = stopped.wait_for(|is_stopped| *is_stopped) => return,
+            }
+            let is_over = self.last_contact() < deadline;
+            if !is_over || Instant::now() < self.last_contact() + self.settings.lease {
+                continue;
+            }
+            if self.may_be_candidate() && self.would_win().await {
+                info!("no leader: this node is a candidate");
+                // An error means that `openraft` has ended.
+                let _ = self.raft.trigger().elect().await;
+            }
+            // The next attempt is as long after this one as this one was after the last message.
+            self.note_contact();
+        }
+    }
+
+    /// How long this node waits for a message of a leader. It differs from one to the next, so that
+    /// seldom two nodes are candidates at once.
+    fn election_timeout(&self) -> Duration {
+        let drawn = self.raft.config().new_rand_election_timeout::<TokioRuntime>();
+        self.settings.lease / 2 + Duration::from_millis(drawn)
+    }
+
+    /// Whether this node has a vote and does not lead.
+    fn may_be_candidate(&self) -> bool {
+        let metrics = self.metrics();
+        let metrics = metrics.borrow();
+        let mut voters = metrics.membership_config.membership().voter_ids();
+        metrics.state != ServerState::Leader && voters.any(|voter| voter == self.settings.id)
+    }
+
+    /// Whether a majority would vote for this node.
+    async fn would_win(&self) -> bool {
+        let membership = Arc::clone(&self.metrics().borrow().membership_config);
+        let last = self.last_entry();
+        let mut answers = JoinSet::new();
+        for (id, peer) in membership.nodes().filter(|(id, _)| **id != self.settings.id) {
+            let (id, connection) = (*id, self.network.connection(*id, peer));
+            let answer = timeout(self.settings.lease / 2, would_vote(connection, last));
+            answers.spawn(async move { answer.await.ok().filter(|votes| *votes).map(|_| id) });
+        }
+        let mut votes: BTreeSet<NodeId> = answers.join_all().await.into_iter().flatten().collect();
+        votes.insert(self.settings.id);
+        let is_majority =
+            |voters: &BTreeSet<NodeId>| voters.intersection(&votes).count() > voters.len() / 2;
+        membership.membership().get_joint_config().iter().all(is_majority)
+    }
+
+    /// Whether this node would vote for one whose last entry is `last`: it has got no message of a
+    /// leader for a lease, and its log is no longer.
+    pub(crate) fn would_vote_for(&self, last: Option<LogId<NodeId>>) -> bool {
+        let is_leader = self.leads_until().is_some_and(|until| until > Instant::now());
+        let has_leader = self.last_contact().elapsed() < self.settings.lease;
+        !is_leader && !has_leader && self.last_entry() <= last
+    }
+
+    fn last_entry(&self) -> Option<LogId<NodeId>> {
+        self.raft.data_metrics().borrow().last_log
+    }
+}
+
+async fn would_vote(mut connection: Connection, last: Option<LogId<NodeId>>) -> bool {
+    matches!(connection.call(&Request::WouldVote(last)).await, Ok(Reply::WouldVote(true)))
+}

@@ -1,0 +1,49 @@
+//! Replicates the log of a server to other machines by Raft, with `openraft`.
+//!
+//! One entry of the Raft log is one [`Batch`]: the effects of some units of the leader's engine. A
+//! batch is durable on this machine before this machine acknowledges it, and *committed* when a
+//! majority of the machines has it. The files are those of `lockwheel_log`: each entry is a frame.
+//!
+//! The engine is behind the trait [`State`]. On a follower it has the effects of the committed
+//! entries. On a leader it is ahead of them: it has executed what is not committed yet. When a
+//! leader steps down, its state is rebuilt from the snapshot and the committed entries.
+
+mod batch;
+mod contact;
+mod elections;
+mod limits;
+mod log_store;
+mod network;
+mod node;
+mod state_machine;
+mod vote;
+mod wire;
+
+pub use batch::{Batch, Peer, Types};
+pub use log_store::{LogReader, LogStore, WritesOn};
+pub use network::{Connect, Connecting};
+pub use node::{Node, Role, Settings};
+pub use state_machine::{SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
+pub use wire::Stream;
+
+use lockwheel_log::Position;
+use openraft::{LogId, StorageError, StorageIOError};
+
+/// The number of a node. It is never used for another one.
+pub type NodeId = u64;
+
+/// Where an entry is in the log: entries count from 0 and units of the log from 1.
+fn position(index: u64) -> Position {
+    index + 1
+}
+
+/// The position after which there are entries, if the entries up to `log_id` are gone.
+fn position_of(log_id: Option<LogId<NodeId>>) -> Position {
+    log_id.map_or(0, |log_id| position(log_id.index))
+}
+
+/// An error of the disk, after which the node must stop.
+#[expect(clippy::needless_pass_by_value, reason = "it is an argument of `map_err`")]
+fn storage_error(error: std::io::Error) -> StorageError<NodeId> {
+    StorageIOError::write(&error).into()
+}

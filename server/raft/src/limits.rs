@@ -1,0 +1,35 @@
+//! Every bound of replication, with its reason.
+
+use std::time::Duration;
+
+/// Entries that stay in memory: followers that keep up get them from there. A follower that is
+/// further behind is sent entries from the disk.
+pub(crate) const RECENT_BYTES: usize = 16 << 20;
+
+/// The entries of one message to a follower, unless the first one is larger: they must arrive
+/// within a heartbeat interval.
+pub(crate) const APPEND_BYTES: usize = 1 << 20;
+
+/// A part of a snapshot that is sent at once.
+pub(crate) const SNAPSHOT_PART_BYTES: usize = 256 << 10;
+
+/// A message at most. An entry is never divided; the largest one is a script or a transaction that
+/// changes very much.
+pub(crate) const MESSAGE_BYTES_MAX: u32 = 1 << 30;
+
+/// The first messages of a connection at most: the node that sends them is not known yet.
+pub(crate) const HELLO_BYTES_MAX: u32 = 1 << 10;
+
+/// How long a node that cannot be reached is left alone: as long as a restarted one takes to be
+/// found, and long enough that attempts cost nothing.
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a node takes at most to receive a snapshot and to load it.
+pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// A snapshot is given up if the other node neither takes nor sends anything for so long: its
+/// machine has failed, or the network.
+pub(crate) const SNAPSHOT_STALL: Duration = Duration::from_secs(10);
+
+/// A node that loads a snapshot says so at this interval.
+pub(crate) const SNAPSHOT_LOADING: Duration = Duration::from_secs(1);

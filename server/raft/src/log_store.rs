@@ -1,0 +1,546 @@
+//! The log of `openraft`, in the files of `lockwheel_log`.
+//!
+//! The latest entries are also in memory. A thread of its own writes and flushes: a slow disk must
+//! not delay messages between nodes. Units are removed only when a snapshot that contains them is
+//! durable, whatever `openraft` has purged.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use lockwheel_log::files::{Batch as Frame, Clocks, Files};
+use lockwheel_log::replicated::Cursor;
+use lockwheel_log::{Disk, Position};
+use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
+use openraft::{Entry, EntryPayload, LogId, OptionalSend, RaftLogReader, StorageError, Vote};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{oneshot, watch};
+
+use crate::{NodeId, Types, limits, position, position_of, storage_error, vote};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct LogStore {
+    pub(crate) shared: Arc<Shared>,
+    writer: Writer,
+}
+
+/// Where the log is written and flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritesOn {
+    /// On a thread of its own.
+    Thread,
+    /// On the thread of the caller, for simulations.
+    Caller,
+}
+
+#[derive(Debug)]
+enum Writer {
+    Thread(Sender<Order>),
+    /// What has failed, if something has.
+    Caller(Mutex<Option<io::ErrorKind>>),
+}
+
+/// Reads entries for one follower.
+#[derive(Debug)]
+pub struct LogReader {
+    shared: Arc<Shared>,
+    /// For entries that are no longer in memory; made after so many cuts.
+    cursor: Option<(u64, Cursor)>,
+}
+
+/// The files and the latest entries, for the log and the state machine.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) files: Mutex<Files>,
+    log: Mutex<Log>,
+    /// The last position in the files.
+    written: watch::Sender<Position>,
+}
+
+/// The log as `openraft` sees it: the files follow.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    vote: Option<Vote<NodeId>>,
+    committed: Option<LogId<NodeId>>,
+    purged: Option<LogId<NodeId>>,
+    last: Option<LogId<NodeId>>,
+    /// The latest entries, with their sizes in byte form; all that are not durable.
+    recent: VecDeque<(Entry<Types>, usize)>,
+    recent_bytes: usize,
+    /// Up to this position everything is durable.
+    durable: Position,
+    /// How often the end was cut off.
+    cuts: u64,
+}
+
+/// An entry as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Stored<E> {
+    entry: E,
+    /// What was known to be committed then.
+    committed: Option<LogId<NodeId>>,
+}
+
+/// What the thread does, in order.
+enum Order {
+    Append { frames: Vec<(Position, Vec<u8>, Clocks)>, flushed: LogFlushed<Types> },
+    Vote(Vote<NodeId>, oneshot::Sender<io::Result<()>>),
+    CutAfter(Position, oneshot::Sender<io::Result<()>>),
+    DropUnits(oneshot::Sender<io::Result<()>>),
+}
+
+impl Log {
+    /// Adds an entry that was read from the disk or is going to be written.
+    fn push(&mut self, entry: Entry<Types>, bytes: usize) {
+        self.last = Some(entry.log_id);
+        self.recent.push_back((entry, bytes));
+        self.recent_bytes += bytes;
+    }
+
+    /// Forgets durable entries above the limit.
+    fn trim(&mut self) {
+        while let Some((entry, bytes)) = self.recent.front()
+            && self.recent_bytes > limits::RECENT_BYTES
+            && position(entry.log_id.index) <= self.durable
+        {
+            self.recent_bytes -= bytes;
+            self.recent.pop_front();
+        }
+    }
+
+    fn cut_from(&mut self, index: u64) {
+        while let Some((entry, bytes)) = self.recent.back()
+            && entry.log_id.index >= index
+        {
+            self.recent_bytes -= bytes;
+            self.recent.pop_back();
+        }
+        self.cuts += 1;
+        self.durable = self.durable.min(index);
+    }
+
+    fn purge(&mut self, log_id: LogId<NodeId>) {
+        self.purged = Some(log_id);
+        while let Some((entry, bytes)) = self.recent.front()
+            && entry.log_id.index <= log_id.index
+        {
+            self.recent_bytes -= bytes;
+            self.recent.pop_front();
+        }
+        if self.last.is_none_or(|last| last.index < log_id.index) {
+            self.last = Some(log_id);
+        }
+    }
+
+    /// The entries from index `begin` to before `end` that are in memory, and the index of the
+    /// first one that is.
+    fn recent(&self, begin: u64, end: u64) -> (u64, impl Iterator<Item = &(Entry<Types>, usize)>) {
+        let next = self.last.map_or(0, |last| last.index + 1);
+        let first = self.recent.front().map_or(next, |(entry, _)| entry.log_id.index);
+        let skipped = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
+        let entries = self.recent.iter().skip(skipped);
+        (first, entries.take_while(move |(entry, _)| entry.log_id.index < end))
+    }
+}
+
+impl Shared {
+    /// Opens the files in an empty directory or in that of an earlier run, whose number of the
+    /// machine's run does not matter. `load` is called with each part of the snapshot. Returns the
+    /// position of the snapshot, 0 if there is none.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        mut load: impl FnMut(&[u8], i64) -> Result<(), String>,
+    ) -> Result<(Shared, Position), lockwheel_log::recovery::RecoveryError> {
+        let mut log = Log::default();
+        let apply = |effects: lockwheel_log::recovery::Effects<'_>| {
+            if effects.is_snapshot {
+                return load(effects.bytes, effects.lease_ms);
+            }
+            let stored: Stored<Entry<Types>> = decode(effects.bytes)?;
+            log.committed = log.committed.max(stored.committed);
+            log.durable = effects.last;
+            log.push(stored.entry, effects.bytes.len());
+            log.trim();
+            Ok(())
+        };
+        let (files, recovered) =
+            Files::open(Arc::clone(&disk), [0; 16], apply, |_| Clocks::default())?;
+        log.vote = vote::read(&*disk).map_err(|error| {
+            lockwheel_log::recovery::RecoveryError::Io { file: "vote".into(), error }
+        })?;
+        log.durable = recovered.last;
+        let snapshot = recovered.snapshot.unwrap_or(0);
+        let written = watch::Sender::new(recovered.last);
+        Ok((Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written }, snapshot))
+    }
+
+    /// The log begins after this entry, which a snapshot contains.
+    pub(crate) fn begin_after(&self, log_id: LogId<NodeId>) {
+        let mut log = self.log.lock();
+        log.purge(log_id);
+        log.committed = log.committed.max(Some(log_id));
+    }
+
+    /// The state at this position was installed in the place of the log: see
+    /// [`lockwheel_log::files::Files::go_on_after`].
+    pub(crate) fn use_snapshot(&self, snapshot: Position, lease_ms: i64) -> io::Result<()> {
+        let obsolete = {
+            let mut files = self.files.lock();
+            if files.written() < snapshot {
+                files.go_on_after(snapshot, Clocks { lease_ms, ..Clocks::default() })?
+            } else {
+                files.use_snapshot(snapshot)?
+            }
+        };
+        obsolete.remove()?;
+        self.drop_units()?;
+        let written = self.files.lock().written();
+        self.written.send_replace(written);
+        Ok(())
+    }
+
+    /// Removes the segments that are purged and contained in the snapshot.
+    fn drop_units(&self) -> io::Result<()> {
+        let purged = position_of(self.log.lock().purged);
+        let obsolete = {
+            let mut files = self.files.lock();
+            let Some(snapshot) = files.snapshot() else { return Ok(()) };
+            files.drop_units(snapshot.min(purged))
+        };
+        obsolete.remove()
+    }
+
+    fn carry_out(&self, order: Order, failure: &mut Option<io::ErrorKind>) {
+        let (done, reply) = match order {
+            Order::Append { frames, flushed } => {
+                let done = self.try_to(failure, |it| it.write(frames).and_then(|()| it.sync()));
+                return flushed.log_io_completed(done);
+            }
+            Order::Vote(vote, reply) => {
+                (self.try_to(failure, |it| vote::write(&*it.disk, &vote)), reply)
+            }
+            Order::CutAfter(position, reply) => {
+                (self.try_to(failure, |it| it.cut_after(position)), reply)
+            }
+            Order::DropUnits(reply) => (self.try_to(failure, Shared::drop_units), reply),
+        };
+        // Fails if the node has ended meanwhile.
+        let _ = reply.send(done);
+    }
+
+    /// Acts unless something has failed before: nothing is written after an error.
+    fn try_to(
+        &self,
+        failure: &mut Option<io::ErrorKind>,
+        act: impl FnOnce(&Shared) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some(kind) = *failure {
+            return Err(kind.into());
+        }
+        let done = act(self);
+        *failure = done.as_ref().err().map(io::Error::kind);
+        done
+    }
+
+    fn write(&self, frames: Vec<(Position, Vec<u8>, Clocks)>) -> io::Result<()> {
+        let mut frame = Frame::default();
+        let mut files = self.files.lock();
+        for (position, bytes, clocks) in frames {
+            frame.push(position, position, &bytes, clocks);
+            files.write(&mut frame)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let written = {
+            let mut files = self.files.lock();
+            files.sync()?;
+            files.written()
+        };
+        self.written.send_replace(written);
+        let mut log = self.log.lock();
+        log.durable = written;
+        log.trim();
+        Ok(())
+    }
+
+    fn cut_after(&self, position: Position) -> io::Result<()> {
+        let mut files = self.files.lock();
+        files.cut_after(position)?;
+        self.written.send_replace(files.written());
+        Ok(())
+    }
+}
+
+/// Reads what [`encode`] has written.
+fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String> {
+    rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    rmp_serde::to_vec_named(value).map_err(io::Error::other)
+}
+
+impl LogStore {
+    /// The log in these files.
+    pub(crate) fn start(shared: &Arc<Shared>, writes_on: WritesOn) -> io::Result<LogStore> {
+        let writer = match writes_on {
+            WritesOn::Caller => Writer::Caller(Mutex::default()),
+            WritesOn::Thread => {
+                let (orders, receiver) = channel();
+                let worker = Arc::clone(shared);
+                let thread = std::thread::Builder::new().name("lockwheel-raft-log".into());
+                thread.spawn(move || {
+                    let mut failure = None;
+                    // Until the log is dropped.
+                    while let Ok(order) = receiver.recv() {
+                        worker.carry_out(order, &mut failure);
+                    }
+                })?;
+                Writer::Thread(orders)
+            }
+        };
+        Ok(LogStore { shared: Arc::clone(shared), writer })
+    }
+
+    fn order(&self, order: Order) -> io::Result<()> {
+        match &self.writer {
+            Writer::Thread(orders) => orders.send(order).map_err(|_| thread_has_ended()),
+            Writer::Caller(failure) => {
+                self.shared.carry_out(order, &mut failure.lock());
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until the order is carried out.
+    async fn carry_out(
+        &self,
+        order: impl FnOnce(oneshot::Sender<io::Result<()>>) -> Order,
+    ) -> Result<(), StorageError<NodeId>> {
+        let (sender, receiver) = oneshot::channel();
+        self.order(order(sender)).map_err(storage_error)?;
+        let done = receiver.await.map_err(|_| storage_error(thread_has_ended()))?;
+        done.map_err(storage_error)
+    }
+}
+
+fn thread_has_ended() -> io::Error {
+    io::Error::other("the thread of the log has ended")
+}
+
+/// The indexes of a range: the first one, and the one after the last one.
+fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let begin = match range.start_bound() {
+        Bound::Included(begin) => *begin,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    (begin, end)
+}
+
+impl LogReader {
+    pub(crate) fn new(shared: &Arc<Shared>) -> LogReader {
+        LogReader { shared: Arc::clone(shared), cursor: None }
+    }
+
+    /// The entries from index `begin` to before `end`; of more than `bytes_max`, the first ones.
+    pub(crate) fn entries(
+        &mut self,
+        begin: u64,
+        end: u64,
+        bytes_max: usize,
+    ) -> io::Result<Vec<Entry<Types>>> {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let mut take = |entry: Entry<Types>, length: usize| {
+            let fits = entries.is_empty() || bytes + length <= bytes_max;
+            if fits {
+                bytes += length;
+                entries.push(entry);
+            }
+            fits
+        };
+        let mut next = begin;
+        loop {
+            let (first, cuts) = {
+                let log = self.shared.log.lock();
+                next = next.max(log.purged.map_or(0, |purged| purged.index + 1));
+                let (first, mut recent) = log.recent(next, end);
+                if next >= first || next >= end {
+                    let _ = recent.all(|(entry, length)| take(entry.clone(), *length));
+                    return Ok(entries);
+                }
+                (first, log.cuts)
+            };
+            let read_end = first.min(end);
+            let mut is_full = false;
+            self.read(next, read_end, cuts, |entry, length| {
+                is_full = !take(entry, length);
+                !is_full
+            })?;
+            if is_full {
+                return Ok(entries);
+            }
+            next = read_end;
+        }
+    }
+
+    /// Passes entries on the disk to `take`, until it returns false.
+    fn read(
+        &mut self,
+        begin: u64,
+        end: u64,
+        cuts: u64,
+        mut take: impl FnMut(Entry<Types>, usize) -> bool,
+    ) -> io::Result<()> {
+        let mut cursor = match self.cursor.take() {
+            Some((made_after, cursor))
+                if made_after == cuts && cursor.position() == position(begin) =>
+            {
+                cursor
+            }
+            _ => self.shared.files.lock().read_from(position(begin))?,
+        };
+        let mut damage = None;
+        cursor.read(position(begin)..position(end), |_, bytes| {
+            match decode::<Stored<Entry<Types>>>(bytes) {
+                Ok(stored) => take(stored.entry, bytes.len()),
+                Err(error) => {
+                    damage = Some(io::Error::new(io::ErrorKind::InvalidData, error));
+                    false
+                }
+            }
+        })?;
+        self.cursor = Some((cuts, cursor));
+        damage.map_or(Ok(()), Err)
+    }
+}
+
+impl RaftLogReader<Types> for LogReader {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry<Types>>, StorageError<NodeId>> {
+        let (begin, end) = bounds(&range);
+        self.entries(begin, end, usize::MAX).map_err(storage_error)
+    }
+
+    async fn limited_get_log_entries(
+        &mut self,
+        begin: u64,
+        end: u64,
+    ) -> Result<Vec<Entry<Types>>, StorageError<NodeId>> {
+        self.entries(begin, end, limits::APPEND_BYTES).map_err(storage_error)
+    }
+}
+
+impl RaftLogReader<Types> for LogStore {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry<Types>>, StorageError<NodeId>> {
+        LogReader::new(&self.shared).try_get_log_entries(range).await
+    }
+}
+
+impl RaftLogStorage<Types> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError<NodeId>> {
+        let log = self.shared.log.lock();
+        Ok(LogState { last_purged_log_id: log.purged, last_log_id: log.last })
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        LogReader::new(&self.shared)
+    }
+
+    async fn save_vote(&mut self, vote: &Vote<NodeId>) -> Result<(), StorageError<NodeId>> {
+        self.carry_out(|done| Order::Vote(*vote, done)).await?;
+        self.shared.log.lock().vote = Some(*vote);
+        Ok(())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote<NodeId>>, StorageError<NodeId>> {
+        Ok(self.shared.log.lock().vote)
+    }
+
+    /// It becomes durable with the next entry: an earlier one is as good after a restart.
+    async fn save_committed(
+        &mut self,
+        committed: Option<LogId<NodeId>>,
+    ) -> Result<(), StorageError<NodeId>> {
+        self.shared.log.lock().committed = committed;
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId<NodeId>>, StorageError<NodeId>> {
+        Ok(self.shared.log.lock().committed)
+    }
+
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        flushed: LogFlushed<Types>,
+    ) -> Result<(), StorageError<NodeId>>
+    where
+        I: IntoIterator<Item = Entry<Types>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut frames = Vec::new();
+        {
+            let mut log = self.shared.log.lock();
+            for entry in entries {
+                let stored = Stored { entry: &entry, committed: log.committed };
+                let bytes = encode(&stored).map_err(storage_error)?;
+                let lease_ms = match &entry.payload {
+                    EntryPayload::Normal(batch) => batch.lease_ms,
+                    EntryPayload::Blank | EntryPayload::Membership(_) => 0,
+                };
+                let length = bytes.len();
+                let clocks = Clocks { lease_ms, ..Clocks::default() };
+                frames.push((position(entry.log_id.index), bytes, clocks));
+                log.push(entry, length);
+            }
+        }
+        self.order(Order::Append { frames, flushed }).map_err(storage_error)
+    }
+
+    async fn truncate(&mut self, log_id: LogId<NodeId>) -> Result<(), StorageError<NodeId>> {
+        self.shared.log.lock().cut_from(log_id.index);
+        // The position of the entry before.
+        self.carry_out(|done| Order::CutAfter(log_id.index, done)).await?;
+        let before = match log_id.index.checked_sub(1) {
+            None => None,
+            Some(index) => {
+                let purged = self.shared.log.lock().purged;
+                let entry = LogReader::new(&self.shared).entries(index, index + 1, usize::MAX);
+                let entry = entry.map_err(storage_error)?.pop().map(|entry| entry.log_id);
+                entry.or(purged)
+            }
+        };
+        self.shared.log.lock().last = before;
+        Ok(())
+    }
+
+    async fn purge(&mut self, log_id: LogId<NodeId>) -> Result<(), StorageError<NodeId>> {
+        self.shared.log.lock().purge(log_id);
+        // If the log ends before, a snapshot is being installed, after which it goes on.
+        let mut written = self.shared.written.subscribe();
+        let reached = written.wait_for(|written| *written >= position(log_id.index)).await;
+        reached.map_err(|error| storage_error(io::Error::other(error)))?;
+        self.carry_out(Order::DropUnits).await
+    }
+}

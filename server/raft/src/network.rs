@@ -1,0 +1,214 @@
+//! Connections to the other nodes. Each replication and each election has connections of its own,
+//! on which one request follows the other.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use openraft::error::{
+    Fatal, NetworkError, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError,
+    Unreachable,
+};
+use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::storage::Snapshot;
+use openraft::{OptionalSend, Vote};
+use tokio::time::{Instant, timeout};
+
+use crate::contact::Contacts;
+use crate::state_machine::SnapshotFile;
+use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
+use crate::{NodeId, Peer, Types, limits};
+
+/// Makes connections to the other nodes.
+pub trait Connect: Debug + Send + Sync + 'static {
+    /// A connection to the node.
+    fn connect(&self, node: NodeId, peer: &Peer) -> Connecting<'_>;
+}
+
+/// A connection that is being made.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
+
+/// The other nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) cluster: String,
+    pub(crate) connect: Arc<dyn Connect>,
+    pub(crate) contacts: Arc<Contacts>,
+}
+
+/// One connection to one node, made when it is needed.
+pub(crate) struct Connection {
+    hello: Hello,
+    peer: Peer,
+    connect: Arc<dyn Connect>,
+    contacts: Arc<Contacts>,
+    /// `None` also while a request is under way: if that is given up, its reply may still come.
+    stream: Option<Box<dyn Stream>>,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Connection;
+
+    async fn new_client(&mut self, target: NodeId, peer: &Peer) -> Connection {
+        self.connection(target, peer)
+    }
+}
+
+impl Network {
+    pub(crate) fn connection(&self, target: NodeId, peer: &Peer) -> Connection {
+        Connection {
+            hello: Hello { version: VERSION, cluster: self.cluster.clone(), to: target },
+            peer: peer.clone(),
+            connect: Arc::clone(&self.connect),
+            contacts: Arc::clone(&self.contacts),
+            stream: None,
+        }
+    }
+}
+
+impl Connection {
+    /// The connection, ready for a request.
+    async fn open(&mut self) -> io::Result<Box<dyn Stream>> {
+        if let Some(stream) = self.stream.take() {
+            return Ok(stream);
+        }
+        let mut stream = self.connect.connect(self.hello.to, &self.peer).await?;
+        send(&mut stream, &self.hello).await?;
+        match receive(&mut stream, limits::HELLO_BYTES_MAX).await? {
+            Some(Welcome::Accepted) => Ok(stream),
+            Some(Welcome::Refused(reason)) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+            }
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    pub(crate) async fn call(&mut self, request: &Request) -> io::Result<Reply> {
+        let mut stream = self.open().await?;
+        send(&mut stream, request).await?;
+        let reply = Self::reply(&mut stream).await?;
+        self.stream = Some(stream);
+        Ok(reply)
+    }
+
+    async fn reply(stream: &mut Box<dyn Stream>) -> io::Result<Reply> {
+        let reply = receive(stream, limits::MESSAGE_BYTES_MAX).await?;
+        reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Sends a snapshot, until another node has taken over.
+    async fn send_snapshot(
+        &mut self,
+        vote: Vote<NodeId>,
+        snapshot: Snapshot<Types>,
+    ) -> io::Result<Reply> {
+        let SnapshotFile::Complete { file, .. } = *snapshot.snapshot else {
+            return Err(io::Error::other("a snapshot that is not complete"));
+        };
+        let mut stream = self.open().await?;
+        send(&mut stream, &Request::Snapshot { vote, meta: snapshot.meta }).await?;
+        let (mut buffer, mut offset) = (vec![0; limits::SNAPSHOT_PART_BYTES], 0);
+        loop {
+            let read = file.read_at(offset, &mut buffer)?;
+            let part = Part(buffer[..read].to_vec().into());
+            timeout(limits::SNAPSHOT_STALL, send(&mut stream, &part)).await??;
+            if read == 0 {
+                break;
+            }
+            offset += read as u64;
+        }
+        let reply = loop {
+            match timeout(limits::SNAPSHOT_STALL, Self::reply(&mut stream)).await?? {
+                Reply::Loading => {}
+                reply => break reply,
+            }
+        };
+        self.stream = Some(stream);
+        Ok(reply)
+    }
+
+    fn remote<E: std::error::Error>(&self, error: E) -> RemoteError<NodeId, Peer, E> {
+        RemoteError::new_with_node(self.hello.to, self.peer.clone(), error)
+    }
+}
+
+/// A part of the file of a snapshot; the last one is empty.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(crate) struct Part(pub(crate) bytes::Bytes);
+
+type CallError = RPCError<NodeId, Peer, RaftError<NodeId>>;
+
+fn unreachable(error: &io::Error) -> Unreachable {
+    Unreachable::new(error)
+}
+
+/// A reply that does not belong to the request, or a refusal.
+fn unexpected(reply: Reply) -> NetworkError {
+    let reason = match reply {
+        Reply::Refused(reason) => reason,
+        _ => "a reply to another request".to_owned(),
+    };
+    NetworkError::new(&io::Error::other(reason))
+}
+
+impl RaftNetwork<Types> for Connection {
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        _: RPCOption,
+    ) -> Result<AppendEntriesResponse<NodeId>, CallError> {
+        let (vote, sent) = (request.vote, Instant::now());
+        match self.call(&Request::Append(request)).await {
+            Ok(Reply::Append(Ok(reply))) => {
+                if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
+                    self.contacts.note(&vote, self.hello.to, sent);
+                }
+                Ok(reply)
+            }
+            Ok(Reply::Append(Err(error))) => Err(self.remote(error).into()),
+            Ok(reply) => Err(unexpected(reply).into()),
+            Err(error) => Err(unreachable(&error).into()),
+        }
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<NodeId>,
+        _: RPCOption,
+    ) -> Result<VoteResponse<NodeId>, CallError> {
+        match self.call(&Request::Vote(request)).await {
+            Ok(Reply::Vote(Ok(reply))) => Ok(reply),
+            Ok(Reply::Vote(Err(error))) => Err(self.remote(error).into()),
+            Ok(reply) => Err(unexpected(reply).into()),
+            Err(error) => Err(unreachable(&error).into()),
+        }
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote<NodeId>,
+        snapshot: Snapshot<Types>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<NodeId>, StreamingError<Types, Fatal<NodeId>>> {
+        let reply = tokio::select! {
+            closed = cancel => return Err(closed.into()),
+            reply = self.send_snapshot(vote, snapshot) => reply,
+        };
+        match reply {
+            Ok(Reply::Snapshot(Ok(reply))) => Ok(reply),
+            Ok(Reply::Snapshot(Err(error))) => Err(self.remote(error).into()),
+            Ok(reply) => Err(unexpected(reply).into()),
+            Err(error) => Err(unreachable(&error).into()),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(limits::RECONNECT_PAUSE))
+    }
+}

@@ -1,0 +1,408 @@
+//! A node of a cluster, and its role.
+//!
+//! The role is not that of `openraft`, which calls a node leader until it is notified of another
+//! one, and at once after a restart. A node *leads* here only when an entry of its own, the
+//! barrier, is committed and applied, and only while a majority has acknowledged a message that was
+//! sent less than a lease ago. To lead again it needs another barrier, even in the same term.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwheel_log::Disk;
+use openraft::error::{ClientWriteError, InitializeError, RaftError};
+use openraft::metrics::RaftServerMetrics;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
+use openraft::storage::Snapshot;
+use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::{error, info, warn};
+
+use crate::log_store::WritesOn;
+use crate::network::{Connect, Network, Part};
+use crate::state_machine::{SnapshotFile, State, StateMachine, blocking};
+use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
+use crate::{Batch, NodeId, Peer, Types, limits, position_of};
+
+/// How a node takes part in its cluster.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its number.
+    pub id: NodeId,
+    /// The name of the cluster: nodes of others are refused.
+    pub cluster: String,
+    /// A leader sends a message to each follower at least so often.
+    pub heartbeat: Duration,
+    /// A follower that has got a message of a leader votes for no other node for so long. After
+    /// that, an election begins within half of it.
+    pub lease: Duration,
+    /// Where the log is written.
+    pub writes_on: WritesOn,
+}
+
+/// What a node does for clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It has the state of the entries that are committed, as far as it has got them.
+    Follower,
+    /// It executes commands, and its batches have this barrier.
+    Leader {
+        /// The index of the entry with which it began.
+        barrier: u64,
+    },
+}
+
+/// See the module's documentation.
+pub struct Node {
+    pub(crate) settings: Settings,
+    pub(crate) raft: Raft<Types>,
+    pub(crate) network: Network,
+    machine: StateMachine,
+    role: watch::Sender<Role>,
+    started: Instant,
+    /// The last message of a leader, or the last attempt to become one.
+    last_contact: Mutex<Instant>,
+    is_stopped: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Starts a node with the log on this disk. `state` must be empty.
+    ///
+    /// # Errors
+    /// If the log cannot be read, the settings contradict each other, or a thread cannot be
+    /// created.
+    pub async fn start(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        state: Arc<dyn State>,
+        connect: Arc<dyn Connect>,
+    ) -> io::Result<Arc<Node>> {
+        let config = config(&settings)?;
+        let (log, machine) =
+            StateMachine::open(disk, state, settings.writes_on).map_err(io::Error::other)?;
+        let (cluster, contacts) = (settings.cluster.clone(), Arc::default());
+        let network = Network { cluster, connect, contacts };
+        let raft =
+            Raft::new(settings.id, Arc::new(config), network.clone(), log, machine.clone()).await;
+        let started = Instant::now();
+        let node = Arc::new(Node {
+            settings,
+            raft: raft.map_err(io::Error::other)?,
+            network,
+            machine,
+            role: watch::Sender::new(Role::Follower),
+            started,
+            last_contact: Mutex::new(started),
+            is_stopped: watch::Sender::new(false),
+        });
+        tokio::spawn(Arc::clone(&node).watch_leader());
+        tokio::spawn(Arc::clone(&node).follow_elections());
+        Ok(node)
+    }
+
+    /// Begins a new cluster of these nodes. Called on one of them, once.
+    ///
+    /// # Errors
+    /// If the node has entries already, or is not one of them.
+    pub async fn begin_cluster(
+        &self,
+        nodes: BTreeMap<NodeId, Peer>,
+    ) -> Result<(), RaftError<NodeId, InitializeError<NodeId, Peer>>> {
+        self.raft.initialize(nodes).await
+    }
+
+    /// The role, and changes of it.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.role.subscribe()
+    }
+
+    /// What `openraft` knows of the cluster, and changes of it.
+    pub fn metrics(&self) -> watch::Receiver<RaftServerMetrics<NodeId, Peer>> {
+        self.raft.server_metrics()
+    }
+
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        self.is_stopped.subscribe()
+    }
+
+    /// When the last message of a leader has arrived, or this node has last tried to become one.
+    pub(crate) fn last_contact(&self) -> Instant {
+        *self.last_contact.lock()
+    }
+
+    /// A message of a leader has arrived, or this node has tried to become one.
+    pub(crate) fn note_contact(&self) {
+        *self.last_contact.lock() = Instant::now();
+    }
+
+    /// Until when no other node leads; `None` if this node does not lead.
+    pub fn leads_until(&self) -> Option<Instant> {
+        let Role::Leader { .. } = *self.role.borrow() else { return None };
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        self.leads_until_of(&metrics)
+    }
+
+    fn leads_until_of(&self, metrics: &RaftServerMetrics<NodeId, Peer>) -> Option<Instant> {
+        let configurations = metrics.membership_config.membership().get_joint_config();
+        let contact = self.network.contacts.with_majority(
+            self.settings.id,
+            &metrics.vote,
+            configurations,
+            Instant::now(),
+        )?;
+        // Their clocks may be faster.
+        Some(contact + self.settings.lease - self.settings.lease / LEASE_MARGIN)
+    }
+
+    /// Replicates a batch; returns when it is committed and applied here.
+    ///
+    /// # Errors
+    /// If this node does not lead: it is not known whether the batch will be committed.
+    pub async fn replicate(
+        &self,
+        batch: Batch,
+    ) -> Result<u64, RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
+        Ok(self.raft.client_write(batch).await?.log_id.index)
+    }
+
+    /// Writes a snapshot, if none is being written.
+    ///
+    /// # Errors
+    /// If the node has ended.
+    pub async fn begin_snapshot(&self) -> io::Result<()> {
+        self.raft.trigger().snapshot().await.map_err(io::Error::other)
+    }
+
+    /// Adds a node, which gets the log but has no vote yet; returns when it has caught up.
+    ///
+    /// # Errors
+    /// If this node does not lead, or another change is under way.
+    pub async fn add_learner(
+        &self,
+        node: NodeId,
+        peer: Peer,
+    ) -> Result<(), RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
+        self.raft.add_learner(node, peer, true).await.map(drop)
+    }
+
+    /// Changes which nodes vote. Others are removed.
+    ///
+    /// # Errors
+    /// As [`Node::add_learner`].
+    pub async fn change_voters(
+        &self,
+        voters: impl IntoIterator<Item = NodeId>,
+    ) -> Result<(), RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
+        let voters: std::collections::BTreeSet<NodeId> = voters.into_iter().collect();
+        self.raft.change_membership(voters, false).await.map(drop)
+    }
+
+    /// Ends the node, and all its connections.
+    pub async fn stop(&self) {
+        self.is_stopped.send_replace(true);
+        // A panic of the task has been reported where it happened.
+        let _ = self.raft.shutdown().await;
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("id", &self.settings.id).finish_non_exhaustive()
+    }
+}
+
+/// The part of its lease that a leader does not use.
+const LEASE_MARGIN: u32 = 10;
+
+/// The settings of `openraft`.
+fn config(settings: &Settings) -> io::Result<Config> {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let config = Config {
+        cluster_name: settings.cluster.clone(),
+        heartbeat_interval: milliseconds(settings.heartbeat),
+        // This one is the lease.
+        election_timeout_max: milliseconds(settings.lease),
+        election_timeout_min: milliseconds(settings.lease / 2),
+        // See `elections`.
+        enable_elect: false,
+        // The server decides when.
+        snapshot_policy: SnapshotPolicy::Never,
+        install_snapshot_timeout: milliseconds(limits::SNAPSHOT_TIMEOUT),
+        ..Config::default()
+    };
+    config.validate().map_err(io::Error::other)
+}
+
+// --- the role ---
+
+impl Node {
+    /// Leads whenever the node is elected, until it ends.
+    async fn follow_elections(self: Arc<Self>) {
+        while let Some(vote) = self.elected().await {
+            let barrier = self.pass_barrier(&vote).await;
+            let barrier = barrier.filter(|barrier| self.machine.begin_leading(*barrier));
+            let Some(barrier) = barrier else {
+                sleep(self.settings.heartbeat).await;
+                continue;
+            };
+            info!(term = vote.leader_id.term, barrier, "this node leads");
+            self.role.send_replace(Role::Leader { barrier });
+            self.deposed(&vote).await;
+            self.role.send_replace(Role::Follower);
+            warn!(term = vote.leader_id.term, "this node leads no more");
+            if let Err(error) = blocking(|| self.machine.stop_leading()) {
+                error!(%error, "the state cannot be rebuilt; the node stops");
+                self.stop().await;
+                return;
+            }
+        }
+    }
+
+    /// Waits until `openraft` calls this node leader; `None` if it has ended.
+    async fn elected(&self) -> Option<Vote<NodeId>> {
+        let mut metrics = self.raft.server_metrics();
+        let metrics =
+            metrics.wait_for(|metrics| metrics.state == ServerState::Leader).await.ok()?;
+        Some(metrics.vote)
+    }
+
+    /// Replicates a barrier, unless the node is deposed before it is applied.
+    async fn pass_barrier(&self, vote: &Vote<NodeId>) -> Option<u64> {
+        let barrier = Batch::barrier(self.machine.lease_ms());
+        tokio::select! {
+            replicated = self.raft.client_write(barrier) => {
+                Some(replicated.ok()?.log_id.index).filter(|_| self.is_leader(vote))
+            }
+            () = self.loses_office(vote) => None,
+        }
+    }
+
+    /// Whether `openraft` still calls this node leader with this vote, and a majority has
+    /// acknowledged that lately.
+    fn is_leader(&self, vote: &Vote<NodeId>) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        let is_in_office = metrics.state == ServerState::Leader && metrics.vote == *vote;
+        is_in_office && self.leads_until_of(&metrics).is_some_and(|until| until > Instant::now())
+    }
+
+    /// Waits until another node may lead.
+    async fn deposed(&self, vote: &Vote<NodeId>) {
+        while self.is_leader(vote) {
+            let until = self.leads_until().unwrap_or_else(Instant::now);
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = self.loses_office(vote) => return,
+            }
+        }
+    }
+
+    /// Waits until `openraft` does not call this node leader with this vote any more, or has ended.
+    async fn loses_office(&self, vote: &Vote<NodeId>) {
+        let mut metrics = self.raft.server_metrics();
+        let is_over = |metrics: &RaftServerMetrics<NodeId, Peer>| {
+            metrics.state != ServerState::Leader || metrics.vote != *vote
+        };
+        // An error means that `openraft` has ended.
+        let _ = metrics.wait_for(is_over).await;
+    }
+}
+
+// --- requests of other nodes ---
+
+impl Node {
+    /// Answers the requests of another node on this connection, until it or this node ends.
+    ///
+    /// # Errors
+    /// As the connection returns them, or if what arrives is no request.
+    pub async fn serve(&self, mut stream: impl Stream) -> io::Result<()> {
+        let mut stopped = self.stopped();
+        tokio::select! {
+            served = self.serve_until_end(&mut stream) => served,
+            _ = stopped.wait_for(|is_stopped| *is_stopped) => Ok(()),
+        }
+    }
+
+    async fn serve_until_end(&self, stream: &mut impl Stream) -> io::Result<()> {
+        let hello: Option<Hello> = receive(stream, limits::HELLO_BYTES_MAX).await?;
+        let Some(hello) = hello else { return Ok(()) };
+        if let Some(reason) = self.refuses(&hello) {
+            return send(stream, &Welcome::Refused(reason)).await;
+        }
+        send(stream, &Welcome::Accepted).await?;
+        while let Some(request) = receive(stream, limits::MESSAGE_BYTES_MAX).await? {
+            let reply = self.answer(request, stream).await?;
+            send(stream, &reply).await?;
+        }
+        Ok(())
+    }
+
+    fn refuses(&self, hello: &Hello) -> Option<String> {
+        let Hello { version, cluster, to } = hello;
+        if *version != VERSION {
+            return Some(format!("protocol {version} is not spoken here, but {VERSION}"));
+        }
+        if *cluster != self.settings.cluster {
+            return Some("this node belongs to another cluster".to_owned());
+        }
+        (*to != self.settings.id).then(|| format!("this is node {}", self.settings.id))
+    }
+
+    async fn answer(&self, request: Request, stream: &mut impl Stream) -> io::Result<Reply> {
+        Ok(match request {
+            Request::Append(request) => Reply::Append(self.append(request).await),
+            // Before it was started, it may have promised a leader to vote for no other node.
+            Request::Vote(_) if self.started.elapsed() < self.settings.lease => {
+                Reply::Refused("the node was started less than a lease ago".to_owned())
+            }
+            Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
+            Request::Vote(request) => Reply::Vote(self.raft.vote(request).await),
+            Request::Snapshot { vote, meta } => self.receive_snapshot(vote, meta, stream).await?,
+        })
+    }
+
+    async fn append(
+        &self,
+        request: AppendEntriesRequest<Types>,
+    ) -> Result<AppendEntriesResponse<NodeId>, RaftError<NodeId>> {
+        let reply = self.raft.append_entries(request).await;
+        if !matches!(reply, Err(_) | Ok(AppendEntriesResponse::HigherVote(_))) {
+            self.note_contact();
+        }
+        reply
+    }
+
+    async fn receive_snapshot(
+        &self,
+        vote: Vote<NodeId>,
+        meta: SnapshotMeta<NodeId, Peer>,
+        stream: &mut impl Stream,
+    ) -> io::Result<Reply> {
+        let mut file = self.machine.receive_snapshot(position_of(meta.last_log_id))?;
+        loop {
+            let part = receive(stream, limits::MESSAGE_BYTES_MAX);
+            let part: Option<Part> = timeout(limits::SNAPSHOT_STALL, part).await??;
+            let Some(Part(bytes)) = part else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+            if bytes.is_empty() {
+                break;
+            }
+            // Meanwhile `openraft` sends nothing else to this node.
+            self.note_contact();
+            blocking(|| file.write(&bytes))?;
+        }
+        let snapshot = Snapshot { meta, snapshot: Box::new(SnapshotFile::Received(file)) };
+        let install = self.raft.install_full_snapshot(vote, snapshot);
+        let mut install = std::pin::pin!(install);
+        loop {
+            match timeout(limits::SNAPSHOT_LOADING, &mut install).await {
+                Ok(installed) => return Ok(Reply::Snapshot(installed)),
+                Err(_) => send(stream, &Reply::Loading).await?,
+            }
+            self.note_contact();
+        }
+    }
+}

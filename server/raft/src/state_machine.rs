@@ -1,0 +1,469 @@
+//! The state machine of `openraft`: the engine of the server, behind the trait [`State`].
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+use lockwheel_log::files::{Clocks, Snapshot as SnapshotWriter};
+use lockwheel_log::recovery::{RecoveryError, read_snapshot};
+use lockwheel_log::replicated::ReceivedSnapshot;
+use lockwheel_log::{Disk, DiskFile, Position};
+use openraft::storage::{RaftStateMachine, Snapshot};
+use openraft::{
+    Entry, EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError,
+    StoredMembership,
+};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
+use crate::{Batch, NodeId, Peer, Types, limits, position_of, storage_error};
+
+/// The state of a server.
+pub trait State: Debug + Send + Sync + 'static {
+    /// Removes everything.
+    fn clear(&self);
+
+    /// Applies effects, after which it is `lease_ms` in log time.
+    ///
+    /// # Errors
+    /// If they cannot be applied: the node must stop.
+    fn load(&self, effects: &[u8], lease_ms: i64) -> Result<(), String>;
+
+    /// A batch is committed. If this process leads and has produced it, the state has its effects
+    /// already; otherwise they must be applied.
+    ///
+    /// # Errors
+    /// As [`State::load`].
+    fn commit(&self, batch: &Batch) -> Result<(), String>;
+
+    /// From now on this process produces batches with this barrier, beginning at this log time.
+    /// Returns the number of the unit before the first one.
+    fn begin_leading(&self, barrier: u64, lease_ms: i64) -> u64;
+
+    /// This process produces no batches any more; [`State::clear`] follows, since the state may
+    /// have effects that will never be committed.
+    fn stop_leading(&self);
+
+    /// Begins to give out the state as it is now.
+    fn begin_snapshot(&self) -> Box<dyn SnapshotParts>;
+}
+
+/// The state at a moment.
+pub trait SnapshotParts: Send + Sync {
+    /// The last unit whose effects it has, if this process leads: then the state is ahead of what
+    /// is committed. One batch must end with this unit.
+    fn last(&self) -> Option<u64>;
+
+    /// Writes all parts; returns false if the state was cleared meanwhile.
+    ///
+    /// # Errors
+    /// As the file returns them.
+    fn write(&mut self, file: &mut SnapshotWriter) -> io::Result<bool>;
+}
+
+/// See the module's documentation. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct StateMachine {
+    shared: Arc<Shared>,
+    state: Arc<dyn State>,
+    applied: Arc<Mutex<Applied>>,
+}
+
+#[derive(Debug, Default)]
+struct Applied {
+    at: Place,
+    /// The latest snapshot.
+    snapshot: Option<Place>,
+    /// While this process leads: its barrier, and its last unit that is committed.
+    leading: Option<(u64, u64)>,
+    /// A snapshot of the state after this unit of the leader waits for its place in the log.
+    waiting: Option<(u64, oneshot::Sender<Place>)>,
+}
+
+impl Applied {
+    /// A batch of the place `at` was committed.
+    fn note_committed(&mut self, batch: &Batch) {
+        if let Some((barrier, last)) = &mut self.leading
+            && *barrier == batch.barrier
+        {
+            *last = batch.last;
+            if let Some((_, sender)) = self.waiting.take_if(|(last, _)| *last <= batch.last) {
+                // Fails if the snapshot has been given up.
+                let _ = sender.send(self.at.clone());
+            }
+        }
+    }
+}
+
+/// A place in the log: the first part of each snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    last: Option<LogId<NodeId>>,
+    membership: StoredMembership<NodeId, Peer>,
+    /// The barrier of the leader whose batches have effects.
+    barrier: u64,
+    lease_ms: i64,
+}
+
+impl Place {
+    fn position(&self) -> Position {
+        position_of(self.last)
+    }
+
+    fn meta(&self) -> SnapshotMeta<NodeId, Peer> {
+        SnapshotMeta {
+            last_log_id: self.last,
+            last_membership: self.membership.clone(),
+            snapshot_id: self.position().to_string(),
+        }
+    }
+
+    /// Whether the batch at this index has effects; moves the place behind it.
+    fn pass(&mut self, entry: &Entry<Types>) -> bool {
+        self.last = Some(entry.log_id);
+        match &entry.payload {
+            EntryPayload::Blank => false,
+            EntryPayload::Membership(membership) => {
+                self.membership = StoredMembership::new(self.last, membership.clone());
+                false
+            }
+            EntryPayload::Normal(batch) if batch.is_barrier() => {
+                self.barrier = entry.log_id.index;
+                self.lease_ms = self.lease_ms.max(batch.lease_ms);
+                false
+            }
+            EntryPayload::Normal(batch) => {
+                let has_effects = batch.barrier == self.barrier;
+                if has_effects {
+                    self.lease_ms = self.lease_ms.max(batch.lease_ms);
+                }
+                has_effects
+            }
+        }
+    }
+}
+
+/// Reads the parts of a snapshot, the first of which is its place, into `state`.
+struct Loader<'a> {
+    state: &'a dyn State,
+    place: Option<Place>,
+}
+
+impl Loader<'_> {
+    fn load(&mut self, part: &[u8], lease_ms: i64) -> Result<(), String> {
+        if self.place.is_some() {
+            return self.state.load(part, lease_ms);
+        }
+        let place = rmp_serde::from_slice(part).map_err(|error| error.to_string())?;
+        self.place = Some(place);
+        Ok(())
+    }
+}
+
+impl StateMachine {
+    /// Opens the log on a disk, and loads the snapshot into `state`, which must be empty.
+    ///
+    /// # Errors
+    /// As [`RecoveryError`] lists them.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        state: Arc<dyn State>,
+        writes_on: WritesOn,
+    ) -> Result<(LogStore, StateMachine), RecoveryError> {
+        let mut loader = Loader { state: &*state, place: None };
+        let (shared, _) = Shared::open(disk, |part, lease_ms| loader.load(part, lease_ms))?;
+        let snapshot = loader.place;
+        if let Some(last) = snapshot.as_ref().and_then(|place| place.last) {
+            shared.begin_after(last);
+        }
+        let shared = Arc::new(shared);
+        let thread = |error| RecoveryError::Io { file: "thread".into(), error };
+        let log = LogStore::start(&shared, writes_on).map_err(thread)?;
+        let at = snapshot.clone().unwrap_or_default();
+        let applied = Arc::new(Mutex::new(Applied { at, snapshot, ..Applied::default() }));
+        Ok((log, StateMachine { shared, state, applied }))
+    }
+
+    /// Log time after the last entry that was applied, in milliseconds.
+    pub(crate) fn lease_ms(&self) -> i64 {
+        self.applied.lock().at.lease_ms
+    }
+
+    /// This node leads from now on if its barrier is still the latest; returns whether it is.
+    pub(crate) fn begin_leading(&self, barrier: u64) -> bool {
+        let mut applied = self.applied.lock();
+        let is_latest = applied.at.barrier == barrier;
+        if is_latest {
+            let last = self.state.begin_leading(barrier, applied.at.lease_ms);
+            applied.leading = Some((barrier, last));
+        }
+        is_latest
+    }
+
+    /// This node leads no more: rebuilds the state from the snapshot and the entries that were
+    /// applied.
+    ///
+    /// # Errors
+    /// As the disk returns them, or if the entries cannot be applied.
+    pub(crate) fn stop_leading(&self) -> io::Result<()> {
+        let mut applied = self.applied.lock();
+        (applied.leading, applied.waiting) = (None, None);
+        self.state.stop_leading();
+        self.state.clear();
+        let mut place = Place::default();
+        if let Some(snapshot) = &applied.snapshot {
+            place = self.load_snapshot(snapshot.position())?;
+        }
+        let mut reader = LogReader::new(&self.shared);
+        let end = applied.at.position();
+        while place.position() < end {
+            let entries = reader.entries(place.position(), end, REBUILD_BYTES)?;
+            if entries.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "entries are missing"));
+            }
+            for entry in &entries {
+                if place.pass(entry)
+                    && let EntryPayload::Normal(batch) = &entry.payload
+                {
+                    let loaded = self.state.load(&batch.effects, batch.lease_ms);
+                    loaded.map_err(io::Error::other)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads a snapshot into an empty state; returns its place.
+    fn load_snapshot(&self, position: Position) -> io::Result<Place> {
+        let mut loader = Loader { state: &*self.state, place: None };
+        let load =
+            |part: lockwheel_log::recovery::Effects<'_>| loader.load(part.bytes, part.lease_ms);
+        read_snapshot(&*self.shared.disk, position, load).map_err(io::Error::other)?;
+        let incomplete = || io::Error::new(io::ErrorKind::InvalidData, "a snapshot without place");
+        loader.place.ok_or_else(incomplete)
+    }
+}
+
+/// Runs what may take long: messages between nodes must go on meanwhile.
+pub(crate) fn blocking<T>(act: impl FnOnce() -> T) -> T {
+    // Simulations have one thread.
+    match tokio::runtime::Handle::current().runtime_flavor() {
+        tokio::runtime::RuntimeFlavor::CurrentThread => act(),
+        _ => tokio::task::block_in_place(act),
+    }
+}
+
+/// Entries that are read at once.
+const REBUILD_BYTES: usize = 16 << 20;
+
+impl RaftStateMachine<Types> for StateMachine {
+    type SnapshotBuilder = SnapshotBuilder;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogId<NodeId>>, StoredMembership<NodeId, Peer>), StorageError<NodeId>> {
+        let applied = self.applied.lock();
+        Ok((applied.at.last, applied.at.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<()>, StorageError<NodeId>>
+    where
+        I: IntoIterator<Item = Entry<Types>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut applied = self.applied.lock();
+        let mut replies = Vec::new();
+        for entry in entries {
+            if applied.at.pass(&entry)
+                && let EntryPayload::Normal(batch) = &entry.payload
+            {
+                // The engine may be busy, and messages between nodes must go on.
+                let committed = blocking(|| self.state.commit(batch));
+                committed.map_err(|error| storage_error(io::Error::other(error)))?;
+                applied.note_committed(batch);
+            }
+            replies.push(());
+        }
+        Ok(replies)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
+        SnapshotBuilder { machine: self.clone(), begun: Some(self.begin_snapshot()) }
+    }
+
+    async fn begin_receiving_snapshot(
+        &mut self,
+    ) -> Result<Box<SnapshotFile>, StorageError<NodeId>> {
+        Ok(Box::new(SnapshotFile::Expected))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<NodeId, Peer>,
+        snapshot: Box<SnapshotFile>,
+    ) -> Result<(), StorageError<NodeId>> {
+        blocking(|| self.install(meta, *snapshot)).map_err(storage_error)
+    }
+
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> Result<Option<Snapshot<Types>>, StorageError<NodeId>> {
+        let place = self.applied.lock().snapshot.clone();
+        place.map(|place| self.open_snapshot(&place)).transpose().map_err(storage_error)
+    }
+}
+
+impl StateMachine {
+    fn install(&self, meta: &SnapshotMeta<NodeId, Peer>, snapshot: SnapshotFile) -> io::Result<()> {
+        let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
+        let position = position_of(meta.last_log_id);
+        let received = match snapshot {
+            SnapshotFile::Received(received) => received,
+            SnapshotFile::Complete { file, .. } => self.copy_snapshot(&*file, position)?,
+            SnapshotFile::Expected => return Err(invalid("a snapshot without contents")),
+        };
+        if received.position() != position {
+            return Err(invalid("a snapshot of another place"));
+        }
+        received.finish()?;
+        let mut applied = self.applied.lock();
+        self.state.clear();
+        let place = self.load_snapshot(position)?;
+        if place.last != meta.last_log_id {
+            return Err(invalid("a snapshot of another place"));
+        }
+        self.shared.use_snapshot(position, place.lease_ms)?;
+        (applied.at, applied.snapshot) = (place.clone(), Some(place));
+        Ok(())
+    }
+
+    /// A copy of a snapshot of another node in this process.
+    fn copy_snapshot(
+        &self,
+        file: &dyn DiskFile,
+        position: Position,
+    ) -> io::Result<ReceivedSnapshot> {
+        let mut received = self.receive_snapshot(position)?;
+        let (mut buffer, mut offset) = (vec![0; limits::SNAPSHOT_PART_BYTES], 0);
+        loop {
+            let read = file.read_at(offset, &mut buffer)?;
+            if read == 0 {
+                return Ok(received);
+            }
+            received.write(&buffer[..read])?;
+            offset += read as u64;
+        }
+    }
+
+    fn open_snapshot(&self, place: &Place) -> io::Result<Snapshot<Types>> {
+        let position = place.position();
+        let file = self.shared.files.lock().open_snapshot(position)?;
+        let snapshot = Box::new(SnapshotFile::Complete { position, file });
+        Ok(Snapshot { meta: place.meta(), snapshot })
+    }
+
+    /// A file for a snapshot that the leader sends.
+    pub(crate) fn receive_snapshot(&self, position: Position) -> io::Result<ReceivedSnapshot> {
+        self.shared.files.lock().receive_snapshot(position)
+    }
+}
+
+/// A snapshot that is sent or received.
+#[derive(Debug)]
+pub enum SnapshotFile {
+    /// Nothing is known of it yet.
+    Expected,
+    /// Its file is being received.
+    Received(ReceivedSnapshot),
+    /// It is one of this node.
+    Complete {
+        /// The position whose state it contains.
+        position: Position,
+        /// Its file.
+        file: Box<dyn DiskFile>,
+    },
+}
+
+/// Writes a snapshot.
+pub struct SnapshotBuilder {
+    machine: StateMachine,
+    begun: Option<Begun>,
+}
+
+/// A snapshot that is begun.
+struct Begun {
+    place: BuiltAt,
+    parts: Box<dyn SnapshotParts>,
+}
+
+/// The place of a snapshot in the log.
+enum BuiltAt {
+    Known(Place),
+    /// It is known when the last unit is committed, unless this process leads no more before.
+    After(oneshot::Receiver<Place>),
+}
+
+impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError<NodeId>> {
+        loop {
+            let begun = self.begun.take();
+            let Begun { place, mut parts } = begun.unwrap_or_else(|| self.machine.begin_snapshot());
+            let place = match place {
+                BuiltAt::Known(place) => Some(place),
+                BuiltAt::After(receiver) => receiver.await.ok(),
+            };
+            // If the state was rebuilt meanwhile, a snapshot of the new one is begun.
+            let Some(place) = place else { continue };
+            let written = blocking(|| self.machine.write_snapshot(place, &mut *parts));
+            if let Some(snapshot) = written.map_err(storage_error)? {
+                return Ok(snapshot);
+            }
+        }
+    }
+}
+
+impl StateMachine {
+    fn begin_snapshot(&self) -> Begun {
+        let mut applied = self.applied.lock();
+        let parts = blocking(|| self.state.begin_snapshot());
+        let committed = applied.leading.map(|(_, last)| last);
+        let place = match parts.last() {
+            Some(last) if Some(last) != committed => {
+                let (sender, receiver) = oneshot::channel();
+                applied.waiting = Some((last, sender));
+                BuiltAt::After(receiver)
+            }
+            _ => BuiltAt::Known(applied.at.clone()),
+        };
+        Begun { place, parts }
+    }
+
+    fn write_snapshot(
+        &self,
+        place: Place,
+        parts: &mut dyn SnapshotParts,
+    ) -> io::Result<Option<Snapshot<Types>>> {
+        let position = place.position();
+        let clocks = Clocks { lease_ms: place.lease_ms, ..Clocks::default() };
+        let mut file = self.shared.files.lock().begin_snapshot_at(position, clocks)?;
+        file.write(&rmp_serde::to_vec_named(&place).map_err(io::Error::other)?)?;
+        if !parts.write(&mut file)? {
+            file.give_up()?;
+            return Ok(None);
+        }
+        file.finish()?;
+        let mut applied = self.applied.lock();
+        // One that was installed meanwhile may be later.
+        if let Some(snapshot) = &applied.snapshot
+            && snapshot.position() > position
+        {
+            return self.open_snapshot(snapshot).map(Some);
+        }
+        self.shared.use_snapshot(position, place.lease_ms)?;
+        let snapshot = self.open_snapshot(&place)?;
+        applied.snapshot = Some(place);
+        Ok(Some(snapshot))
+    }
+}

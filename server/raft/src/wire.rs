@@ -1,0 +1,114 @@
+//! Messages between nodes: a length of four bytes, little-endian, and MessagePack.
+//!
+//! Fields have names, so that a later version can add some.
+
+use std::io;
+
+use openraft::error::{Fatal, Infallible, RaftError};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::{LogId, SnapshotMeta, Vote};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{NodeId, Peer, Types, limits};
+
+/// What a connection is made of.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
+
+/// The first message of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// The version of the protocol.
+    pub(crate) version: u32,
+    /// The cluster that both belong to.
+    pub(crate) cluster: String,
+    /// The node that is called: its address may have been given to another one.
+    pub(crate) to: NodeId,
+}
+
+/// The version that this program speaks.
+pub(crate) const VERSION: u32 = 1;
+
+/// The reply to [`Hello`].
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Welcome {
+    Accepted,
+    Refused(String),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    Append(AppendEntriesRequest<Types>),
+    Vote(VoteRequest<NodeId>),
+    /// Would the node vote for one whose last entry is this?
+    WouldVote(Option<LogId<NodeId>>),
+    /// Parts of the file follow, until one is empty.
+    Snapshot {
+        vote: Vote<NodeId>,
+        meta: SnapshotMeta<NodeId, Peer>,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Append(Result<AppendEntriesResponse<NodeId>, RaftError<NodeId, Infallible>>),
+    Vote(Result<VoteResponse<NodeId>, RaftError<NodeId, Infallible>>),
+    WouldVote(bool),
+    Snapshot(Result<SnapshotResponse<NodeId>, Fatal<NodeId>>),
+    /// The snapshot has arrived and is being loaded.
+    Loading,
+    /// The node does not answer this request now.
+    Refused(String),
+}
+
+/// Sends one message.
+pub(crate) async fn send(
+    stream: &mut (impl AsyncWrite + Unpin + ?Sized),
+    message: &impl Serialize,
+) -> io::Result<()> {
+    let mut bytes = vec![0; LENGTH_BYTES];
+    rmp_serde::encode::write_named(&mut bytes, message).map_err(io::Error::other)?;
+    let length = bytes.len() - LENGTH_BYTES;
+    let length = u32::try_from(length).ok().filter(|length| *length <= limits::MESSAGE_BYTES_MAX);
+    let length = length.ok_or_else(|| invalid("a message is too long"))?;
+    bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+/// Receives one message; `None` if the connection has ended before it.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if it is longer than `bytes_max` or no message of this type.
+pub(crate) async fn receive<T: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin + ?Sized),
+    bytes_max: u32,
+) -> io::Result<Option<T>> {
+    let mut length = [0; LENGTH_BYTES];
+    match stream.read_exact(&mut length).await {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    };
+    let length = u32::from_le_bytes(length);
+    if length > bytes_max {
+        return Err(invalid("a message is too long"));
+    }
+    // Memory grows with what has arrived, not with what was announced.
+    let mut bytes = Vec::new();
+    stream.take(u64::from(length)).read_to_end(&mut bytes).await?;
+    if bytes.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    rmp_serde::from_slice(&bytes).map(Some).map_err(|error| invalid(&error.to_string()))
+}
+
+const LENGTH_BYTES: usize = 4;
+
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}

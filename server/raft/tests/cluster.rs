@@ -1,0 +1,338 @@
+//! Clusters of nodes in this process, with a network that can be divided and disks that crash, in
+//! simulated time: what was acknowledged is never lost, and no two nodes lead at once.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwheel_log::simulated_disk::SimulatedDisk;
+use lockwheel_raft::{Batch, Connect, Connecting, Node, NodeId, Peer, Role, Settings, WritesOn};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use common::Words;
+
+const HEARTBEAT: Duration = Duration::from_millis(50);
+const LEASE: Duration = Duration::from_millis(400);
+
+/// A small generator of random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// The network between the nodes.
+#[derive(Debug, Default)]
+struct Network {
+    running: BTreeMap<NodeId, Arc<Node>>,
+    /// Nothing arrives from the first node at the second one.
+    cut: BTreeSet<(NodeId, NodeId)>,
+}
+
+type Shared = Arc<Mutex<Network>>;
+
+/// The network as one node sees it.
+#[derive(Debug)]
+struct From(NodeId, Shared);
+
+impl Connect for From {
+    fn connect(&self, to: NodeId, _: &Peer) -> Connecting<'_> {
+        let From(from, network) = self;
+        Box::pin(async move {
+            let node = network.lock().running.get(&to).cloned();
+            let node = node.ok_or(io::ErrorKind::ConnectionRefused)?;
+            let (near, link_near) = duplex(1 << 16);
+            let (link_far, far) = duplex(1 << 16);
+            tokio::spawn(carry(link_near, link_far, *from, to, Arc::clone(network)));
+            tokio::spawn(async move { node.serve(far).await });
+            Ok(Box::new(near) as Box<dyn lockwheel_raft::Stream>)
+        })
+    }
+}
+
+/// Carries bytes in both directions, while they are not cut.
+async fn carry(near: DuplexStream, far: DuplexStream, from: NodeId, to: NodeId, network: Shared) {
+    let ((near_read, near_write), (far_read, far_write)) = (split(near), split(far));
+    let there = carry_one_way(near_read, far_write, (from, to), &network);
+    let back = carry_one_way(far_read, near_write, (to, from), &network);
+    tokio::join!(there, back);
+}
+
+async fn carry_one_way(
+    mut read: impl AsyncReadExt + Unpin,
+    mut write: impl AsyncWriteExt + Unpin,
+    link: (NodeId, NodeId),
+    network: &Shared,
+) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = read.read(&mut buffer).await {
+        sleep(Duration::from_millis(1)).await;
+        while network.lock().cut.contains(&link) {
+            sleep(Duration::from_millis(10)).await;
+        }
+        if write.write_all(&buffer[..length]).await.is_err() {
+            break;
+        }
+    }
+    // The other side sees the end of the connection.
+    let _ = write.shutdown().await;
+}
+
+struct Cluster {
+    network: Shared,
+    disks: BTreeMap<NodeId, SimulatedDisk>,
+    states: BTreeMap<NodeId, Arc<Words>>,
+    /// Words that were acknowledged, and those that were not.
+    acknowledged: BTreeSet<u64>,
+    attempted: BTreeSet<u64>,
+}
+
+impl Cluster {
+    async fn start(nodes: impl IntoIterator<Item = NodeId>) -> Cluster {
+        let mut cluster = Cluster {
+            network: Shared::default(),
+            disks: nodes.into_iter().map(|id| (id, SimulatedDisk::new())).collect(),
+            states: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            attempted: BTreeSet::new(),
+        };
+        let ids: Vec<NodeId> = cluster.disks.keys().copied().collect();
+        for id in &ids {
+            cluster.run(*id).await;
+        }
+        let peers = ids.iter().map(|id| (*id, Peer::default())).collect();
+        cluster.node(ids[0]).begin_cluster(peers).await.expect("a new cluster");
+        cluster
+    }
+
+    fn node(&self, id: NodeId) -> Arc<Node> {
+        self.network.lock().running[&id].clone()
+    }
+
+    async fn run(&mut self, id: NodeId) {
+        let settings = Settings {
+            id,
+            cluster: "test".into(),
+            heartbeat: HEARTBEAT,
+            lease: LEASE,
+            writes_on: WritesOn::Caller,
+        };
+        let state = Arc::new(Words::default());
+        let disk = Arc::new(self.disks[&id].clone());
+        let connect = Arc::new(From(id, Arc::clone(&self.network)));
+        let node = Node::start(settings, disk, state.clone(), connect).await.expect("a node");
+        self.states.insert(id, state);
+        self.network.lock().running.insert(id, node);
+    }
+
+    /// Ends a node, as `kill -9` does, or with its machine.
+    async fn kill(&mut self, id: NodeId, random: Option<&mut Random>) {
+        let node = self.network.lock().running.remove(&id).expect("a node that runs");
+        match random {
+            None => self.disks[&id].end_process(),
+            Some(random) => self.disks[&id].crash(&mut |bound| random.below(bound)),
+        }
+        node.stop().await;
+    }
+
+    /// The nodes that lead, with their barriers.
+    fn leaders(&self) -> Vec<(NodeId, u64)> {
+        let network = self.network.lock();
+        let now = Instant::now();
+        let leads = |(id, node): (&NodeId, &Arc<Node>)| match *node.role().borrow() {
+            Role::Leader { barrier } if node.leads_until().is_some_and(|until| until > now) => {
+                Some((*id, barrier))
+            }
+            _ => None,
+        };
+        network.running.iter().filter_map(leads).collect()
+    }
+
+    async fn leader(&self) -> (NodeId, u64) {
+        loop {
+            if let [leader] = self.leaders()[..] {
+                return leader;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Executes a word on a node that leads: it has the effect at once, and the batch is
+    /// acknowledged when it is committed.
+    fn execute(&mut self, word: u64, replies: &mut JoinSet<Option<u64>>) {
+        let [(id, barrier)] = self.leaders()[..] else { return };
+        let state = &self.states[&id];
+        let last = {
+            let mut known = state.0.lock();
+            if known.leading != Some(barrier) {
+                return;
+            }
+            known.words.push(word.to_le_bytes().to_vec());
+            known.words.len() as u64
+        };
+        self.attempted.insert(word);
+        let batch =
+            Batch { barrier, lease_ms: 0, last, effects: word.to_le_bytes().to_vec().into() };
+        let node = self.node(id);
+        replies.spawn(async move { node.replicate(batch).await.ok().map(|_| word) });
+    }
+
+    fn words(&self, id: NodeId) -> Vec<u64> {
+        let word = |bytes: &Vec<u8>| u64::from_le_bytes(bytes[..].try_into().expect("a word"));
+        self.states[&id].0.lock().words.iter().map(word).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_reach_all_nodes() {
+    let mut cluster = Cluster::start([1, 2, 3]).await;
+    let (leader, _) = cluster.leader().await;
+    let mut replies = JoinSet::new();
+    for word in 0..10 {
+        cluster.execute(word, &mut replies);
+    }
+    let replies = replies.join_all().await;
+    assert!(replies.iter().all(Option::is_some), "{replies:?}");
+    sleep(HEARTBEAT * 4).await;
+    for id in 1..=3 {
+        assert_eq!(cluster.words(id), cluster.words(leader));
+        assert_eq!(cluster.words(id).len(), 10);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn divided_leader_stops_before_another_one_leads() {
+    let mut cluster = Cluster::start([1, 2, 3]).await;
+    let (old, barrier) = cluster.leader().await;
+    for other in 1..=3 {
+        cluster.network.lock().cut.extend([(old, other), (other, old)]);
+    }
+    let mut replies = JoinSet::new();
+    cluster.execute(7, &mut replies);
+    while cluster.leaders() == [(old, barrier)] {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(cluster.leaders(), []);
+    let (new, _) = cluster.leader().await;
+    assert_ne!(new, old);
+    // It has forgotten what was not committed.
+    assert_eq!(cluster.words(old), Vec::<u64>::new());
+    cluster.network.lock().cut.clear();
+    assert_eq!(replies.join_all().await, [None]);
+    let mut replies = JoinSet::new();
+    cluster.execute(8, &mut replies);
+    assert_eq!(replies.join_all().await, [Some(8)]);
+    sleep(HEARTBEAT * 4).await;
+    assert_eq!([1, 2, 3].map(|id| cluster.words(id)), [const { [8] }; 3].map(Vec::from));
+}
+
+/// Whatever happens at random happens to the cluster for a while.
+async fn live(cluster: &mut Cluster, random: &mut Random) {
+    let ids: Vec<NodeId> = cluster.disks.keys().copied().collect();
+    let mut replies = JoinSet::new();
+    let mut next = 0;
+    for _ in 0..300 {
+        sleep(Duration::from_millis(random.below(60))).await;
+        while let Some(Ok(word)) = replies.try_join_next() {
+            cluster.acknowledged.extend(word);
+        }
+        cluster.check_leaders();
+        let id = ids[random.below(ids.len() as u64) as usize];
+        let other = ids[random.below(ids.len() as u64) as usize];
+        let is_running = cluster.network.lock().running.contains_key(&id);
+        match random.below(60) {
+            0..3 => {
+                let links = [(id, other), (other, id)];
+                let links = &links[random.below(2) as usize..];
+                cluster.network.lock().cut.extend(links);
+            }
+            3..5 => {
+                let links = ids.iter().flat_map(|other| [(id, *other), (*other, id)]);
+                cluster.network.lock().cut.extend(links);
+            }
+            5..9 => cluster.network.lock().cut.clear(),
+            9..11 if is_running => {
+                let crash = random.below(2) == 0;
+                cluster.kill(id, crash.then_some(&mut *random)).await;
+            }
+            11..18 if !is_running => cluster.run(id).await,
+            18..21 if is_running => cluster.node(id).begin_snapshot().await.expect("it runs"),
+            _ => {
+                cluster.execute(next, &mut replies);
+                next += 1;
+            }
+        }
+    }
+    cluster.network.lock().cut.clear();
+    for id in ids {
+        if !cluster.network.lock().running.contains_key(&id) {
+            cluster.run(id).await;
+        }
+    }
+    while let Some(word) = replies.join_next().await {
+        cluster.acknowledged.extend(word.expect("no panic"));
+    }
+}
+
+impl Cluster {
+    /// No two nodes lead, and the one that does has everything that was acknowledged.
+    fn check_leaders(&self) {
+        let leaders = self.leaders();
+        assert!(leaders.len() <= 1, "{leaders:?}");
+        for (id, _) in leaders {
+            let words: BTreeSet<u64> = self.words(id).into_iter().collect();
+            let missing: Vec<&u64> = self.acknowledged.difference(&words).collect();
+            assert!(missing.is_empty(), "node {id} leads without {missing:?}");
+        }
+    }
+
+    async fn check_end(&mut self) {
+        let last = u64::MAX;
+        while !self.acknowledged.contains(&last) {
+            self.leader().await;
+            let mut replies = JoinSet::new();
+            self.execute(last, &mut replies);
+            for word in replies.join_all().await {
+                self.acknowledged.extend(word);
+            }
+        }
+        sleep(Duration::from_secs(3)).await;
+        self.check_leaders();
+        let (leader, _) = self.leader().await;
+        let words = self.words(leader);
+        for id in self.disks.keys() {
+            assert_eq!(self.words(*id), words, "node {id}");
+        }
+        let unknown: Vec<_> = words.iter().filter(|word| !self.attempted.contains(word)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledged_entries_survive_everything() {
+    let mut acknowledged = 0;
+    for seed in 1..=40 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let nodes = 1..=[3, 5][random.below(2) as usize];
+        let mut cluster = Cluster::start(nodes).await;
+        live(&mut cluster, &mut random).await;
+        cluster.check_end().await;
+        acknowledged += cluster.acknowledged.len();
+        let running = std::mem::take(&mut cluster.network.lock().running);
+        for node in running.into_values() {
+            node.stop().await;
+        }
+    }
+    assert!(acknowledged > 1_000, "{acknowledged}");
+}
