@@ -29,6 +29,9 @@
 //! - **A restart**: the log is applied ([`Engine::begin_loading`], [`Engine::load`],
 //!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease
 //!   ceiling is recorded from now on ([`Engine::track_ceiling`]).
+//! - **A replicated log**: this server follows ([`Engine::follow`], [`Engine::apply_committed`],
+//!   [`Engine::clear_state`]) or leads ([`Engine::lead`], [`Engine::set_serves`]); the nodes have
+//!   changed ([`Engine::set_nodes`]).
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].

@@ -24,6 +24,7 @@ pub mod dispatch;
 #[cfg(test)]
 mod effect_tests;
 pub mod error;
+pub mod following;
 pub mod gates;
 pub mod glob;
 mod growth;
@@ -74,6 +75,7 @@ use crate::settings::{MemoryShare, Settings, SettingsUser};
 use command::{CommandStats, CommandTable};
 use counter::increment;
 use dispatch::DispatchResult;
+use following::Nodes;
 use gates::{Conditions, GATES, Gates};
 use growth::Growth;
 use inputs::Process;
@@ -293,6 +295,8 @@ pub struct Engine {
     lease_ceiling: Option<Box<LeaseCeiling>>,
     /// Whether commands are served.
     readiness: Readiness,
+    /// The nodes that replicate the log; none if it is not replicated.
+    nodes: Nodes,
 }
 
 impl Engine {
@@ -310,7 +314,6 @@ impl Engine {
             settings.databases = 1;
         }
         let functions = commands::functions::functions(seed[3], settings.compat_version);
-        let instruments = Instruments::of(&settings, time, seed);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let state = State::new(keyspace, Libraries::new(functions));
         let access = AccessControl::new(&settings, commands);
@@ -321,11 +324,11 @@ impl Engine {
             gates: Gates::new(GATES, access.users().has_restricted()),
             access,
             latency: Latency::new(&settings),
+            instruments: Instruments::of(&settings, time, seed),
             settings,
             sessions: Sessions::new(hash_seed, time.now),
             commands,
             command_stats: vec![CommandStats::default(); commands.entries().len()],
-            instruments,
             has_consumers: false,
             stats: Stats::default(),
             traffic: Arc::default(),
@@ -363,6 +366,7 @@ impl Engine {
             token_floor: lease_ceiling::token_floor_at_start(time),
             lease_ceiling: None,
             readiness: Readiness::Ready,
+            nodes: Nodes::default(),
         };
         engine.apply_settings();
         engine
@@ -636,7 +640,7 @@ impl Engine {
     /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be
     /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
-        if self.is_loading() {
+        if self.applies_log() {
             return;
         }
         let begin_ns = (self.process.clock_ns)();
@@ -678,7 +682,7 @@ impl Engine {
 
     /// When [`Engine::tick`] next has something to do.
     pub fn next_deadline(&self) -> Option<Millis> {
-        if self.is_loading() {
+        if self.applies_log() {
             return None;
         }
         let moments = [self.next_due(), self.writer.keyspace().next_work_ahead()];
@@ -703,7 +707,7 @@ impl Engine {
     /// Processes what is due and returns the rest of `budget`. Nothing is due while the log is
     /// loaded: it contains the expirations that follow.
     fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
-        if self.is_loading() {
+        if self.applies_log() {
             return budget;
         }
         while budget > 0 {

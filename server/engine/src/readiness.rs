@@ -34,6 +34,8 @@ pub enum Readiness {
     Loading(Loading),
     /// The restart guard.
     Guarded(Guard),
+    /// The log of another server is being applied: see [`Engine::follow`].
+    Following,
 }
 
 /// The progress of loading.
@@ -88,19 +90,26 @@ impl Engine {
         if let Readiness::Loading(loading) = &mut self.readiness {
             loading.loaded_bytes += effects.len() as u64;
             if logged_at >= loading.messages_from {
-                self.keep_messages(effects);
+                self.keep_messages(effects, logged_at);
             }
         }
         self.apply(effects, time)
     }
 
-    fn keep_messages(&mut self, effects: &[u8]) {
+    /// Keeps the messages among effects that were logged at `logged_at`, and drops those that are
+    /// not recent any more.
+    pub(crate) fn keep_messages(&mut self, effects: &[u8], logged_at: Millis) {
+        let messages_from = Millis(logged_at.0.saturating_sub(MESSAGES_KEPT_MS));
+        let recent = &mut self.sessions.pubsub.recent;
+        while recent.front().is_some_and(|message| message.logged_at < messages_from) {
+            recent.pop_front();
+        }
         for (place, effect) in EffectIter::new(effects).map_while(Result::ok) {
             if let Effect::Published { is_sharded, message } = effect {
                 let channel = Bytes::copy_from_slice(place.key);
                 let message = Bytes::copy_from_slice(message);
                 let recent = &mut self.sessions.pubsub.recent;
-                recent.push_back(RecentMessage { is_sharded, channel, message });
+                recent.push_back(RecentMessage { logged_at, is_sharded, channel, message });
                 if recent.len() > MESSAGES_MAX {
                     recent.pop_front();
                 }
@@ -112,6 +121,11 @@ impl Engine {
     pub fn end_loading(&mut self, time: Time) {
         self.persistence.loaded_keys =
             (0..self.writer.keyspace().count()).map(|number| self.key_count(number) as u64).sum();
+        self.begin_service(time);
+    }
+
+    /// The state is complete: commands are served from now on.
+    pub(crate) fn begin_service(&mut self, time: Time) {
         self.forget_clients_of_locks(time);
         // The keys of the log were restored without notes.
         self.writer.set_lock_notes(self.settings.lock_view);
@@ -149,15 +163,18 @@ impl Engine {
         self.become_ready();
     }
 
-    /// Whether the log is being applied.
-    pub(crate) fn is_loading(&self) -> bool {
-        matches!(self.readiness, Readiness::Loading(_))
+    /// Whether a log is being applied: it contains the expirations.
+    pub(crate) fn applies_log(&self) -> bool {
+        matches!(self.readiness, Readiness::Loading(_) | Readiness::Following)
     }
 
     /// The error for a command while the server is not ready.
     pub(crate) fn check_ready(&self, time: Time) -> Result<(), Error> {
         match &self.readiness {
             Readiness::Ready => Ok(()),
+            Readiness::Following => {
+                Err(Error::line("READONLY You can't write against a read only replica."))
+            }
             Readiness::Loading(_) => {
                 let (product, _) = self.settings.compat_version.introduction();
                 let product = if product == "valkey" { "Valkey" } else { "Redis" };

@@ -191,6 +191,13 @@ impl Engine {
         self.number_units(0, false);
     }
 
+    /// From now on no units are logged. Output that waits for units is never released.
+    pub(crate) fn end_log(&mut self) {
+        self.unit_log = None;
+        self.set_has_unreleased(false);
+        self.update_consumers();
+    }
+
     fn number_units(&mut self, position: Position, keeps_effects: bool) {
         let seed = self.writer.keyspace().seed;
         self.unit_log = Some(Box::new(UnitLog::new(seed, position, keeps_effects)));

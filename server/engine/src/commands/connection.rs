@@ -248,7 +248,8 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);
     let (protocol, serial) = (client.protocol, client.id.serial);
-    Ok(server_description(protocol, serial, &context.engine.settings))
+    let is_following = context.engine.is_following();
+    Ok(server_description(protocol, serial, &context.engine.settings, is_following))
 }
 
 fn protocol(version: &[u8]) -> Result<Protocol, Error> {
@@ -260,7 +261,12 @@ fn protocol(version: &[u8]) -> Result<Protocol, Error> {
     }
 }
 
-fn server_description(protocol: Protocol, serial: u64, settings: &Settings) -> Reply {
+fn server_description(
+    protocol: Protocol,
+    serial: u64,
+    settings: &Settings,
+    is_following: bool,
+) -> Reply {
     let version = match protocol {
         Protocol::Resp2 => 2,
         Protocol::Resp3 => 3,
@@ -275,7 +281,7 @@ fn server_description(protocol: Protocol, serial: u64, settings: &Settings) -> R
         ("mode", Reply::bulk(mode.name())),
     ];
     if mode != Mode::Sentinel {
-        pairs.push(("role", Reply::bulk("master")));
+        pairs.push(("role", Reply::bulk(if is_following { "replica" } else { "master" })));
     }
     pairs.push(("modules", Reply::Array(Vec::new())));
     super::map(pairs)

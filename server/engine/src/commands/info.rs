@@ -12,6 +12,7 @@ use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
+use crate::following::{Address, Nodes};
 use crate::inputs::CpuTimes;
 use crate::readiness::{Loading, Readiness};
 use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode};
@@ -271,7 +272,7 @@ fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
     let last = persistence.last_duration.map_or(-1, |span| span.0 / 1000);
     let current = persistence.began_at.map_or(-1, |begin| (time.now.0 - begin.0) / 1000);
     let has_log = u8::from(engine.has_log());
-    fields.add("loading", u8::from(!engine.is_ready()));
+    fields.add("loading", u8::from(!engine.is_ready() && !engine.is_following()));
     fields.zeros(&["async_loading"]);
     if let Readiness::Loading(loading) = engine.readiness() {
         loading_progress(loading, time, fields);
@@ -374,8 +375,17 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
 }
 
 fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
-    fields.add("role", "master");
-    fields.add("connected_slaves", 0);
+    if engine.is_following() {
+        following(&engine.nodes, fields);
+        fields.add("connected_slaves", 0);
+    } else {
+        fields.add("role", "master");
+        fields.add("connected_slaves", engine.nodes.followers.len());
+        for (at, Address { host, port }) in engine.nodes.followers.iter().enumerate() {
+            let line = format_args!("ip={host},port={port},state=online,offset=0,lag=0");
+            fields.add(&format!("slave{at}"), line);
+        }
+    }
     fields.add("master_failover_state", "no-failover");
     fields.add("master_replid", &engine.replication_id);
     fields.add("master_replid2", "0".repeat(engine.run_id.len()));
@@ -383,6 +393,21 @@ fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("second_repl_offset", -1);
     fields.zeros(&["repl_backlog_active", "repl_backlog_size"]);
     fields.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+}
+
+/// The fields of a replica.
+fn following(nodes: &Nodes, fields: &mut Fields) {
+    let leader = nodes.leader.clone().unwrap_or_default();
+    fields.add("role", "slave");
+    fields.add("master_host", &leader.host);
+    fields.add("master_port", leader.port);
+    fields.add("master_link_status", if nodes.leader.is_some() { "up" } else { "down" });
+    let seconds = if nodes.leader.is_some() { 0 } else { -1 };
+    fields.add("master_last_io_seconds_ago", seconds);
+    fields.zeros(&["master_sync_in_progress", "slave_read_repl_offset", "slave_repl_offset"]);
+    fields.add("slave_priority", 100);
+    fields.add("slave_read_only", 1);
+    fields.add("replica_announced", 1);
 }
 
 /// Only the operating system has these numbers.

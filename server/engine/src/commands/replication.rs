@@ -7,6 +7,7 @@ use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::following::Address;
 use crate::settings::Mode;
 use crate::time::Millis;
 use crate::unit_log::local_and_replicas;
@@ -160,8 +161,21 @@ fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.settings.mode() == Mode::Sentinel {
         return Ok(super::sentinel::role(context.engine));
     }
-    let no_replicas = Reply::Array(Vec::new());
-    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), no_replicas]))
+    if context.engine.is_following() {
+        return Ok(role_of_replica(context.engine.nodes.leader.as_ref()));
+    }
+    let replica = |Address { host, port }: &Address| {
+        Reply::Array(vec![Reply::bulk(host), Reply::bulk(port.to_string()), Reply::bulk("0")])
+    };
+    let replicas = context.engine.nodes.followers.iter().map(replica).collect();
+    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(replicas)]))
+}
+
+fn role_of_replica(leader: Option<&Address>) -> Reply {
+    let Address { host, port } = leader.cloned().unwrap_or_default();
+    let (state, offset) = if leader.is_some() { ("connected", 0) } else { ("connect", -1) };
+    let (port, offset) = (Reply::Integer(port.into()), Reply::Integer(offset));
+    Reply::Array(vec![Reply::bulk("slave"), Reply::bulk(host), port, Reply::bulk(state), offset])
 }
 
 /// `REPLICAOF` and `SLAVEOF`: reply with OK to `NO ONE`, else with an error.

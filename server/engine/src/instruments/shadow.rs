@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::Engine;
 use crate::inputs::Process;
 use crate::settings::{Permission, Settings};
+use crate::store::apply::ApplyError;
 use crate::store::effects::{Effect, Effects};
 use crate::time::Time;
 
@@ -34,6 +35,16 @@ impl Shadow {
         // Keys expire by effects.
         engine.writer.set_active_expiry(false);
         Some(Box::new(Shadow { engine, units: 0 }))
+    }
+
+    /// Applies effects that the first engine has applied too.
+    pub(crate) fn apply(&mut self, effects: &[u8], time: Time) -> Result<(), ApplyError> {
+        self.engine.apply(effects, time)
+    }
+
+    /// Removes everything, as the first engine has.
+    pub(crate) fn clear(&mut self, time: Time) -> Result<(), ApplyError> {
+        self.engine.clear_state(time)
     }
 
     /// Applies the effects of a unit and compares the states.

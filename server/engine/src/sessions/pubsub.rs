@@ -11,6 +11,7 @@ use lockwheel_resp::{Protocol, encode_push};
 use crate::glob;
 use crate::sessions::clients::Clients;
 use crate::sessions::{ClientId, Sessions};
+use crate::time::Millis;
 
 /// The three kinds of subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct PubSub {
 /// have lost their subscriptions.
 #[derive(Debug)]
 pub struct RecentMessage {
+    /// When it was logged.
+    pub logged_at: Millis,
     /// The channel is sharded.
     pub is_sharded: bool,
     /// The channel.
@@ -98,7 +101,7 @@ impl Sessions {
     /// Sends the messages from before the restart to the clients that have subscribed already.
     pub(crate) fn publish_recent(&mut self) {
         let recent = std::mem::take(&mut self.pubsub.recent);
-        for RecentMessage { is_sharded, channel, message } in &recent {
+        for RecentMessage { is_sharded, channel, message, .. } in &recent {
             match is_sharded {
                 true => self.publish_to_shard(channel, message),
                 false => self.publish(channel, message),
@@ -111,7 +114,7 @@ impl Sessions {
     pub(crate) fn send_recent(&mut self, client: ClientId, kind: Subscription, channel: &[u8]) {
         let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
         for recent in &self.pubsub.recent {
-            let RecentMessage { is_sharded, channel: of, message } = recent;
+            let RecentMessage { is_sharded, channel: of, message, .. } = recent;
             let words: &[&[u8]] = match kind {
                 Subscription::Channel if !is_sharded && of == channel => &[b"message", of, message],
                 Subscription::Pattern if !is_sharded && glob::matches_channel(channel, of) => {

@@ -568,6 +568,24 @@ impl Writer {
     pub fn apply(&mut self, effects: &[u8], now: Millis) -> Result<(), ApplyError> {
         self.state.apply(effects, now)
     }
+
+    /// Removes all keys and functions, and records no effects. A snapshot that is being given out
+    /// is void.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`State::apply`].
+    pub fn clear(&mut self, now: Millis) -> Result<(), ApplyError> {
+        self.snapshot = None;
+        let mut effects = Effects::default();
+        for database in 0..self.state.keyspace.count() {
+            effects.push(Place { database, key: &[] }, &Effect::Flushed {});
+        }
+        if self.state.libraries.is_some() {
+            effects.push(Place { database: 0, key: &[] }, &Effect::LibrariesFlushed {});
+        }
+        self.state.apply(effects.bytes(), now)
+    }
 }
 
 // --- the lock view ---

@@ -1,0 +1,212 @@
+//! A server whose log is replicated: it follows the log of a leader, or leads.
+
+use crate::Engine;
+use crate::instruments::shadow::Shadow;
+use crate::readiness::Readiness;
+use crate::store::apply::ApplyError;
+use crate::time::{Millis, Time};
+use crate::unit_log::Position;
+
+/// The address of a node for clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// The nodes that replicate the log, as clients are shown them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// The one that leads, if it is known.
+    pub leader: Option<Address>,
+    /// The other ones.
+    pub followers: Vec<Address>,
+}
+
+impl Engine {
+    /// From now on clients are shown these nodes.
+    pub fn set_nodes(&mut self, nodes: Nodes) {
+        self.nodes = nodes;
+    }
+
+    /// Whether another server writes the log, or none.
+    pub(crate) fn is_following(&self) -> bool {
+        matches!(self.readiness, Readiness::Following)
+    }
+
+    /// From now on the state is that of a log which another server writes: nothing is due, and
+    /// commands are refused.
+    pub fn follow(&mut self) {
+        self.end_guard();
+        self.end_log();
+        self.writer.set_lock_notes(false);
+        self.readiness = Readiness::Following;
+        self.update_conditions();
+    }
+
+    /// Applies effects that the leader has logged at `logged_at`. Recent messages among them are
+    /// kept for clients that subscribe when this server leads.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    pub fn apply_committed(
+        &mut self,
+        effects: &[u8],
+        logged_at: Millis,
+        time: Time,
+    ) -> Result<(), ApplyError> {
+        self.keep_messages(effects, logged_at);
+        if let Some(shadow) = self.shadow() {
+            shadow.apply(effects, time)?;
+        }
+        self.apply(effects, time)
+    }
+
+    /// Removes all keys and functions, without effects: the state is going to be that of a log.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    pub fn clear_state(&mut self, time: Time) -> Result<(), ApplyError> {
+        self.sessions.pubsub.recent.clear();
+        if let Some(shadow) = self.shadow() {
+            shadow.clear(time)?;
+        }
+        self.writer.clear(time.now)
+    }
+
+    fn shadow(&mut self) -> Option<&mut Shadow> {
+        self.instruments.as_mut()?.shadow.as_deref_mut()
+    }
+
+    /// Whether a server that leads serves commands: not while another one may lead.
+    pub fn set_serves(&mut self, serves: bool) {
+        if self.has_log() && serves != self.is_ready() {
+            self.readiness = if serves { Readiness::Ready } else { Readiness::Following };
+            self.update_conditions();
+        }
+    }
+
+    /// From now on this server writes the log: units are numbered from the one after `position`.
+    pub fn lead(&mut self, position: Position, time: Time) {
+        self.start_log(position);
+        self.begin_service(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, Nodes};
+    use crate::store::snapshot::SnapshotProgress;
+    use crate::testing::Stage;
+    use crate::time::Millis;
+
+    const REFUSAL: &str = "!READONLY You can't write against a read only replica.";
+
+    /// A server that follows.
+    fn follower() -> Stage {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.follow();
+        stage
+    }
+
+    /// The effects of commands on another server.
+    fn effects(commands: &str) -> Vec<u8> {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.start_log(0);
+        stage.check(commands);
+        let mut effects = Vec::new();
+        stage.engine.take_units(|units| effects.extend_from_slice(units.effects));
+        effects
+    }
+
+    fn apply(stage: &mut Stage, effects: &[u8], later_ms: i64) {
+        let time = stage.time();
+        let at = Millis(time.now.0 + later_ms);
+        stage.engine.apply_committed(effects, at, time).expect("effects");
+    }
+
+    #[test]
+    fn follower_refuses_commands_and_ends_no_lease() {
+        let mut stage = follower();
+        apply(&mut stage, &effects("SET k v PX 10; SET l v"), 0);
+        for command in ["GET k", "SET k v", "PING", "EVAL \"return 1\" 0", "LOCK.INFO k"] {
+            assert_eq!(stage.step(command), REFUSAL, "{command}");
+        }
+        stage.check("+20ms; INFO keyspace => ...keys=2...; SUBSCRIBE c => ...");
+        assert_eq!(stage.engine.next_deadline(), None);
+    }
+
+    #[test]
+    fn leader_goes_on_with_the_state_and_the_messages_of_the_log() {
+        let mut stage = follower();
+        let script = "redis.call('del', 'k') redis.call('publish', 'c', ARGV[1])";
+        let release = |message| effects(&format!("SET k v; EVAL \"{script}\" 0 {message}"));
+        apply(&mut stage, &release("old"), -20_000);
+        apply(&mut stage, &release("new"), 0);
+        apply(&mut stage, &effects("SET lock token PX 10"), 0);
+        let time = stage.time();
+        stage.engine.lead(5, time);
+        stage.check("GET lock => \"token\"");
+        let subscribed = r#"["subscribe", "c", 1] & ["message", "c", "new"]"#;
+        assert_eq!(stage.step("b> SUBSCRIBE c"), subscribed);
+        stage.check("SET lock other NX => nil; +10ms; SET lock other NX => OK");
+        let mut last = 0;
+        stage.engine.take_units(|units| last = units.last);
+        // The end of the lease, and the new lock.
+        assert_eq!(last, 7);
+    }
+
+    #[test]
+    fn former_leader_forgets_what_was_not_committed() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.lead(0, stage.time());
+        stage.check("SET a 1; SELECT 3; SET b 1; FUNCTION LOAD \"#!lua name=l\\n\" => !...");
+        stage.engine.begin_snapshot(stage.time());
+        stage.engine.follow();
+        stage.engine.clear_state(stage.time()).expect("it is cleared");
+        assert_eq!(stage.engine.snapshot_part(9, |_| ()), SnapshotProgress::Void);
+        assert_eq!(stage.engine.digest(), Stage::new(Default::default()).engine.digest());
+        apply(&mut stage, &effects("SET a 2"), 0);
+        stage.engine.lead(9, stage.time());
+        stage.check("c> KEYS * => [\"a\"]; c> GET a => \"2\"");
+    }
+
+    #[test]
+    fn leader_that_may_not_be_the_only_one_serves_nothing() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.lead(0, stage.time());
+        stage.check("SET k v PX 10");
+        stage.engine.set_serves(false);
+        assert_eq!(stage.step("GET k"), REFUSAL);
+        stage.check("+20ms; INFO keyspace => ...keys=1...");
+        stage.engine.set_serves(true);
+        stage.check("GET k => nil");
+    }
+
+    #[test]
+    fn nodes_are_shown_with_their_roles() {
+        let mut stage = follower();
+        let address = |port| Address { host: "10.0.0.1".into(), port };
+        let mut nodes = Nodes { leader: None, followers: vec![address(7), address(8)] };
+        stage.engine.set_nodes(nodes.clone());
+        stage.check(
+            "INFO replication => ...role:slave\\r\\nmaster_host:\\r\\n...; \
+             ROLE => [\"slave\", \"\", 0, \"connect\", -1]",
+        );
+        nodes.leader = Some(address(9));
+        stage.engine.set_nodes(nodes);
+        stage.check(
+            "INFO replication => ...master_host:10.0.0.1\\r\\nmaster_port:9\\r\\n\
+             master_link_status:up...; ROLE => [\"slave\", \"10.0.0.1\", 9, \"connected\", 0]; \
+             HELLO => ...\"role\", \"replica\"...",
+        );
+        stage.engine.lead(0, stage.time());
+        stage.check(
+            "INFO replication => ...role:master\\r\\nconnected_slaves:2\\r\\n\
+             slave0:ip=10.0.0.1,port=7,state=online,offset=0,lag=0\\r\\n...; \
+             ROLE => [\"master\", 0, [[\"10.0.0.1\", \"7\", \"0\"], [\"10.0.0.1\", \"8\", \"0\"]]]",
+        );
+    }
+}
