@@ -36,7 +36,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("server/engine", &["lockwheel-resp", "lockwheel-scripting"]),
     ("server/log", &[]),
     ("server/raft", &["lockwheel-log"]),
-    ("server/lockwheel", &["lockwheel-engine", "lockwheel-log", "lockwheel-resp"]),
+    (
+        "server/lockwheel",
+        &["lockwheel-engine", "lockwheel-log", "lockwheel-raft", "lockwheel-resp"],
+    ),
     // It uses no code of the server that it judges.
     ("server/compat", &[]),
     // A program that takes locks does not compile a server.

@@ -37,6 +37,7 @@ mod packaging;
 mod protocol;
 mod recipes;
 mod recognition;
+mod replication;
 mod reply_mode;
 mod run;
 mod storms;

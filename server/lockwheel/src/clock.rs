@@ -141,6 +141,28 @@ impl Clock {
         clock
     }
 
+    /// The lease clock of a node that follows: it is stopped, and set to the log's time.
+    pub(crate) fn following() -> Clock {
+        Clock::controlled(Some(Millis(0)), Rate::STOPPED)
+    }
+
+    /// The node leads: the lease clock runs from `begin` on, or from where it is if that is later.
+    /// The first leader of a cluster begins at the wall clock.
+    #[cfg(feature = "replication")]
+    pub(crate) fn begin_leading(&self, begin: Millis) {
+        self.set(if begin.0 > 0 { begin } else { Millis(wall_us().div_euclid(1000)) });
+        self.set_rate(Rate::REAL);
+        self.change_control(|control, monotonic_us| {
+            control.wall_ahead_us = wall_us().saturating_sub(control.lease_us(monotonic_us));
+        });
+    }
+
+    /// The node leads no more: the lease clock is stopped.
+    #[cfg(feature = "replication")]
+    pub(crate) fn end_leading(&self) {
+        self.set_rate(Rate::STOPPED);
+    }
+
     /// The current time.
     pub(crate) fn now(&self) -> Time {
         if self.is_controlled() {

@@ -60,6 +60,9 @@ mod listen_settings;
 mod log;
 mod net;
 mod process_usage;
+#[cfg(feature = "replication")]
+#[doc(hidden)]
+pub mod replication;
 mod restart_guard;
 mod server;
 #[cfg(feature = "simulation")]

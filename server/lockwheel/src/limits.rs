@@ -184,3 +184,26 @@ pub(crate) const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// than two years of the microseconds that tokens begin with, so that an old backup repeats none,
 /// also where the wall clock was set back.
 pub(crate) const TOKENS_AFTER_RESTORE: u64 = 1 << 46;
+
+/// The threads of a node that replicates: one may wait for the engine or the disk, while the other
+/// one sends heartbeats.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_THREADS: usize = 2;
+
+/// How long a node waits for a connection to another one.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a node waits after a connection of another node could not be accepted.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An idle leader lets its followers know the lease clock so often: after a failover, leases last
+/// longer by as much at most.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
+
+/// The entries before a snapshot that are kept: those of some seconds, so that a node which is
+/// restarted needs no snapshot.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_ENTRIES_KEPT: u64 = 1_000;

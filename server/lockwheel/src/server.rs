@@ -1,8 +1,12 @@
 //! [`Server`] and [`Builder`]: start, use and stop a server.
 
+#[cfg(feature = "replication")]
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "replication")]
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +27,8 @@ use crate::net::runtime_files::RuntimeFiles;
 use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
 use crate::process_usage;
+#[cfg(feature = "replication")]
+use crate::replication::{NodeSettings, Replication};
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
@@ -36,12 +42,20 @@ pub struct Builder {
     seed: Option<u64>,
     /// Listen for TLS at a free port, unless a directive names one.
     listens_for_tls: bool,
+    #[cfg(feature = "replication")]
+    node: Option<NodeSettings>,
 }
 
 impl Builder {
     /// A builder with settings that have been read elsewhere, such as from a command line.
     pub fn from_settings(settings: Settings) -> Builder {
-        Builder { settings: Ok(settings), seed: None, listens_for_tls: false }
+        Builder {
+            settings: Ok(settings),
+            seed: None,
+            listens_for_tls: false,
+            #[cfg(feature = "replication")]
+            node: None,
+        }
     }
 
     /// Sets the TCP port, on the loopback interface unless `bind` is set. The default, 0, means any
@@ -110,11 +124,20 @@ impl Builder {
         self.config("enable-test-commands", "yes").config("enable-debug-command", "yes")
     }
 
+    /// Makes the server a node of a cluster.
+    #[cfg(feature = "replication")]
+    #[doc(hidden)]
+    pub fn node(mut self, node: NodeSettings) -> Builder {
+        self.node = Some(node);
+        self
+    }
+
     /// Starts the server. It accepts connections when this returns.
     ///
     /// # Errors
     /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
     pub fn start(self) -> Result<Server, Error> {
+        let is_node = self.is_node();
         let mut settings = self.settings?;
         let listen = listen_settings(&settings, self.listens_for_tls)?;
         // The program serves its port for monitoring with it.
@@ -123,8 +146,7 @@ impl Builder {
         #[cfg(feature = "tls")]
         let tls = tls_config(&settings, is_tls_used)?;
         settings.choose_restart_guard();
-        let restored = Restored::find(&settings)?;
-        let clock = clock(&settings, restored.as_ref().and_then(Restored::lease_clock));
+        let (clock, restored) = find_log(&settings, is_node)?;
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
         #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
@@ -169,11 +191,28 @@ impl Builder {
             seed,
             #[cfg(feature = "tls")]
             tls,
+            #[cfg(feature = "replication")]
+            replication: OnceLock::new(),
         };
         if let Some(restored) = restored {
             restored.restore(&server.host)?;
         }
+        #[cfg(feature = "replication")]
+        if let Some(node) = &self.node {
+            // Only set here.
+            let _ = server.replication.set(Replication::start(node, &server.host)?);
+        }
         Ok(server)
+    }
+
+    #[cfg(feature = "replication")]
+    fn is_node(&self) -> bool {
+        self.node.is_some()
+    }
+
+    #[cfg(not(feature = "replication"))]
+    fn is_node(&self) -> bool {
+        false
     }
 
     fn with(mut self, act: impl FnOnce(&mut Settings) -> Result<(), Error>) -> Builder {
@@ -207,6 +246,8 @@ pub struct Server {
     seed: Option<u64>,
     #[cfg(feature = "tls")]
     tls: TlsConfig,
+    #[cfg(feature = "replication")]
+    replication: OnceLock<Replication>,
 }
 
 impl Server {
@@ -339,7 +380,14 @@ impl Server {
     pub fn restart(&mut self) -> Result<(), Error> {
         self.stop();
         let settings = Ok(self.settings.clone());
-        *self = Builder { settings, seed: self.seed, listens_for_tls: false }.start()?;
+        let builder = Builder {
+            settings,
+            seed: self.seed,
+            listens_for_tls: false,
+            #[cfg(feature = "replication")]
+            node: None,
+        };
+        *self = builder.start()?;
         Ok(())
     }
 
@@ -377,10 +425,34 @@ impl Server {
         self.host.has_failed() || self.host.gate.has_failed()
     }
 
+    /// Begins a new cluster of these nodes: their numbers, with their addresses for each other and
+    /// for clients.
+    ///
+    /// # Errors
+    /// If this server is no node, is not one of them, or has a cluster already.
+    #[cfg(feature = "replication")]
+    #[doc(hidden)]
+    pub fn begin_cluster(&self, nodes: &BTreeMap<u64, (String, String)>) -> Result<(), Error> {
+        let no_node = || Error::new(ErrorKind::Config, "this server is no node".to_owned());
+        self.replication.get().ok_or_else(no_node)?.begin_cluster(nodes)
+    }
+
+    /// Whether this server is a node that leads.
+    #[cfg(feature = "replication")]
+    #[doc(hidden)]
+    pub fn leads(&self) -> bool {
+        self.replication.get().is_some_and(Replication::leads)
+    }
+
     /// Stops the server: closes its port and all connections, and waits for its threads. Does
     /// nothing if it has stopped already.
     pub fn stop(&self) {
         self.host.stop();
+        #[cfg(feature = "replication")]
+        if let Some(replication) = self.replication.get() {
+            replication.stop();
+            self.host.gate.end();
+        }
         for thread in self.threads.lock().drain(..) {
             // A panic of the thread has been reported where it happened.
             let _ = thread.join();
@@ -412,6 +484,16 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
         (false, ..) => clock::Clock::controlled(begin.max(lease), Rate::REAL),
         (true, ..) => clock::Clock::controlled(begin.max(lease), Rate::STOPPED),
     }
+}
+
+/// The clock of the server, and what it finds in its log. A node reads its log later.
+fn find_log(settings: &Settings, is_node: bool) -> Result<(clock::Clock, Option<Restored>), Error> {
+    if is_node {
+        return Ok((clock::Clock::following(), None));
+    }
+    let restored = Restored::find(settings)?;
+    let clock = clock(settings, restored.as_ref().and_then(Restored::lease_clock));
+    Ok((clock, restored))
 }
 
 /// Where to listen: for TLS at any free port if `listens_for_tls` and no directive names one.

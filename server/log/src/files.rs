@@ -105,6 +105,8 @@ pub struct Files {
     pub(crate) written: Position,
     pub(crate) flushed: Position,
     pub(crate) clocks: Clocks,
+    /// The number of snapshots of other machines.
+    pub(crate) received: u64,
     segment_bytes_max: u64,
 }
 
@@ -150,6 +152,7 @@ impl Files {
             written: recovered.last,
             flushed: recovered.last,
             clocks,
+            received: 0,
             segment_bytes_max: limits::SEGMENT_BYTES,
         };
         Ok((files, recovered))

@@ -457,12 +457,13 @@ pub fn read_snapshot(
     read_snapshot_file(disk, Name::Snapshot(position), position, &mut apply)
 }
 
-/// Checks that a snapshot which is not in use yet is complete.
-pub(crate) fn check_partial_snapshot(
+/// Checks that a file is a complete snapshot of this position.
+pub(crate) fn check_snapshot(
     disk: &dyn Disk,
+    name: Name,
     position: Position,
 ) -> Result<(), RecoveryError> {
-    read_snapshot_file(disk, Name::PartialSnapshot(position), position, &mut |_| Ok(()))
+    read_snapshot_file(disk, name, position, &mut |_| Ok(()))
 }
 
 fn read_snapshot_file(

@@ -69,15 +69,14 @@ impl Files {
         Snapshot::create(Arc::clone(&self.disk), &self.beginning, position, clocks)
     }
 
-    /// A file for the bytes of a snapshot that another machine has written.
-    pub fn receive_snapshot(&self, position: Position) -> io::Result<ReceivedSnapshot> {
-        let name = Name::PartialSnapshot(position).to_string();
-        match self.disk.remove(&name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = self.disk.create(&name)?;
-        Ok(ReceivedSnapshot { disk: Arc::clone(&self.disk), file, position })
+    /// A file for the bytes of a snapshot that another machine has written. Several may be received
+    /// at once, also of one position.
+    pub fn receive_snapshot(&mut self, position: Position) -> io::Result<ReceivedSnapshot> {
+        // No snapshot of this log comes so far.
+        self.received += 1;
+        let partial = Name::PartialSnapshot(Position::MAX - self.received);
+        let file = self.disk.create(&partial.to_string())?;
+        Ok(ReceivedSnapshot { disk: Arc::clone(&self.disk), file: Some(file), partial, position })
     }
 
     /// The log goes on after the snapshot at `position`, which is complete: units up to it that are
@@ -108,12 +107,14 @@ fn clocks_of(header: &Header) -> Clocks {
     Clocks { lease_ms: header.lease_ms, boot_ms: header.boot_ms, wall_ms: header.wall_ms }
 }
 
-/// A snapshot that another machine sends. Dropped before [`ReceivedSnapshot::finish`], it is
-/// incomplete, and the next start removes it.
+/// A snapshot that another machine sends. Its file is removed if it is dropped before
+/// [`ReceivedSnapshot::finish`], at the latest by the next start.
 #[derive(Debug)]
 pub struct ReceivedSnapshot {
     disk: Arc<dyn Disk>,
-    file: Box<dyn DiskFile>,
+    /// `None` at the end.
+    file: Option<Box<dyn DiskFile>>,
+    partial: Name,
     position: Position,
 }
 
@@ -125,20 +126,35 @@ impl ReceivedSnapshot {
 
     /// Appends bytes of the file.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.append(bytes)
+        self.file.as_mut().map_or(Ok(()), |file| file.append(bytes))
     }
 
-    /// Checks that the file is complete, and makes it durable.
+    /// Checks that the file is a complete snapshot of this position.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it is no complete snapshot of this position.
+    /// [`io::ErrorKind::InvalidData`] if it is not, or as the disk returns them.
+    pub fn check(&self) -> io::Result<()> {
+        recovery::check_snapshot(&*self.disk, self.partial, self.position)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Makes the snapshot durable. Then [`Files::use_snapshot`] or [`Files::go_on_after`] may be
+    /// called.
     pub fn finish(mut self) -> io::Result<()> {
-        self.file.sync()?;
-        let partial = Name::PartialSnapshot(self.position).to_string();
-        recovery::check_partial_snapshot(&*self.disk, self.position)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        self.disk.rename(&partial, &Name::Snapshot(self.position).to_string())?;
+        let Some(mut file) = self.file.take() else { return Ok(()) };
+        file.sync()?;
+        let name = Name::Snapshot(self.position).to_string();
+        self.disk.rename(&self.partial.to_string(), &name)?;
         self.disk.sync()
+    }
+}
+
+impl Drop for ReceivedSnapshot {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // The next start removes a file that is left.
+            let _ = self.disk.remove(&self.partial.to_string());
+        }
     }
 }
 

@@ -59,8 +59,8 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) files: Mutex<Files>,
     log: Mutex<Log>,
-    /// The last position in the files.
-    written: watch::Sender<Position>,
+    /// The last position in the files; `None` if a snapshot could not be installed.
+    written: watch::Sender<Option<Position>>,
 }
 
 /// The log as `openraft` sees it: the files follow.
@@ -176,7 +176,7 @@ impl Shared {
         })?;
         log.durable = recovered.last;
         let snapshot = recovered.snapshot.unwrap_or(0);
-        let written = watch::Sender::new(recovered.last);
+        let written = watch::Sender::new(Some(recovered.last));
         Ok((Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written }, snapshot))
     }
 
@@ -201,8 +201,13 @@ impl Shared {
         obsolete.remove()?;
         self.drop_units()?;
         let written = self.files.lock().written();
-        self.written.send_replace(written);
+        self.written.send_replace(Some(written));
         Ok(())
+    }
+
+    /// A snapshot could not be installed: the node must stop.
+    pub(crate) fn fail(&self) {
+        self.written.send_replace(None);
     }
 
     /// Removes the segments that are purged and contained in the snapshot.
@@ -264,7 +269,7 @@ impl Shared {
             files.sync()?;
             files.written()
         };
-        self.written.send_replace(written);
+        self.written.send_replace(Some(written));
         let mut log = self.log.lock();
         log.durable = written;
         log.trim();
@@ -274,7 +279,7 @@ impl Shared {
     fn cut_after(&self, position: Position) -> io::Result<()> {
         let mut files = self.files.lock();
         files.cut_after(position)?;
-        self.written.send_replace(files.written());
+        self.written.send_replace(Some(files.written()));
         Ok(())
     }
 }
@@ -539,8 +544,13 @@ impl RaftLogStorage<Types> for LogStore {
         self.shared.log.lock().purge(log_id);
         // If the log ends before, a snapshot is being installed, after which it goes on.
         let mut written = self.shared.written.subscribe();
-        let reached = written.wait_for(|written| *written >= position(log_id.index)).await;
-        reached.map_err(|error| storage_error(io::Error::other(error)))?;
+        let is_over = |written: &Option<Position>| {
+            written.is_none_or(|written| written >= position(log_id.index))
+        };
+        let written = written.wait_for(is_over).await.is_ok_and(|written| written.is_some());
+        if !written {
+            return Err(storage_error(io::Error::other("a snapshot could not be installed")));
+        }
         self.carry_out(Order::DropUnits).await
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwheel_log::Disk;
@@ -18,7 +19,7 @@ use openraft::storage::Snapshot;
 use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::log_store::WritesOn;
@@ -39,6 +40,9 @@ pub struct Settings {
     /// A follower that has got a message of a leader votes for no other node for so long. After
     /// that, an election begins within half of it.
     pub lease: Duration,
+    /// So many entries before a snapshot are kept: a follower that is not further behind needs no
+    /// snapshot.
+    pub entries_kept: u64,
     /// Where the log is written.
     pub writes_on: WritesOn,
 }
@@ -63,6 +67,8 @@ pub struct Node {
     machine: StateMachine,
     role: watch::Sender<Role>,
     started: Instant,
+    /// Until when this node leads, in nanoseconds after `started`; 0 if it does not.
+    leads_until_ns: AtomicU64,
     /// The last message of a leader, or the last attempt to become one.
     last_contact: Mutex<Instant>,
     is_stopped: watch::Sender<bool>,
@@ -95,6 +101,7 @@ impl Node {
             machine,
             role: watch::Sender::new(Role::Follower),
             started,
+            leads_until_ns: AtomicU64::new(0),
             last_contact: Mutex::new(started),
             is_stopped: watch::Sender::new(false),
         });
@@ -138,12 +145,15 @@ impl Node {
         *self.last_contact.lock() = Instant::now();
     }
 
-    /// Until when no other node leads; `None` if this node does not lead.
+    /// Until when no other node leads; `None` if this node does not lead. It is cheap to ask.
     pub fn leads_until(&self) -> Option<Instant> {
-        let Role::Leader { .. } = *self.role.borrow() else { return None };
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow();
-        self.leads_until_of(&metrics)
+        let until_ns = self.leads_until_ns.load(Ordering::Acquire);
+        (until_ns > 0).then(|| self.started + Duration::from_nanos(until_ns))
+    }
+
+    /// The bytes of the snapshot and of the log after it, and those that are free on the disk.
+    pub fn sizes(&self) -> (u64, u64, io::Result<u64>) {
+        self.machine.sizes()
     }
 
     fn leads_until_of(&self, metrics: &RaftServerMetrics<NodeId, Peer>) -> Option<Instant> {
@@ -177,7 +187,8 @@ impl Node {
         self.raft.trigger().snapshot().await.map_err(io::Error::other)
     }
 
-    /// Adds a node, which gets the log but has no vote yet; returns when it has caught up.
+    /// Adds a node, which gets the log but has no vote yet; returns when it lacks no more entries
+    /// than are kept before a snapshot.
     ///
     /// # Errors
     /// If this node does not lead, or another change is under way.
@@ -229,6 +240,8 @@ fn config(settings: &Settings) -> io::Result<Config> {
         election_timeout_min: milliseconds(settings.lease / 2),
         // See `elections`.
         enable_elect: false,
+        max_in_snapshot_log_to_keep: settings.entries_kept,
+        replication_lag_threshold: settings.entries_kept,
         // The server decides when.
         snapshot_policy: SnapshotPolicy::Never,
         install_snapshot_timeout: milliseconds(limits::SNAPSHOT_TIMEOUT),
@@ -252,6 +265,7 @@ impl Node {
             info!(term = vote.leader_id.term, barrier, "this node leads");
             self.role.send_replace(Role::Leader { barrier });
             self.deposed(&vote).await;
+            self.leads_until_ns.store(0, Ordering::Release);
             self.role.send_replace(Role::Follower);
             warn!(term = vote.leader_id.term, "this node leads no more");
             if let Err(error) = blocking(|| self.machine.stop_leading()) {
@@ -264,10 +278,14 @@ impl Node {
 
     /// Waits until `openraft` calls this node leader; `None` if it has ended.
     async fn elected(&self) -> Option<Vote<NodeId>> {
-        let mut metrics = self.raft.server_metrics();
-        let metrics =
-            metrics.wait_for(|metrics| metrics.state == ServerState::Leader).await.ok()?;
-        Some(metrics.vote)
+        let (mut metrics, mut stopped) = (self.raft.server_metrics(), self.stopped());
+        let is_leader =
+            |metrics: &RaftServerMetrics<NodeId, Peer>| metrics.state == ServerState::Leader;
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|is_stopped| *is_stopped) => None,
+            metrics = metrics.wait_for(is_leader) => Some(metrics.ok()?.vote),
+        }
     }
 
     /// Replicates a barrier, unless the node is deposed before it is applied.
@@ -275,27 +293,28 @@ impl Node {
         let barrier = Batch::barrier(self.machine.lease_ms());
         tokio::select! {
             replicated = self.raft.client_write(barrier) => {
-                Some(replicated.ok()?.log_id.index).filter(|_| self.is_leader(vote))
+                Some(replicated.ok()?.log_id.index).filter(|_| self.leads_with(vote).is_some())
             }
             () = self.loses_office(vote) => None,
         }
     }
 
-    /// Whether `openraft` still calls this node leader with this vote, and a majority has
-    /// acknowledged that lately.
-    fn is_leader(&self, vote: &Vote<NodeId>) -> bool {
+    /// Until when this node leads with this vote, if `openraft` still calls it leader.
+    fn leads_with(&self, vote: &Vote<NodeId>) -> Option<Instant> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
         let is_in_office = metrics.state == ServerState::Leader && metrics.vote == *vote;
-        is_in_office && self.leads_until_of(&metrics).is_some_and(|until| until > Instant::now())
+        let until = is_in_office.then(|| self.leads_until_of(&metrics)).flatten();
+        until.filter(|until| *until > Instant::now())
     }
 
     /// Waits until another node may lead.
     async fn deposed(&self, vote: &Vote<NodeId>) {
-        while self.is_leader(vote) {
-            let until = self.leads_until().unwrap_or_else(Instant::now);
+        while let Some(until) = self.leads_with(vote) {
+            let until_ns = u64::try_from((until - self.started).as_nanos()).unwrap_or(u64::MAX);
+            self.leads_until_ns.store(until_ns, Ordering::Release);
             tokio::select! {
-                () = sleep_until(until) => {}
+                () = sleep(self.settings.heartbeat / 2) => {}
                 () = self.loses_office(vote) => return,
             }
         }
@@ -394,6 +413,7 @@ impl Node {
             self.note_contact();
             blocking(|| file.write(&bytes))?;
         }
+        blocking(|| file.check())?;
         let snapshot = Snapshot { meta, snapshot: Box::new(SnapshotFile::Received(file)) };
         let install = self.raft.install_full_snapshot(vote, snapshot);
         let mut install = std::pin::pin!(install);

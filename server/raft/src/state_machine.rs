@@ -46,7 +46,8 @@ pub trait State: Debug + Send + Sync + 'static {
     /// have effects that will never be committed.
     fn stop_leading(&self);
 
-    /// Begins to give out the state as it is now.
+    /// Begins to give out the state as it is now. While this process leads, the state goes on
+    /// changing; otherwise it does not until all parts are written.
     fn begin_snapshot(&self) -> Box<dyn SnapshotParts>;
 }
 
@@ -61,6 +62,10 @@ pub trait SnapshotParts: Send + Sync {
     /// # Errors
     /// As the file returns them.
     fn write(&mut self, file: &mut SnapshotWriter) -> io::Result<bool>;
+
+    /// The snapshot is durable, or has failed. Not called for one that [`SnapshotParts::write`] has
+    /// given up.
+    fn end(&mut self, is_complete: bool);
 }
 
 /// See the module's documentation. Clones are the same one.
@@ -273,7 +278,7 @@ impl RaftStateMachine<Types> for StateMachine {
         I: IntoIterator<Item = Entry<Types>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut applied = self.applied.lock();
+        let mut applied = blocking(|| self.applied.lock());
         let mut replies = Vec::new();
         for entry in entries {
             if applied.at.pass(&entry)
@@ -290,7 +295,7 @@ impl RaftStateMachine<Types> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
-        SnapshotBuilder { machine: self.clone(), begun: Some(self.begin_snapshot()) }
+        SnapshotBuilder { machine: self.clone() }
     }
 
     async fn begin_receiving_snapshot(
@@ -304,7 +309,8 @@ impl RaftStateMachine<Types> for StateMachine {
         meta: &SnapshotMeta<NodeId, Peer>,
         snapshot: Box<SnapshotFile>,
     ) -> Result<(), StorageError<NodeId>> {
-        blocking(|| self.install(meta, *snapshot)).map_err(storage_error)
+        let installed = blocking(|| self.install(meta, *snapshot));
+        installed.inspect_err(|_| self.shared.fail()).map_err(storage_error)
     }
 
     async fn get_current_snapshot(
@@ -387,37 +393,35 @@ pub enum SnapshotFile {
 }
 
 /// Writes a snapshot.
+#[derive(Debug)]
 pub struct SnapshotBuilder {
     machine: StateMachine,
-    begun: Option<Begun>,
 }
 
-/// A snapshot that is begun.
-struct Begun {
-    place: BuiltAt,
-    parts: Box<dyn SnapshotParts>,
-}
-
-/// The place of a snapshot in the log.
-enum BuiltAt {
-    Known(Place),
-    /// It is known when the last unit is committed, unless this process leads no more before.
-    After(oneshot::Receiver<Place>),
+/// What was done of a snapshot.
+enum Progress {
+    /// It is complete.
+    Written(Snapshot<Types>),
+    /// The state was cleared meanwhile.
+    GivenUp,
+    /// It has the effects of units that are not committed. Its place in the log is known when they
+    /// are, unless this process leads no more before.
+    Awaits(oneshot::Receiver<Place>, Box<dyn SnapshotParts>),
 }
 
 impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError<NodeId>> {
+        let machine = &self.machine;
         loop {
-            let begun = self.begun.take();
-            let Begun { place, mut parts } = begun.unwrap_or_else(|| self.machine.begin_snapshot());
-            let place = match place {
-                BuiltAt::Known(place) => Some(place),
-                BuiltAt::After(receiver) => receiver.await.ok(),
-            };
-            // If the state was rebuilt meanwhile, a snapshot of the new one is begun.
-            let Some(place) = place else { continue };
-            let written = blocking(|| self.machine.write_snapshot(place, &mut *parts));
-            if let Some(snapshot) = written.map_err(storage_error)? {
+            let mut progress = blocking(|| machine.begin_snapshot()).map_err(storage_error)?;
+            if let Progress::Awaits(place, mut parts) = progress {
+                progress = match place.await {
+                    Ok(place) => blocking(|| machine.write_snapshot(&place, &mut *parts))
+                        .map_err(storage_error)?,
+                    Err(_) => Progress::GivenUp,
+                };
+            }
+            if let Progress::Written(snapshot) = progress {
                 return Ok(snapshot);
             }
         }
@@ -425,45 +429,72 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
 }
 
 impl StateMachine {
-    fn begin_snapshot(&self) -> Begun {
+    fn begin_snapshot(&self) -> io::Result<Progress> {
         let mut applied = self.applied.lock();
-        let parts = blocking(|| self.state.begin_snapshot());
-        let committed = applied.leading.map(|(_, last)| last);
-        let place = match parts.last() {
-            Some(last) if Some(last) != committed => {
+        let mut parts = self.state.begin_snapshot();
+        let place = applied.at.clone();
+        match (parts.last(), applied.leading) {
+            (Some(last), Some((_, committed))) if last == committed => {
+                drop(applied);
+                self.write_snapshot(&place, &mut *parts)
+            }
+            (Some(last), _) => {
                 let (sender, receiver) = oneshot::channel();
                 applied.waiting = Some((last, sender));
-                BuiltAt::After(receiver)
+                Ok(Progress::Awaits(receiver, parts))
             }
-            _ => BuiltAt::Known(applied.at.clone()),
-        };
-        Begun { place, parts }
+            // Nothing is applied meanwhile.
+            (None, _) => {
+                let written = self.write_parts(&place, &mut *parts)?;
+                self.use_snapshot(&mut applied, place, written)
+            }
+        }
     }
 
-    fn write_snapshot(
-        &self,
-        place: Place,
-        parts: &mut dyn SnapshotParts,
-    ) -> io::Result<Option<Snapshot<Types>>> {
-        let position = place.position();
+    fn write_snapshot(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<Progress> {
+        let written = self.write_parts(place, parts)?;
+        self.use_snapshot(&mut self.applied.lock(), place.clone(), written)
+    }
+
+    /// Writes the file; returns whether it is complete.
+    fn write_parts(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
         let clocks = Clocks { lease_ms: place.lease_ms, ..Clocks::default() };
-        let mut file = self.shared.files.lock().begin_snapshot_at(position, clocks)?;
-        file.write(&rmp_serde::to_vec_named(&place).map_err(io::Error::other)?)?;
-        if !parts.write(&mut file)? {
-            file.give_up()?;
-            return Ok(None);
+        let mut file = self.shared.files.lock().begin_snapshot_at(place.position(), clocks)?;
+        file.write(&rmp_serde::to_vec_named(place).map_err(io::Error::other)?)?;
+        let written = match parts.write(&mut file) {
+            Ok(true) => file.finish().map(|()| true),
+            Ok(false) => return file.give_up().map(|()| false),
+            Err(error) => Err(error),
+        };
+        parts.end(written.is_ok());
+        written
+    }
+
+    /// A snapshot is complete: it replaces the one before.
+    fn use_snapshot(
+        &self,
+        applied: &mut Applied,
+        place: Place,
+        is_complete: bool,
+    ) -> io::Result<Progress> {
+        if !is_complete {
+            return Ok(Progress::GivenUp);
         }
-        file.finish()?;
-        let mut applied = self.applied.lock();
         // One that was installed meanwhile may be later.
         if let Some(snapshot) = &applied.snapshot
-            && snapshot.position() > position
+            && snapshot.position() > place.position()
         {
-            return self.open_snapshot(snapshot).map(Some);
+            return self.open_snapshot(snapshot).map(Progress::Written);
         }
-        self.shared.use_snapshot(position, place.lease_ms)?;
+        self.shared.use_snapshot(place.position(), place.lease_ms)?;
         let snapshot = self.open_snapshot(&place)?;
         applied.snapshot = Some(place);
-        Ok(Some(snapshot))
+        Ok(Progress::Written(snapshot))
+    }
+
+    /// The bytes of the snapshot and of the log after it, and those that are free on the disk.
+    pub(crate) fn sizes(&self) -> (u64, u64, io::Result<u64>) {
+        let files = self.shared.files.lock();
+        (files.snapshot_bytes(), files.segment_bytes(), files.free_bytes())
     }
 }

@@ -126,6 +126,7 @@ impl Cluster {
             cluster: "test".into(),
             heartbeat: HEARTBEAT,
             lease: LEASE,
+            entries_kept: 5,
             writes_on: WritesOn::Caller,
         };
         let state = Arc::new(Words::default());
@@ -159,13 +160,19 @@ impl Cluster {
         network.running.iter().filter_map(leads).collect()
     }
 
+    /// Waits until a node leads.
     async fn leader(&self) -> (NodeId, u64) {
-        loop {
+        let begin = Instant::now();
+        while begin.elapsed() < LEASE * 100 {
             if let [leader] = self.leaders()[..] {
                 return leader;
             }
             sleep(Duration::from_millis(10)).await;
         }
+        let network = self.network.lock();
+        let shown: Vec<String> =
+            network.running.values().map(|node| node.metrics().borrow().to_string()).collect();
+        panic!("no leader: {shown:#?}");
     }
 
     /// Executes a word on a node that leads: it has the effect at once, and the batch is
@@ -230,11 +237,10 @@ async fn divided_leader_stops_before_another_one_leads() {
     assert_eq!(cluster.words(old), Vec::<u64>::new());
     cluster.network.lock().cut.clear();
     assert_eq!(replies.join_all().await, [None]);
-    let mut replies = JoinSet::new();
-    cluster.execute(8, &mut replies);
-    assert_eq!(replies.join_all().await, [Some(8)]);
+    cluster.acknowledge(8).await;
     sleep(HEARTBEAT * 4).await;
-    assert_eq!([1, 2, 3].map(|id| cluster.words(id)), [const { [8] }; 3].map(Vec::from));
+    let words = [1, 2, 3].map(|id| cluster.words(id));
+    assert!(words.iter().all(|words| words.contains(&8) && !words.contains(&7)), "{words:?}");
 }
 
 /// Whatever happens at random happens to the cluster for a while.
@@ -297,16 +303,18 @@ impl Cluster {
         }
     }
 
-    async fn check_end(&mut self) {
-        let last = u64::MAX;
-        while !self.acknowledged.contains(&last) {
+    /// Executes a word until it is acknowledged.
+    async fn acknowledge(&mut self, word: u64) {
+        while !self.acknowledged.contains(&word) {
             self.leader().await;
             let mut replies = JoinSet::new();
-            self.execute(last, &mut replies);
-            for word in replies.join_all().await {
-                self.acknowledged.extend(word);
-            }
+            self.execute(word, &mut replies);
+            self.acknowledged.extend(replies.join_all().await.into_iter().flatten());
         }
+    }
+
+    async fn check_end(&mut self) {
+        self.acknowledge(u64::MAX).await;
         sleep(Duration::from_secs(3)).await;
         self.check_leaders();
         let (leader, _) = self.leader().await;
@@ -335,4 +343,36 @@ async fn acknowledged_entries_survive_everything() {
         }
     }
     assert!(acknowledged > 1_000, "{acknowledged}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_node_gets_a_snapshot_and_then_a_vote() {
+    let mut cluster = Cluster::start([1, 2, 3]).await;
+    let (leader, _) = cluster.leader().await;
+    let mut replies = JoinSet::new();
+    for word in 0..50 {
+        cluster.execute(word, &mut replies);
+    }
+    assert_eq!(replies.join_all().await.len(), 50);
+    cluster.node(leader).begin_snapshot().await.expect("it runs");
+    sleep(HEARTBEAT).await;
+    let mut replies = JoinSet::new();
+    for word in 50..60 {
+        cluster.execute(word, &mut replies);
+    }
+    assert_eq!(replies.join_all().await.len(), 10);
+    cluster.disks.insert(4, SimulatedDisk::new());
+    cluster.run(4).await;
+    cluster.node(leader).add_learner(4, Peer::default()).await.expect("it is added");
+    sleep(LEASE * 4).await;
+    assert_eq!(cluster.words(4), (0..60).collect::<Vec<_>>());
+    let names = lockwheel_log::Disk::names(&cluster.disks[&4]).expect("names");
+    assert!(names.iter().any(|name| name.ends_with(".snapshot")), "{names:?}");
+    // It takes the place of the leader.
+    let voters = (1..=4).filter(|id| *id != leader);
+    cluster.node(leader).change_voters(voters).await.expect("a majority of both");
+    cluster.kill(leader, None).await;
+    let (new, _) = cluster.leader().await;
+    assert_ne!(new, leader);
+    cluster.acknowledge(60).await;
 }

@@ -30,6 +30,8 @@ use super::{Log, LogOwner, LogSizes};
 use crate::clock::Stopwatch;
 use crate::limits;
 use crate::net::commit_gate::CommitGate;
+use crate::net::host::Host;
+use crate::snapshots;
 
 /// A log in files of this machine.
 #[derive(Debug)]
@@ -234,6 +236,10 @@ impl Log for FileLog {
 
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
         self.order(Order::Raise(ceiling, clocks));
+    }
+
+    fn start_snapshot(&self, host: &Arc<Host>) {
+        snapshots::start(host);
     }
 
     fn begin_snapshot(&self) -> Receiver<Snapshot> {

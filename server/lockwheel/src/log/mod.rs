@@ -7,12 +7,15 @@ mod restored;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use lockwheel_engine::lease_ceiling::Ceiling;
 use lockwheel_engine::settings::{FlushPolicy, Settings};
 use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::files::{Clocks, Snapshot};
+
+use crate::net::host::Host;
 
 pub(crate) use file_log::FileLog;
 pub use restored::time_of_log;
@@ -73,6 +76,9 @@ pub(crate) trait Log: Send + Sync {
 
     /// Records the ceiling before the units that are appended later are released.
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks);
+
+    /// Begins to write a snapshot beside the requests that follow.
+    fn start_snapshot(&self, host: &Arc<Host>);
 
     /// Begins a snapshot of the state after the units that were appended. The file is sent to the
     /// receiver that is returned; not if the log ends or fails.

@@ -30,6 +30,8 @@ pub(crate) struct CommitGate {
     held: Mutex<Held>,
     /// The log has failed.
     has_failed: AtomicBool,
+    /// The log has ended, perhaps with units that are never released.
+    has_ended: AtomicBool,
     /// Wakes event loops from their sleep.
     loops: Mutex<Vec<Waker>>,
     changed: Condvar,
@@ -146,12 +148,21 @@ impl CommitGate {
         }
     }
 
-    /// Blocks this thread until everything up to `position` is released, or the log has failed.
+    /// Blocks this thread until everything up to `position` is released, or nothing will be.
     pub(crate) fn wait(&self, position: Position) {
         let mut held = self.held.lock();
-        while self.released() < position && !self.has_failed.load(Ordering::Acquire) {
+        let is_over = || self.has_failed() || self.has_ended.load(Ordering::Acquire);
+        while self.released() < position && !is_over() {
             self.changed.wait(&mut held);
         }
+    }
+
+    /// The log has ended: nothing is released any more.
+    #[cfg(feature = "replication")]
+    pub(crate) fn end(&self) {
+        let _held = self.held.lock();
+        self.has_ended.store(true, Ordering::Release);
+        self.changed.notify_all();
     }
 
     /// The log has failed: nothing is released any more.

@@ -27,6 +27,8 @@ use crate::net::registry::{Receiver, Registry};
 use crate::net::runtime_files::RuntimeFiles;
 use crate::net::ticker::DeadlineTimer;
 use crate::net::turn::{self, Pending};
+#[cfg(feature = "replication")]
+use crate::replication::RaftLog;
 use crate::restart_guard::Necessary;
 use crate::snapshots;
 use lockwheel_engine::sessions::{ClientId, Close};
@@ -46,6 +48,9 @@ pub(crate) struct Host {
     pub(crate) gate: Arc<CommitGate>,
     /// Where the units of the engine are logged.
     log: OnceLock<Arc<dyn Log>>,
+    /// The log, if it is replicated.
+    #[cfg(feature = "replication")]
+    raft_log: OnceLock<Arc<RaftLog>>,
     disk_watch: Mutex<DiskWatch>,
     /// The host itself, for the thread that writes a snapshot. Only set if there is a log.
     this: OnceLock<Weak<Host>>,
@@ -102,6 +107,8 @@ impl Host {
             clock,
             gate: Arc::default(),
             log: OnceLock::new(),
+            #[cfg(feature = "replication")]
+            raft_log: OnceLock::new(),
             disk_watch: Mutex::default(),
             this: OnceLock::new(),
             registry: Registry::default(),
@@ -150,6 +157,8 @@ impl Host {
             return Err(Failed);
         }
         let result = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(feature = "replication")]
+            self.check_leadership(&mut engine);
             self.note_flush(&mut engine);
             let result = action(&mut engine);
             self.deliver_output(&mut engine);
@@ -206,6 +215,39 @@ impl Host {
         begun.map_err(|_| io::Error::other("the engine has failed"))?
     }
 
+    /// The units of the engine go to `log`, which is replicated. The server follows until it leads.
+    #[cfg(feature = "replication")]
+    pub(crate) fn start_replicated_log(self: &Arc<Self>, log: &Arc<RaftLog>) -> io::Result<()> {
+        // Only the start of a server calls this.
+        let _ = self.this.set(Arc::downgrade(self));
+        let _ = self.log.set(Arc::<RaftLog>::clone(log));
+        let _ = self.raft_log.set(Arc::clone(log));
+        self.with(Engine::follow).map_err(|_| io::Error::other("the engine has failed"))
+    }
+
+    /// A leader that may not be the only one any more serves no commands: another one may have
+    /// changed the keys that they read.
+    #[cfg(feature = "replication")]
+    fn check_leadership(&self, engine: &mut Engine) {
+        if let Some(log) = self.raft_log.get() {
+            engine.set_serves(log.leads());
+        }
+    }
+
+    /// Closes all clients, without the output that is not released.
+    #[cfg(feature = "replication")]
+    pub(crate) fn close_clients(&self) {
+        for receiver in self.registry.all() {
+            match receiver {
+                Receiver::Socket(connection) => connection.close_now(),
+                Receiver::InProcess(outbox) => {
+                    outbox.disconnect();
+                    outbox.wake();
+                }
+            }
+        }
+    }
+
     /// The log of the server, if it has one.
     #[cfg(feature = "simulation")]
     pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
@@ -235,8 +277,8 @@ impl Host {
 
     /// Begins to write a snapshot on another thread.
     fn start_snapshot(&self) {
-        if let Some(host) = self.this.get().and_then(Weak::upgrade) {
-            snapshots::start(&host);
+        if let (Some(host), Some(log)) = (self.this.get().and_then(Weak::upgrade), self.log.get()) {
+            log.start_snapshot(&host);
         }
     }
 

@@ -62,4 +62,6 @@ impl SnapshotParts for Parts {
     fn write(&mut self, file: &mut Snapshot) -> io::Result<bool> {
         self.words.iter().try_for_each(|word| file.write(word)).map(|()| true)
     }
+
+    fn end(&mut self, _: bool) {}
 }

@@ -1,0 +1,131 @@
+//! The engine as the state of a node.
+
+use std::io;
+use std::sync::{Arc, Weak};
+
+use lockwheel_engine::Engine;
+use lockwheel_engine::store::snapshot::SnapshotProgress;
+use lockwheel_engine::time::Millis;
+use lockwheel_log::files::Snapshot;
+use lockwheel_raft::{Batch, SnapshotParts, State};
+
+use super::raft_log::{RaftLog, ended};
+use crate::limits;
+use crate::net::host::Host;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct NodeState {
+    host: Weak<Host>,
+    log: Arc<RaftLog>,
+}
+
+impl NodeState {
+    pub(crate) fn new(host: &Arc<Host>, log: &Arc<RaftLog>) -> NodeState {
+        NodeState { host: Arc::downgrade(host), log: Arc::clone(log) }
+    }
+
+    /// Runs `act` on the engine; an error if the server has ended.
+    fn with<T>(&self, act: impl FnOnce(&Host, &mut Engine) -> T) -> Result<T, String> {
+        let host = self.host.upgrade().ok_or_else(|| ended().to_string())?;
+        host.with(|engine| act(&host, engine)).map_err(|_| "the engine has failed".to_owned())
+    }
+}
+
+impl State for NodeState {
+    fn clear(&self) {
+        // The keys exist, and a failed engine has ended the server.
+        let _ = self.with(|host, engine| engine.clear_state(host.now()));
+    }
+
+    fn load(&self, effects: &[u8], lease_ms: i64) -> Result<(), String> {
+        let applied = self.with(|host, engine| {
+            host.clock.set(Millis(lease_ms));
+            engine.apply_committed(effects, Millis(lease_ms), host.now())
+        })?;
+        applied.map_err(|error| format!("an entry cannot be applied: {error:?}"))
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), String> {
+        if self.log.has_barrier(batch.barrier) {
+            self.log.release(batch.last);
+            return Ok(());
+        }
+        self.load(&batch.effects, batch.lease_ms)
+    }
+
+    fn begin_leading(&self, barrier: u64, lease_ms: i64) -> u64 {
+        let position = self.log.begin(barrier);
+        // A failed engine has ended the server.
+        let _ = self.with(|host, engine| {
+            host.clock.begin_leading(Millis(lease_ms));
+            engine.set_clock_rate(host.clock.rate());
+            engine.lead(position, host.now());
+        });
+        position
+    }
+
+    fn stop_leading(&self) {
+        self.log.end();
+        let _ = self.with(|host, engine| {
+            engine.follow();
+            host.clock.end_leading();
+            engine.set_clock_rate(host.clock.rate());
+            // Their replies may be of units that were not committed, and others must find the
+            // leader.
+            host.close_clients();
+        });
+    }
+
+    fn begin_snapshot(&self) -> Box<dyn SnapshotParts> {
+        let last = self.with(|host, engine| {
+            engine.begin_snapshot(host.now());
+            self.log.close_batch()
+        });
+        Box::new(Parts { host: Weak::clone(&self.host), last: last.ok().flatten() })
+    }
+}
+
+/// A snapshot of the engine.
+#[derive(Debug)]
+struct Parts {
+    host: Weak<Host>,
+    last: Option<u64>,
+}
+
+impl SnapshotParts for Parts {
+    fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "there is no event: other threads must run")]
+    fn write(&mut self, file: &mut Snapshot) -> io::Result<bool> {
+        let mut part = Vec::new();
+        loop {
+            part.clear();
+            let host = self.host.upgrade().filter(|host| !host.is_stopping()).ok_or_else(ended)?;
+            let take = |effects: &[u8]| part.extend_from_slice(effects);
+            let progress = host
+                .with_fair(|engine| engine.snapshot_part(limits::SNAPSHOT_PART_KEYS, take))
+                .map_err(|_| ended())?;
+            if file.free_bytes()? < limits::DISK_RESERVE_BYTES / 2 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            if !part.is_empty() {
+                file.write(&part)?;
+            }
+            match progress {
+                SnapshotProgress::Partial => std::thread::sleep(limits::SNAPSHOT_PAUSE),
+                SnapshotProgress::Complete => return Ok(true),
+                SnapshotProgress::Void => return Ok(false),
+            }
+        }
+    }
+
+    fn end(&mut self, is_complete: bool) {
+        if let Some(host) = self.host.upgrade() {
+            // A failed engine has no clients any more.
+            let _ = host.with(|engine| engine.end_snapshot(is_complete, host.now()));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The units of the engine in batches, one of which is being replicated while the next one
+//! collects.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock, Weak};
+
+use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::settings::FlushPolicy;
+use lockwheel_engine::unit_log::{Position, Units};
+use lockwheel_log::files::{Clocks, Snapshot};
+use lockwheel_raft::{Batch, Node};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tracing::{error, warn};
+
+use crate::limits;
+use crate::log::{Log, LogOwner, LogSizes};
+use crate::net::commit_gate::CommitGate;
+use crate::net::host::Host;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct RaftLog {
+    host: Weak<Host>,
+    gate: Arc<CommitGate>,
+    node: OnceLock<Weak<Node>>,
+    pending: Mutex<Pending>,
+    /// The node has to write a snapshot.
+    snapshot_is_due: AtomicBool,
+    /// There is a batch to replicate, or a snapshot to write.
+    work: Notify,
+}
+
+/// What is not replicated yet.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The barrier of the batches, while this server leads.
+    barrier: Option<u64>,
+    batches: VecDeque<Collected>,
+    /// The last unit that was appended, ever: numbers are not used again.
+    last: Position,
+    /// The greatest time of the lease clock that was appended.
+    lease_ms: i64,
+}
+
+/// A batch that collects units.
+#[derive(Debug)]
+struct Collected {
+    last: Position,
+    lease_ms: i64,
+    effects: Vec<u8>,
+    /// Later units belong to the next batch: a snapshot has the effects of these and no others.
+    is_closed: bool,
+}
+
+impl RaftLog {
+    pub(crate) fn new(host: &Arc<Host>) -> RaftLog {
+        RaftLog {
+            host: Arc::downgrade(host),
+            gate: Arc::clone(&host.gate),
+            node: OnceLock::new(),
+            pending: Mutex::default(),
+            snapshot_is_due: AtomicBool::new(false),
+            work: Notify::new(),
+        }
+    }
+
+    /// The node that replicates the log.
+    pub(crate) fn use_node(&self, node: &Arc<Node>) {
+        // Only the start of a server calls this.
+        let _ = self.node.set(Arc::downgrade(node));
+    }
+
+    /// Whether this node leads now, for certain.
+    pub(crate) fn leads(&self) -> bool {
+        let until = self.node.get().and_then(Weak::upgrade).and_then(|node| node.leads_until());
+        until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// The batches have this barrier from now on. Returns the number of the unit before the first.
+    pub(crate) fn begin(&self, barrier: u64) -> Position {
+        let mut pending = self.pending.lock();
+        pending.barrier = Some(barrier);
+        pending.last
+    }
+
+    /// What is not replicated yet never will be.
+    pub(crate) fn end(&self) {
+        let mut pending = self.pending.lock();
+        pending.barrier = None;
+        pending.batches.clear();
+    }
+
+    /// Whether this server leads with this barrier.
+    pub(crate) fn has_barrier(&self, barrier: u64) -> bool {
+        self.pending.lock().barrier == Some(barrier)
+    }
+
+    /// Ends the batch; returns the last unit that was appended, if this server leads.
+    pub(crate) fn close_batch(&self) -> Option<Position> {
+        let mut pending = self.pending.lock();
+        if let Some(batch) = pending.batches.back_mut() {
+            batch.is_closed = true;
+        }
+        pending.barrier.map(|_| pending.last)
+    }
+
+    /// A batch of this server is committed.
+    pub(crate) fn release(&self, last: Position) {
+        self.gate.release(last, last);
+        if self.gate.is_flush_awaited()
+            && let Some(host) = self.host.upgrade()
+        {
+            host.log_is_flushed();
+        }
+    }
+
+    fn take(&self) -> Option<Batch> {
+        let mut pending = self.pending.lock();
+        let barrier = pending.barrier?;
+        let Collected { last, lease_ms, effects, .. } = pending.batches.pop_front()?;
+        Some(Batch { barrier, lease_ms, last, effects: effects.into() })
+    }
+
+    /// Once a second: followers must know how far the lease clock has come, also if nothing
+    /// changes.
+    fn second(&self, host: &Host, node: &Node) {
+        let lease_ms = host.now().now.0;
+        let mut pending = self.pending.lock();
+        let is_idle = pending.batches.is_empty() && pending.lease_ms + SECOND_MS <= lease_ms;
+        if is_idle && pending.barrier.is_some() {
+            let last = pending.last;
+            pending.lease_ms = lease_ms;
+            pending.batches.push_back(Collected {
+                last,
+                lease_ms,
+                effects: Vec::new(),
+                is_closed: false,
+            });
+            self.work.notify_one();
+        }
+        drop(pending);
+        let (snapshot, segments, free_bytes) = node.sizes();
+        host.log_second(LogSizes { snapshot, segments }, free_bytes);
+    }
+}
+
+const SECOND_MS: i64 = 1_000;
+
+/// Replicates the batches of `log`, one after the other, until the server ends.
+pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
+    let mut next_second = Instant::now() + limits::RAFT_SECOND;
+    loop {
+        while let Some(batch) = log.take() {
+            if let Err(error) = node.replicate(batch).await {
+                // The node is about to lead no more.
+                warn!(%error, "a batch was not committed by this node");
+                break;
+            }
+        }
+        if log.snapshot_is_due.swap(false, Ordering::AcqRel)
+            && let Err(error) = node.begin_snapshot().await
+        {
+            error!(%error, "no snapshot");
+        }
+        let Some(host) = log.host.upgrade().filter(|host| !host.is_stopping()) else { return };
+        if Instant::now() >= next_second {
+            next_second = Instant::now() + limits::RAFT_SECOND;
+            tokio::task::block_in_place(|| log.second(&host, &node));
+        }
+        drop(host);
+        tokio::select! {
+            () = log.work.notified() => {}
+            () = sleep(next_second - Instant::now()) => {}
+        }
+    }
+}
+
+impl Log for RaftLog {
+    fn append(&self, units: Units<'_>, clocks: Clocks, _: bool) {
+        let Units { last, effects, .. } = units;
+        let mut pending = self.pending.lock();
+        (pending.last, pending.lease_ms) = (last, clocks.lease_ms);
+        match pending.batches.back_mut() {
+            Some(batch) if !batch.is_closed && batch.effects.len() < limits::LOG_BATCH_BYTES => {
+                (batch.last, batch.lease_ms) = (last, clocks.lease_ms);
+                batch.effects.extend_from_slice(effects);
+            }
+            _ => {
+                let (lease_ms, effects) = (clocks.lease_ms, effects.to_vec());
+                pending.batches.push_back(Collected { last, lease_ms, effects, is_closed: false });
+            }
+        }
+        drop(pending);
+        self.work.notify_one();
+    }
+
+    fn released(&self) -> Position {
+        self.gate.released()
+    }
+
+    fn flushed(&self) -> Position {
+        self.gate.flushed()
+    }
+
+    fn write_here(&self) {}
+
+    fn wake(&self) {
+        self.work.notify_one();
+    }
+
+    // A batch is flushed before it is committed, whatever the settings say.
+
+    fn set_policy(&self, _: FlushPolicy) {}
+
+    fn follow(&self, _: FlushPolicy) {}
+
+    fn time_flushes(&self, _: bool) {}
+
+    fn take_longest_flush(&self) -> Option<u64> {
+        None
+    }
+
+    // The log has all leases and tokens that clients were notified of.
+    fn raise_ceiling(&self, _: Ceiling, _: Clocks) {}
+
+    fn start_snapshot(&self, _: &Arc<Host>) {
+        self.snapshot_is_due.store(true, Ordering::Release);
+        self.work.notify_one();
+    }
+
+    fn begin_snapshot(&self) -> Receiver<Snapshot> {
+        // The node writes the file.
+        channel().1
+    }
+
+    fn remove_before(&self, _: Position) {}
+
+    fn end_with(&self, _: Option<Ceiling>, _: Clocks) {}
+
+    #[cfg(feature = "simulation")]
+    fn step(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "simulation")]
+    fn has_orders(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "simulation")]
+    fn second(&self) {}
+
+    #[cfg(feature = "simulation")]
+    fn finish(&self) {}
+}
+
+/// As [`io::Error`], for a host that has ended.
+pub(crate) fn ended() -> io::Error {
+    io::Error::other("the server has ended")
+}
