@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lockwheel_log::mutants;
 use openraft::Vote;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -55,7 +56,11 @@ impl Contacts {
             let mut sent: Vec<Option<Instant>> = voters.iter().map(sent).collect();
             sent.sort_unstable();
             // As many are later as are earlier, or one more.
-            sent.get(sent.len().div_ceil(2).checked_sub(1)?).copied().flatten()
+            let mut at = sent.len().div_ceil(2).checked_sub(1)?;
+            if mutants::is_on("raft-less-than-a-majority") {
+                at += 1;
+            }
+            sent.get(at).copied().flatten()
         };
         configurations.iter().map(majority).min().flatten()
     }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use lockwheel_log::files::{Batch as Frame, Clocks, Files};
 use lockwheel_log::replicated::Cursor;
-use lockwheel_log::{Disk, Position};
+use lockwheel_log::{Disk, Position, mutants};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{Entry, EntryPayload, LogId, OptionalSend, RaftLogReader, StorageError, Vote};
 use parking_lot::Mutex;
@@ -164,6 +164,9 @@ impl Shared {
             }
             let stored: Stored<Entry<Types>> = decode(effects.bytes)?;
             log.committed = log.committed.max(stored.committed);
+            if mutants::is_on("raft-all-entries-committed") {
+                log.committed = Some(stored.entry.log_id);
+            }
             log.durable = effects.last;
             log.push(stored.entry, effects.bytes.len());
             log.trim();
@@ -216,7 +219,11 @@ impl Shared {
         let obsolete = {
             let mut files = self.files.lock();
             let Some(snapshot) = files.snapshot() else { return Ok(()) };
-            files.drop_units(snapshot.min(purged))
+            let mut last = snapshot.min(purged);
+            if mutants::is_on("raft-entries-dropped-without-snapshot") {
+                last = files.written();
+            }
+            files.drop_units(last)
         };
         obsolete.remove()
     }
@@ -224,12 +231,20 @@ impl Shared {
     fn carry_out(&self, order: Order, failure: &mut Option<io::ErrorKind>) {
         let (done, reply) = match order {
             Order::Append { frames, flushed } => {
-                let done = self.try_to(failure, |it| it.write(frames).and_then(|()| it.sync()));
+                let done = self.try_to(failure, |it| {
+                    it.write(frames)?;
+                    if mutants::is_on("raft-entries-not-flushed") { Ok(()) } else { it.sync() }
+                });
                 return flushed.log_io_completed(done);
             }
             Order::Vote(vote, reply) => {
-                (self.try_to(failure, |it| vote::write(&*it.disk, &vote)), reply)
+                let write = |it: &Shared| match mutants::is_on("raft-vote-not-saved") {
+                    true => Ok(()),
+                    false => vote::write(&*it.disk, &vote),
+                };
+                (self.try_to(failure, write), reply)
             }
+            Order::CutAfter(_, reply) if mutants::is_on("raft-conflicts-kept") => (Ok(()), reply),
             Order::CutAfter(position, reply) => {
                 (self.try_to(failure, |it| it.cut_after(position)), reply)
             }

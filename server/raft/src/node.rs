@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockwheel_log::Disk;
+use lockwheel_log::{Disk, mutants};
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
 use openraft::metrics::RaftServerMetrics;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
@@ -290,6 +290,9 @@ impl Node {
 
     /// Replicates a barrier, unless the node is deposed before it is applied.
     async fn pass_barrier(&self, vote: &Vote<NodeId>) -> Option<u64> {
+        if mutants::is_on("raft-barrier-left-out") {
+            return self.leads_with(vote).map(|_| self.machine.barrier());
+        }
         let barrier = Batch::barrier(self.machine.lease_ms());
         tokio::select! {
             replicated = self.raft.client_write(barrier) => {
@@ -304,6 +307,9 @@ impl Node {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
         let is_in_office = metrics.state == ServerState::Leader && metrics.vote == *vote;
+        if is_in_office && mutants::is_on("raft-lease-ignored") {
+            return Some(Instant::now() + self.settings.lease);
+        }
         let until = is_in_office.then(|| self.leads_until_of(&metrics)).flatten();
         until.filter(|until| *until > Instant::now())
     }
@@ -374,10 +380,8 @@ impl Node {
     async fn answer(&self, request: Request, stream: &mut impl Stream) -> io::Result<Reply> {
         Ok(match request {
             Request::Append(request) => Reply::Append(self.append(request).await),
-            // Before it was started, it may have promised a leader to vote for no other node.
-            Request::Vote(_) if self.started.elapsed() < self.settings.lease => {
-                Reply::Refused("the node was started less than a lease ago".to_owned())
-            }
+            // A node that has just started keeps what it may have promised before: `openraft`
+            // counts its lease from the start.
             Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
             Request::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Request::Snapshot { vote, meta } => self.receive_snapshot(vote, meta, stream).await?,
@@ -413,7 +417,9 @@ impl Node {
             self.note_contact();
             blocking(|| file.write(&bytes))?;
         }
-        blocking(|| file.check())?;
+        if !mutants::is_on("raft-snapshot-not-checked") {
+            blocking(|| file.check())?;
+        }
         let snapshot = Snapshot { meta, snapshot: Box::new(SnapshotFile::Received(file)) };
         let install = self.raft.install_full_snapshot(vote, snapshot);
         let mut install = std::pin::pin!(install);

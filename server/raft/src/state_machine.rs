@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockwheel_log::files::{Clocks, Snapshot as SnapshotWriter};
 use lockwheel_log::recovery::{RecoveryError, read_snapshot};
 use lockwheel_log::replicated::ReceivedSnapshot;
-use lockwheel_log::{Disk, DiskFile, Position};
+use lockwheel_log::{Disk, DiskFile, Position, mutants};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{
     Entry, EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError,
@@ -140,7 +140,8 @@ impl Place {
                 false
             }
             EntryPayload::Normal(batch) => {
-                let has_effects = batch.barrier == self.barrier;
+                let has_effects = batch.barrier == self.barrier
+                    || mutants::is_on("raft-batches-of-earlier-leaders-applied");
                 if has_effects {
                     self.lease_ms = self.lease_ms.max(batch.lease_ms);
                 }
@@ -196,6 +197,11 @@ impl StateMachine {
         self.applied.lock().at.lease_ms
     }
 
+    /// The barrier whose batches have effects.
+    pub(crate) fn barrier(&self) -> u64 {
+        self.applied.lock().at.barrier
+    }
+
     /// This node leads from now on if its barrier is still the latest; returns whether it is.
     pub(crate) fn begin_leading(&self, barrier: u64) -> bool {
         let mut applied = self.applied.lock();
@@ -216,6 +222,9 @@ impl StateMachine {
         let mut applied = self.applied.lock();
         (applied.leading, applied.waiting) = (None, None);
         self.state.stop_leading();
+        if mutants::is_on("raft-uncommitted-effects-kept") {
+            return Ok(());
+        }
         self.state.clear();
         let mut place = Place::default();
         if let Some(snapshot) = &applied.snapshot {
@@ -336,7 +345,10 @@ impl StateMachine {
         received.finish()?;
         let mut applied = self.applied.lock();
         self.state.clear();
-        let place = self.load_snapshot(position)?;
+        let mut place = self.load_snapshot(position)?;
+        if mutants::is_on("raft-installed-snapshot-at-wrong-place") {
+            place.barrier = applied.at.barrier;
+        }
         if place.last != meta.last_log_id {
             return Err(invalid("a snapshot of another place"));
         }
@@ -438,6 +450,10 @@ impl StateMachine {
                 drop(applied);
                 self.write_snapshot(&place, &mut *parts)
             }
+            (Some(_), _) if mutants::is_on("raft-snapshot-of-uncommitted-effects") => {
+                drop(applied);
+                self.write_snapshot(&place, &mut *parts)
+            }
             (Some(last), _) => {
                 let (sender, receiver) = oneshot::channel();
                 applied.waiting = Some((last, sender));
@@ -460,7 +476,11 @@ impl StateMachine {
     fn write_parts(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
         let clocks = Clocks { lease_ms: place.lease_ms, ..Clocks::default() };
         let mut file = self.shared.files.lock().begin_snapshot_at(place.position(), clocks)?;
-        file.write(&rmp_serde::to_vec_named(place).map_err(io::Error::other)?)?;
+        let mut place = place.clone();
+        if mutants::is_on("raft-snapshot-without-barrier") {
+            place.barrier = 0;
+        }
+        file.write(&rmp_serde::to_vec_named(&place).map_err(io::Error::other)?)?;
         let written = match parts.write(&mut file) {
             Ok(true) => file.finish().map(|()| true),
             Ok(false) => return file.give_up().map(|()| false),

@@ -5,6 +5,8 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+#[cfg(feature = "mutants")]
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use lockwheel_raft::{Batch, Connect, Connecting, Node, NodeId, Peer, Role, Setti
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use common::Words;
 
@@ -201,8 +203,7 @@ impl Cluster {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn entries_reach_all_nodes() {
+async fn check_entries() {
     let mut cluster = Cluster::start([1, 2, 3]).await;
     let (leader, _) = cluster.leader().await;
     let mut replies = JoinSet::new();
@@ -218,8 +219,7 @@ async fn entries_reach_all_nodes() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn divided_leader_stops_before_another_one_leads() {
+async fn check_divided_leader() {
     let mut cluster = Cluster::start([1, 2, 3]).await;
     let (old, barrier) = cluster.leader().await;
     for other in 1..=3 {
@@ -241,6 +241,31 @@ async fn divided_leader_stops_before_another_one_leads() {
     sleep(HEARTBEAT * 4).await;
     let words = [1, 2, 3].map(|id| cluster.words(id));
     assert!(words.iter().all(|words| words.contains(&8) && !words.contains(&7)), "{words:?}");
+}
+
+/// A leader without contact forgets what was not committed. If it leads again and that is committed
+/// nevertheless, all nodes have it; but nothing has effects that comes after it has begun anew.
+async fn check_same_term() {
+    let mut cluster = Cluster::start([1, 2, 3]).await;
+    let (leader, barrier) = cluster.leader().await;
+    let (near, far) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let links = [(leader, near), (leader, far), (near, far)];
+    let links = links.map(|(from, to)| [(from, to), (to, from)]);
+    cluster.network.lock().cut.extend(links.as_flattened());
+    let mut replies = JoinSet::new();
+    cluster.execute(7, &mut replies);
+    let mut role = cluster.node(leader).role();
+    role.wait_for(|role| *role == Role::Follower).await.expect("it runs");
+    cluster.network.lock().cut.retain(|link| !links[0].contains(link));
+    let (again, later) = cluster.leader().await;
+    assert!(again == leader && later > barrier, "{again} {later}");
+    let effects = 9_u64.to_le_bytes().to_vec().into();
+    let late = Batch { barrier, lease_ms: 0, last: 9, effects };
+    cluster.node(leader).replicate(late).await.expect("it is committed");
+    cluster.acknowledge(8).await;
+    cluster.network.lock().cut.clear();
+    sleep(LEASE * 4).await;
+    assert_eq!([1, 2, 3].map(|id| cluster.words(id)), [const { [7, 8] }; 3].map(Vec::from));
 }
 
 /// Whatever happens at random happens to the cluster for a while.
@@ -327,26 +352,95 @@ impl Cluster {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn acknowledged_entries_survive_everything() {
-    let mut acknowledged = 0;
-    for seed in 1..=40 {
+/// Runs in simulated time.
+fn simulate<T>(run: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async { timeout(Duration::from_secs(3_600), run).await }).expect("it ends")
+}
+
+/// Runs a cluster with this seed; returns how much was acknowledged.
+fn run(seed: u64) -> usize {
+    simulate(async {
         let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let nodes = 1..=[3, 5][random.below(2) as usize];
         let mut cluster = Cluster::start(nodes).await;
         live(&mut cluster, &mut random).await;
         cluster.check_end().await;
-        acknowledged += cluster.acknowledged.len();
-        let running = std::mem::take(&mut cluster.network.lock().running);
-        for node in running.into_values() {
-            node.stop().await;
-        }
-    }
+        cluster.acknowledged.len()
+    })
+}
+
+#[test]
+fn entries_reach_all_nodes() {
+    simulate(check_entries());
+}
+
+#[test]
+fn divided_leader_stops_before_another_one_leads() {
+    simulate(check_divided_leader());
+}
+
+#[test]
+fn leader_begins_anew_in_the_same_term() {
+    simulate(check_same_term());
+}
+
+#[test]
+fn new_node_gets_a_snapshot_and_then_a_vote() {
+    simulate(check_new_node());
+}
+
+#[test]
+fn acknowledged_entries_survive_everything() {
+    let acknowledged: usize = (1..=40).map(run).sum();
     assert!(acknowledged > 1_000, "{acknowledged}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn new_node_gets_a_snapshot_and_then_a_vote() {
+/// The defects, which break one rule each.
+#[cfg(feature = "mutants")]
+const MUTANTS: &[&str] = &[
+    "raft-all-entries-committed",
+    "raft-barrier-left-out",
+    "raft-batches-of-earlier-leaders-applied",
+    "raft-conflicts-kept",
+    "raft-entries-dropped-without-snapshot",
+    "raft-entries-not-flushed",
+    "raft-installed-snapshot-at-wrong-place",
+    "raft-lease-ignored",
+    "raft-less-than-a-majority",
+    "raft-snapshot-not-checked",
+    "raft-snapshot-of-uncommitted-effects",
+    "raft-snapshot-without-barrier",
+    "raft-uncommitted-effects-kept",
+    "raft-vote-not-saved",
+];
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_defect_is_found() {
+    let mut missed = Vec::new();
+    for mutant in MUTANTS {
+        lockwheel_log::mutants::set(mutant);
+        let fails = |run: &dyn Fn()| std::panic::catch_unwind(AssertUnwindSafe(run)).is_err();
+        let is_found = fails(&|| simulate(check_divided_leader()))
+            || fails(&|| simulate(check_same_term()))
+            || fails(&|| simulate(check_new_node()))
+            || (1..=SEEDS_FOR_A_DEFECT).any(|seed| fails(&|| assert!(run(seed) > 0)));
+        if !is_found {
+            missed.push(mutant);
+        }
+    }
+    lockwheel_log::mutants::set("");
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// Each defect is found by one of so many runs, most by one of the first ten, and none by less than
+/// one in fifty.
+#[cfg(feature = "mutants")]
+const SEEDS_FOR_A_DEFECT: u64 = 500;
+
+async fn check_new_node() {
     let mut cluster = Cluster::start([1, 2, 3]).await;
     let (leader, _) = cluster.leader().await;
     let mut replies = JoinSet::new();
