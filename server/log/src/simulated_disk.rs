@@ -82,6 +82,11 @@ impl SimulatedDisk {
         self.state().faults.insert(operation, fault);
     }
 
+    /// Removes the faults that have not happened.
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
     /// Whether the machine has crashed, by a fault. All operations fail then.
     pub fn has_crashed(&self) -> bool {
         self.state().has_crashed

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lockwheel_log::{Disk, mutants};
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
-use openraft::metrics::RaftServerMetrics;
+use openraft::metrics::{RaftMetrics, RaftServerMetrics};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::storage::Snapshot;
 use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
@@ -210,6 +210,17 @@ impl Node {
     ) -> Result<(), RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
         let voters: std::collections::BTreeSet<NodeId> = voters.into_iter().collect();
         self.raft.change_membership(voters, false).await.map(drop)
+    }
+
+    /// Waits until the node has ended; returns why, unless it was stopped.
+    pub async fn ended(&self) -> Option<String> {
+        let mut metrics = self.raft.metrics();
+        let has_ended = |metrics: &RaftMetrics<NodeId, Peer>| metrics.running_state.is_err();
+        let reason = match metrics.wait_for(has_ended).await {
+            Ok(metrics) => metrics.running_state.as_ref().err().map(ToString::to_string),
+            Err(_) => None,
+        };
+        reason.filter(|_| !*self.is_stopped.borrow())
     }
 
     /// Ends the node, and all its connections.

@@ -10,7 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwheel_log::simulated_disk::SimulatedDisk;
+use futures_util::FutureExt;
+use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 use lockwheel_raft::{Batch, Connect, Connecting, Node, NodeId, Peer, Role, Settings, WritesOn};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
@@ -21,6 +22,9 @@ use common::Words;
 
 const HEARTBEAT: Duration = Duration::from_millis(50);
 const LEASE: Duration = Duration::from_millis(400);
+
+/// Time in which nodes that can reach each other have the same entries.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// A small generator of random numbers.
 struct Random(u64);
@@ -134,9 +138,45 @@ impl Cluster {
         let state = Arc::new(Words::default());
         let disk = Arc::new(self.disks[&id].clone());
         let connect = Arc::new(From(id, Arc::clone(&self.network)));
-        let node = Node::start(settings, disk, state.clone(), connect).await.expect("a node");
-        self.states.insert(id, state);
-        self.network.lock().running.insert(id, node);
+        let node = Node::start(settings, disk, state.clone(), connect).await;
+        match node {
+            Ok(node) => {
+                self.states.insert(id, state);
+                self.network.lock().running.insert(id, node);
+            }
+            // A fault has happened at the start.
+            Err(error) => {
+                let disk = &self.disks[&id];
+                assert!(disk.has_crashed() || is_of_disk(&error), "{error}");
+                disk.crash(&mut |bound| bound / 2);
+            }
+        }
+    }
+
+    /// Ends the nodes whose disk has failed, with their machines.
+    async fn kill_failed(&mut self) {
+        let running = self.network.lock().running.clone();
+        for (id, node) in running {
+            if node.ended().now_or_never().is_some() || self.disks[&id].has_crashed() {
+                self.kill(id, Some(&mut Random(id))).await;
+            }
+        }
+    }
+
+    /// From now on nothing fails, and all nodes run.
+    async fn mend(&mut self) {
+        self.network.lock().cut.clear();
+        self.disks.values().for_each(SimulatedDisk::clear_faults);
+        // Some notice only now that their disk has failed.
+        for _ in 0..3 {
+            self.kill_failed().await;
+            for id in self.disks.keys().copied().collect::<Vec<_>>() {
+                if !self.network.lock().running.contains_key(&id) {
+                    self.run(id).await;
+                }
+            }
+            sleep(LEASE * 3).await;
+        }
     }
 
     /// Ends a node, as `kill -9` does, or with its machine.
@@ -212,7 +252,7 @@ async fn check_entries() {
     }
     let replies = replies.join_all().await;
     assert!(replies.iter().all(Option::is_some), "{replies:?}");
-    sleep(HEARTBEAT * 4).await;
+    sleep(SETTLED).await;
     for id in 1..=3 {
         assert_eq!(cluster.words(id), cluster.words(leader));
         assert_eq!(cluster.words(id).len(), 10);
@@ -238,7 +278,7 @@ async fn check_divided_leader() {
     cluster.network.lock().cut.clear();
     assert_eq!(replies.join_all().await, [None]);
     cluster.acknowledge(8).await;
-    sleep(HEARTBEAT * 4).await;
+    sleep(SETTLED).await;
     let words = [1, 2, 3].map(|id| cluster.words(id));
     assert!(words.iter().all(|words| words.contains(&8) && !words.contains(&7)), "{words:?}");
 }
@@ -264,7 +304,7 @@ async fn check_same_term() {
     cluster.node(leader).replicate(late).await.expect("it is committed");
     cluster.acknowledge(8).await;
     cluster.network.lock().cut.clear();
-    sleep(LEASE * 4).await;
+    sleep(SETTLED).await;
     assert_eq!([1, 2, 3].map(|id| cluster.words(id)), [const { [7, 8] }; 3].map(Vec::from));
 }
 
@@ -281,6 +321,7 @@ async fn live(cluster: &mut Cluster, random: &mut Random) {
         cluster.check_leaders();
         let id = ids[random.below(ids.len() as u64) as usize];
         let other = ids[random.below(ids.len() as u64) as usize];
+        cluster.kill_failed().await;
         let is_running = cluster.network.lock().running.contains_key(&id);
         match random.below(60) {
             0..3 => {
@@ -298,19 +339,20 @@ async fn live(cluster: &mut Cluster, random: &mut Random) {
                 cluster.kill(id, crash.then_some(&mut *random)).await;
             }
             11..18 if !is_running => cluster.run(id).await,
-            18..21 if is_running => cluster.node(id).begin_snapshot().await.expect("it runs"),
+            18..21 if is_running => drop(cluster.node(id).begin_snapshot().await),
+            21 if is_running => {
+                let disk = &cluster.disks[&id];
+                let faults = [DiskFault::Fails, DiskFault::IsFull, DiskFault::Crash];
+                let operation = disk.operations() + 1 + random.below(20);
+                disk.add_fault(operation, faults[random.below(3) as usize]);
+            }
             _ => {
                 cluster.execute(next, &mut replies);
                 next += 1;
             }
         }
     }
-    cluster.network.lock().cut.clear();
-    for id in ids {
-        if !cluster.network.lock().running.contains_key(&id) {
-            cluster.run(id).await;
-        }
-    }
+    cluster.mend().await;
     while let Some(word) = replies.join_next().await {
         cluster.acknowledged.extend(word.expect("no panic"));
     }
@@ -340,16 +382,23 @@ impl Cluster {
 
     async fn check_end(&mut self) {
         self.acknowledge(u64::MAX).await;
-        sleep(Duration::from_secs(3)).await;
+        sleep(SETTLED).await;
         self.check_leaders();
         let (leader, _) = self.leader().await;
         let words = self.words(leader);
         for id in self.disks.keys() {
-            assert_eq!(self.words(*id), words, "node {id}");
+            let metrics = self.node(*id).metrics().borrow().to_string();
+            assert_eq!(self.words(*id), words, "node {id}: {metrics}");
         }
         let unknown: Vec<_> = words.iter().filter(|word| !self.attempted.contains(word)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
     }
+}
+
+/// Whether a fault of the disk has caused this error.
+fn is_of_disk(error: &io::Error) -> bool {
+    let text = error.to_string();
+    text.contains("input/output error") || text.contains("no storage space")
 }
 
 /// Runs in simulated time.
@@ -449,7 +498,7 @@ async fn check_new_node() {
     }
     assert_eq!(replies.join_all().await.len(), 50);
     cluster.node(leader).begin_snapshot().await.expect("it runs");
-    sleep(HEARTBEAT).await;
+    sleep(SETTLED).await;
     let mut replies = JoinSet::new();
     for word in 50..60 {
         cluster.execute(word, &mut replies);
@@ -458,7 +507,7 @@ async fn check_new_node() {
     cluster.disks.insert(4, SimulatedDisk::new());
     cluster.run(4).await;
     cluster.node(leader).add_learner(4, Peer::default()).await.expect("it is added");
-    sleep(LEASE * 4).await;
+    sleep(SETTLED).await;
     assert_eq!(cluster.words(4), (0..60).collect::<Vec<_>>());
     let names = lockwheel_log::Disk::names(&cluster.disks[&4]).expect("names");
     assert!(names.iter().any(|name| name.ends_with(".snapshot")), "{names:?}");

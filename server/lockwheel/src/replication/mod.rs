@@ -20,9 +20,11 @@ use lockwheel_engine::following::{Address, Nodes};
 use lockwheel_log::Directory;
 use lockwheel_raft::{Node, NodeId, Peer, RaftServerMetrics, Role, Settings, WritesOn};
 use tokio::runtime::{self, Runtime};
+use tracing::error;
 
 use crate::error::{Error, ErrorKind};
 use crate::limits;
+use crate::log::LogOwner;
 use crate::net::host::Host;
 use node_state::NodeState;
 use peers::{Peers, accept};
@@ -90,6 +92,7 @@ impl Replication {
             accept(&settings.address, &node).await?;
             tokio::spawn(raft_log::replicate(Arc::clone(&log), Arc::clone(&node)));
             tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(&node)));
+            tokio::spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
             Ok::<_, io::Error>(node)
         });
         let node = node.map_err(|error| io_error(&error))?;
@@ -131,6 +134,14 @@ impl Replication {
             let work = scope.spawn(|| runtime.block_on(work));
             work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+}
+
+/// Stops the server if the node fails: its log cannot be written, for example.
+async fn stop_with_node(host: Weak<Host>, node: Arc<Node>) {
+    if let (Some(reason), Some(host)) = (node.ended().await, host.upgrade()) {
+        error!(reason, "the node has failed; the server stops");
+        host.log_has_failed();
     }
 }
 
