@@ -94,8 +94,11 @@ impl Applied {
             && *barrier == batch.barrier
         {
             *last = batch.last;
-            if let Some((_, sender)) = self.waiting.take_if(|(last, _)| *last <= batch.last) {
-                // Fails if the snapshot has been given up.
+            // If no batch ends with the unit, the snapshot is given up and begun again.
+            if let Some((last, sender)) = self.waiting.take_if(|(last, _)| *last <= batch.last)
+                && last == batch.last
+            {
+                // Fails if nothing waits any more.
                 let _ = sender.send(self.at.clone());
             }
         }
