@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockwheel::Server;
 use lockwheel::replication::NodeSettings;
 use lockwheel_tests::daemon::Folder;
+use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
@@ -49,28 +50,26 @@ impl Cluster {
 
     /// The server that leads, when there is one.
     fn leader(&self) -> u64 {
-        loop {
-            if let Some((id, _)) = self.servers.iter().find(|(_, server)| server.leads()) {
-                return *id;
-            }
-            std::thread::yield_now();
-        }
+        let mut leader = None;
+        eventually("a leader", || {
+            leader = self.servers.iter().find(|(_, server)| server.leads()).map(|(id, _)| *id);
+            leader.is_some()
+        });
+        leader.expect("a leader")
     }
 
     /// The reply of the server that leads to a command that may be run twice: on a busy machine a
     /// server may lead no more before it has replied.
     fn ask(&self, command: &str) -> String {
         let words: Vec<&str> = command.split(' ').collect();
-        loop {
+        let mut reply = Vec::new();
+        eventually("a reply of the leader", || {
             let mut wire = Wire::connect(self.servers[&self.leader()].addr(), 2);
             wire.send(&words);
-            match wire.try_read() {
-                Ok(reply) if !reply.starts_with(b"-READONLY ") => {
-                    return String::from_utf8_lossy(&reply).into_owned();
-                }
-                _ => {}
-            }
-        }
+            reply = wire.try_read().unwrap_or_default();
+            !reply.is_empty() && !reply.starts_with(b"-READONLY ")
+        });
+        String::from_utf8_lossy(&reply).into_owned()
     }
 
     /// What a server replies, whether it leads or not.
@@ -114,7 +113,7 @@ fn lock_survives_its_leader() {
 fn followers_refuse_commands_and_show_the_leader() {
     let cluster = Cluster::start();
     assert_eq!(cluster.ask("SET lock token"), "+OK\r\n");
-    assert!((0..CHECKS_MAX).any(|_| cluster.shows_leader()));
+    eventually("the same leader everywhere", || cluster.shows_leader());
     let refuses = |id: &u64| {
         let refusal = "-READONLY You can't write against a read only replica.\r\n";
         cluster.ask_server(*id, "SET lock other NX") == refusal
@@ -148,6 +147,3 @@ fn node_that_was_away_gets_a_snapshot() {
     cluster.servers.remove(&leader);
     assert_eq!(cluster.ask("DBSIZE"), ":1202\r\n");
 }
-
-/// The number of checks for a condition that will hold soon: far more than needed.
-const CHECKS_MAX: usize = 10_000;
