@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use lockwheel_log::files::{Batch as Frame, Clocks, Files};
+use lockwheel_log::recovery::{Effects, RecoveryError};
 use lockwheel_log::replicated::Cursor;
 use lockwheel_log::{Disk, Position, mutants};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
@@ -150,15 +151,14 @@ impl Log {
 }
 
 impl Shared {
-    /// Opens the files in an empty directory or in that of an earlier run, whose number of the
-    /// machine's run does not matter. `load` is called with each part of the snapshot. Returns the
-    /// position of the snapshot, 0 if there is none.
+    /// Opens the files in an empty directory or in that of an earlier run. `load` is called with
+    /// each part of the snapshot.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         mut load: impl FnMut(&[u8], i64) -> Result<(), String>,
-    ) -> Result<(Shared, Position), lockwheel_log::recovery::RecoveryError> {
+    ) -> Result<Shared, RecoveryError> {
         let mut log = Log::default();
-        let apply = |effects: lockwheel_log::recovery::Effects<'_>| {
+        let apply = |effects: Effects<'_>| {
             if effects.is_snapshot {
                 return load(effects.bytes, effects.lease_ms);
             }
@@ -174,13 +174,11 @@ impl Shared {
         };
         let (files, recovered) =
             Files::open(Arc::clone(&disk), [0; 16], apply, |_| Clocks::default())?;
-        log.vote = vote::read(&*disk).map_err(|error| {
-            lockwheel_log::recovery::RecoveryError::Io { file: "vote".into(), error }
-        })?;
+        let of_vote = |error| RecoveryError::Io { file: "vote".into(), error };
+        log.vote = vote::read(&*disk).map_err(of_vote)?;
         log.durable = recovered.last;
-        let snapshot = recovered.snapshot.unwrap_or(0);
         let written = watch::Sender::new(Some(recovered.last));
-        Ok((Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written }, snapshot))
+        Ok(Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written })
     }
 
     /// The log begins after this entry, which a snapshot contains.

@@ -281,7 +281,8 @@ impl Node {
             warn!(term = vote.leader_id.term, "this node leads no more");
             if let Err(error) = blocking(|| self.machine.stop_leading()) {
                 error!(%error, "the state cannot be rebuilt; the node stops");
-                self.stop().await;
+                // Not `stop`: that the node has failed must reach `ended`.
+                let _ = self.raft.shutdown().await;
                 return;
             }
         }

@@ -182,7 +182,7 @@ impl StateMachine {
         writes_on: WritesOn,
     ) -> Result<(LogStore, StateMachine), RecoveryError> {
         let mut loader = Loader { state: &*state, place: None };
-        let (shared, _) = Shared::open(disk, |part, lease_ms| loader.load(part, lease_ms))?;
+        let shared = Shared::open(disk, |part, lease_ms| loader.load(part, lease_ms))?;
         let snapshot = loader.place;
         if let Some(last) = snapshot.as_ref().and_then(|place| place.last) {
             shared.begin_after(last);
