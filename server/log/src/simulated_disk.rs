@@ -13,6 +13,26 @@ use crate::disk::{Disk, DiskFile, DiskLock};
 /// What a disk writes at once, or not at all.
 const SECTOR_BYTES: usize = 512;
 
+/// A small generator of random numbers.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator that gives the same numbers for the same seed, which must not be 0.
+    pub fn new(seed: u64) -> Random {
+        // Seeds are small, and their first numbers must not be.
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number that is less than `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
 /// A source of random numbers: returns one that is less than its argument.
 pub type Choose<'a> = &'a mut dyn FnMut(u64) -> u64;
 

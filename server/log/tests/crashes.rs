@@ -6,19 +6,7 @@ use std::sync::Arc;
 use lockwheel_log::Position;
 use lockwheel_log::files::{Batch, Clocks, Files, Obsolete};
 use lockwheel_log::recovery::{Recovered, RecoveryError, recover};
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
+use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
 
 /// The effects of a unit: its number, and some more bytes.
 fn unit(position: Position) -> Vec<u8> {
@@ -99,7 +87,7 @@ fn write_until_crash(
 #[test]
 fn flushed_units_survive_every_crash() {
     for seed in 1..=2000 {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let disk = SimulatedDisk::new();
         let (mut flushed, mut readable) = (0, 0);
         for _ in 0..6 {

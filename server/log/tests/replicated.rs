@@ -6,19 +6,7 @@ use std::sync::Arc;
 use lockwheel_log::Position;
 use lockwheel_log::files::{Batch, Clocks, Files};
 use lockwheel_log::recovery::{Effects, Recovered, RecoveryError};
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
+use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
 
 /// A log and what it must contain: the values of its units.
 struct Log {
@@ -160,7 +148,7 @@ impl Log {
 #[test]
 fn flushed_units_that_were_not_cut_off_survive_every_crash() {
     for seed in 1..=1500 {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let disk = SimulatedDisk::new();
         let mut kept = Kept { values: Vec::new(), least: 0, installed: None };
         for _ in 0..6 {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
 use lockwheel_raft::{Batch, Connect, Connecting, Node, NodeId, Peer, Role, Settings, WritesOn};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
@@ -25,18 +25,6 @@ const LEASE: Duration = Duration::from_millis(400);
 
 /// Time in which nodes that can reach each other have the same entries.
 const SETTLED: Duration = Duration::from_secs(10);
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// The network between the nodes.
 #[derive(Debug, Default)]
@@ -158,7 +146,7 @@ impl Cluster {
         let running = self.network.lock().running.clone();
         for (id, node) in running {
             if node.ended().now_or_never().is_some() || self.disks[&id].has_crashed() {
-                self.kill(id, Some(&mut Random(id))).await;
+                self.kill(id, Some(&mut Random::new(id))).await;
             }
         }
     }
@@ -411,7 +399,7 @@ fn simulate<T>(run: impl Future<Output = T>) -> T {
 /// Runs a cluster with this seed; returns how much was acknowledged.
 fn run(seed: u64) -> usize {
     simulate(async {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let nodes = 1..=[3, 5][random.below(2) as usize];
         let mut cluster = Cluster::start(nodes).await;
         live(&mut cluster, &mut random).await;
