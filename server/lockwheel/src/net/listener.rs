@@ -97,11 +97,16 @@ impl Acceptor {
     ) -> io::Result<Acceptor> {
         let mut listeners = Vec::new();
         let has_other = settings.unixsocket.is_some() || settings.tls_port.is_some();
+        let mut listen = |port, is_tls| {
+            let found = listen_at_all(&settings.bind, port, settings.tcp_backlog)?;
+            listeners.extend(found.into_iter().map(|listener| Listener::Tcp { listener, is_tls }));
+            Ok::<(), io::Error>(())
+        };
         if settings.port != 0 || !has_other {
-            listen_at_all(settings, settings.port, false, &mut listeners)?;
+            listen(settings.port, false)?;
         }
         if let Some(port) = settings.tls_port {
-            listen_at_all(settings, port, true, &mut listeners)?;
+            listen(port, true)?;
         }
         if let Some(path) = &settings.unixsocket {
             let listener = unix_listener(Path::new(path), settings.unixsocketperm, runtime_files);
@@ -452,23 +457,23 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Listens at all addresses of the configuration.
-fn listen_at_all(
-    settings: &ListenSettings,
+/// Listens at all addresses of `bind`. One that begins with `-` may be missing on this machine.
+pub(crate) fn listen_at_all(
+    bind: &[String],
     mut port: u16,
-    is_tls: bool,
-    listeners: &mut Vec<Listener>,
-) -> io::Result<()> {
-    for address in &settings.bind {
+    backlog: u32,
+) -> io::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for address in bind {
         let (address, optional) = match address.strip_prefix('-') {
             Some(address) => (address, true),
             None => (address.as_str(), false),
         };
-        match listen(address, port, settings.tcp_backlog) {
+        match listen(address, port, backlog) {
             Ok(listener) => {
                 // A free port is chosen once and then shared by all addresses.
                 port = listener.local_addr()?.port();
-                listeners.push(Listener::Tcp { listener, is_tls });
+                listeners.push(listener);
             }
             Err(error) if optional => {
                 warn!(address, %error, "not listening at an optional address");
@@ -482,7 +487,7 @@ fn listen_at_all(
             }
         }
     }
-    Ok(())
+    Ok(listeners)
 }
 
 fn listen(address: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
