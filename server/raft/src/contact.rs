@@ -38,6 +38,13 @@ impl Contacts {
         }
     }
 
+    /// When the last message of the leader with this vote was sent that the follower has
+    /// acknowledged.
+    pub(crate) fn last(&self, vote: &Vote<NodeId>, follower: NodeId) -> Option<Instant> {
+        let term = self.0.lock();
+        term.sent.get(&follower).copied().filter(|_| term.vote == *vote)
+    }
+
     /// When a majority in each of `configurations` was last in contact with the leader `node` of
     /// this vote; `None` if there is one without.
     pub(crate) fn with_majority(

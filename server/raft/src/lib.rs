@@ -13,6 +13,7 @@ mod contact;
 mod elections;
 mod limits;
 mod log_store;
+mod membership;
 mod network;
 mod node;
 mod state_machine;
@@ -21,10 +22,11 @@ mod wire;
 
 pub use batch::{Batch, Peer, Types};
 pub use log_store::{LogReader, LogStore, WritesOn};
+pub use membership::{MembershipError, NodeStatus, Status};
 pub use network::{Connect, Connecting};
 pub use node::{Node, Role, Settings};
 pub use state_machine::{SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
-pub use wire::Stream;
+pub use wire::{Stream, receive, send};
 
 use lockwheel_log::Position;
 pub use openraft::metrics::RaftServerMetrics;

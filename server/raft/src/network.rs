@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError,
@@ -20,6 +21,7 @@ use openraft::{OptionalSend, Vote};
 use tokio::time::{Instant, timeout};
 
 use crate::contact::Contacts;
+use crate::node::milliseconds;
 use crate::state_machine::SnapshotFile;
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
 use crate::{NodeId, Peer, Types, limits};
@@ -37,6 +39,7 @@ pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     pub(crate) cluster: String,
+    pub(crate) lease: Duration,
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) contacts: Arc<Contacts>,
 }
@@ -61,8 +64,10 @@ impl RaftNetworkFactory<Types> for Network {
 
 impl Network {
     pub(crate) fn connection(&self, target: NodeId, peer: &Peer) -> Connection {
+        let lease_ms = milliseconds(self.lease);
+        let cluster = self.cluster.clone();
         Connection {
-            hello: Hello { version: VERSION, cluster: self.cluster.clone(), to: target },
+            hello: Hello { version: VERSION, cluster, to: target, lease_ms },
             peer: peer.clone(),
             connect: Arc::clone(&self.connect),
             contacts: Arc::clone(&self.contacts),

@@ -71,6 +71,8 @@ pub struct Node {
     leads_until_ns: AtomicU64,
     /// The last message of a leader, or the last attempt to become one.
     last_contact: Mutex<Instant>,
+    /// Held by the one change of the nodes that may be under way.
+    pub(crate) membership_change: tokio::sync::Mutex<()>,
     is_stopped: watch::Sender<bool>,
 }
 
@@ -89,8 +91,9 @@ impl Node {
         let config = config(&settings)?;
         let (log, machine) =
             StateMachine::open(disk, state, settings.writes_on).map_err(io::Error::other)?;
-        let (cluster, contacts) = (settings.cluster.clone(), Arc::default());
-        let network = Network { cluster, connect, contacts };
+        let Settings { lease, ref cluster, .. } = settings;
+        let network =
+            Network { cluster: cluster.clone(), lease, connect, contacts: Arc::default() };
         let raft =
             Raft::new(settings.id, Arc::new(config), network.clone(), log, machine.clone()).await;
         let started = Instant::now();
@@ -103,6 +106,7 @@ impl Node {
             started,
             leads_until_ns: AtomicU64::new(0),
             last_contact: Mutex::new(started),
+            membership_change: tokio::sync::Mutex::default(),
             is_stopped: watch::Sender::new(false),
         });
         tokio::spawn(Arc::clone(&node).watch_leader());
@@ -119,6 +123,14 @@ impl Node {
         nodes: BTreeMap<NodeId, Peer>,
     ) -> Result<(), RaftError<NodeId, InitializeError<NodeId, Peer>>> {
         self.raft.initialize(nodes).await
+    }
+
+    /// Whether the node has any entry, or has voted.
+    ///
+    /// # Errors
+    /// If the node has ended.
+    pub async fn has_log(&self) -> io::Result<bool> {
+        self.raft.is_initialized().await.map_err(io::Error::other)
     }
 
     /// The role, and changes of it.
@@ -237,12 +249,15 @@ impl std::fmt::Debug for Node {
     }
 }
 
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The part of its lease that a leader does not use.
 const LEASE_MARGIN: u32 = 10;
 
 /// The settings of `openraft`.
 fn config(settings: &Settings) -> io::Result<Config> {
-    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let config = Config {
         cluster_name: settings.cluster.clone(),
         heartbeat_interval: milliseconds(settings.heartbeat),
@@ -379,14 +394,19 @@ impl Node {
     }
 
     fn refuses(&self, hello: &Hello) -> Option<String> {
-        let Hello { version, cluster, to } = hello;
+        let Hello { version, cluster, to, lease_ms } = hello;
         if *version != VERSION {
             return Some(format!("protocol {version} is not spoken here, but {VERSION}"));
         }
         if *cluster != self.settings.cluster {
             return Some("this node belongs to another cluster".to_owned());
         }
-        (*to != self.settings.id).then(|| format!("this is node {}", self.settings.id))
+        if *to != self.settings.id {
+            return Some(format!("this is node {}", self.settings.id));
+        }
+        // It would count on votes that this node does not refuse for so long.
+        let own_ms = milliseconds(self.settings.lease);
+        (*lease_ms > own_ms).then(|| format!("the lease of this node is shorter: {own_ms} ms"))
     }
 
     async fn answer(&self, request: Request, stream: &mut impl Stream) -> io::Result<Reply> {

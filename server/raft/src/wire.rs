@@ -29,6 +29,8 @@ pub(crate) struct Hello {
     pub(crate) cluster: String,
     /// The node that is called: its address may have been given to another one.
     pub(crate) to: NodeId,
+    /// The lease of the node that calls, in milliseconds: see [`crate::Settings::lease`].
+    pub(crate) lease_ms: u64,
 }
 
 /// The version that this program speaks.
@@ -67,7 +69,10 @@ pub(crate) enum Reply {
 }
 
 /// Sends one message.
-pub(crate) async fn send(
+///
+/// # Errors
+/// As the stream returns them, or if the message is longer than any may be.
+pub async fn send(
     stream: &mut (impl AsyncWrite + Unpin + ?Sized),
     message: &impl Serialize,
 ) -> io::Result<()> {
@@ -85,7 +90,7 @@ pub(crate) async fn send(
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] if it is longer than `bytes_max` or no message of this type.
-pub(crate) async fn receive<T: DeserializeOwned>(
+pub async fn receive<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin + ?Sized),
     bytes_max: u32,
 ) -> io::Result<Option<T>> {
