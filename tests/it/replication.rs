@@ -1,10 +1,8 @@
 //! Servers that replicate their log, with real connections.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use lockwheel::Server;
-use lockwheel::replication::NodeSettings;
+use lockwheel::{Builder, Server, Settings, replication};
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
@@ -12,8 +10,7 @@ use lockwheel_tests::wire::Wire;
 
 /// Three servers in this process.
 struct Cluster {
-    settings: BTreeMap<u64, NodeSettings>,
-    ports: BTreeMap<u64, u16>,
+    settings: BTreeMap<u64, Settings>,
     servers: BTreeMap<u64, Server>,
     _folder: Folder,
 }
@@ -21,31 +18,44 @@ struct Cluster {
 impl Cluster {
     fn start() -> Cluster {
         let folder = Folder::new();
-        let settings = |id| NodeSettings {
-            id,
-            cluster: "test".into(),
-            folder: folder.path(&id.to_string()),
-            address: format!("127.0.0.1:{}", free_port()),
-            heartbeat: Duration::from_millis(100),
-            lease: Duration::from_millis(1_500),
+        let settings = |id: u64| {
+            let mut settings = Settings::default();
+            let dir = folder.path(&id.to_string());
+            std::fs::create_dir(&dir).expect("a directory");
+            for (name, value) in [
+                ("dir", &*dir),
+                ("port", &free_port().to_string()),
+                ("raft-port", &free_port().to_string()),
+                ("raft-election-timeout", "1500"),
+            ] {
+                settings.apply(name, value).expect("a value of its kind");
+            }
+            (id, settings)
         };
-        let settings = (1..=3).map(|id| (id, settings(id))).collect();
-        let ports = (1..=3).map(|id| (id, free_port())).collect();
-        let servers = BTreeMap::new();
-        let mut cluster = Cluster { settings, ports, servers, _folder: folder };
-        (1..=3).for_each(|id| cluster.run(id));
-        let address = |(id, settings): (&u64, &NodeSettings)| {
-            let client_address = format!("127.0.0.1:{}", cluster.ports[id]);
-            (*id, (settings.address.clone(), client_address))
-        };
-        let nodes = cluster.settings.iter().map(address).collect();
-        cluster.servers[&1].begin_cluster(&nodes).expect("a cluster");
+        let settings = (1..=3).map(settings).collect();
+        let mut cluster = Cluster { settings, servers: BTreeMap::new(), _folder: folder };
+        let token = replication::begin_cluster(&cluster.settings[&1]).expect("a cluster");
+        cluster.run(1);
+        for id in 2..=3 {
+            replication::join_cluster(&cluster.settings[&id], &token).expect("a number");
+            cluster.run(id);
+        }
+        eventually("three nodes that vote", || {
+            let status = cluster.status(1);
+            status
+                .is_ok_and(|status| status.nodes.values().filter(|node| node.is_voter).count() == 3)
+        });
         cluster
     }
 
     fn run(&mut self, id: u64) {
-        let builder = Server::builder().port(self.ports[&id]).node(self.settings[&id].clone());
-        self.servers.insert(id, builder.start().expect("a server"));
+        let server = Builder::from_settings(self.settings[&id].clone()).start();
+        self.servers.insert(id, server.expect("a server"));
+    }
+
+    /// The state of the cluster, as the leader or else this server sees it.
+    fn status(&self, id: u64) -> Result<replication::Status, lockwheel::Error> {
+        replication::status(self.settings[&id].text("dir").as_ref())
     }
 
     /// The server that leads, when there is one.
@@ -80,7 +90,7 @@ impl Cluster {
     /// Whether all servers show the one that leads.
     fn shows_leader(&self) -> bool {
         let leader = self.leader();
-        let port = self.ports[&leader];
+        let port = self.settings[&leader].port;
         self.servers.keys().all(|id| {
             let expected = match *id == leader {
                 true => "role:master\r\nconnected_slaves:2\r\n".to_owned(),
@@ -122,7 +132,8 @@ fn followers_refuse_commands_and_show_the_leader() {
     assert!(cluster.servers.keys().filter(|id| refuses(id)).count() >= 1);
     assert_eq!(cluster.ask("GET lock"), "$5\r\ntoken\r\n");
     let role = cluster.ask("ROLE");
-    let shown = cluster.ports.values().filter(|port| role.contains(&port.to_string()));
+    let ports = cluster.settings.values().map(|settings| settings.port);
+    let shown = ports.filter(|port| role.contains(&port.to_string()));
     assert_eq!(shown.count(), 2, "{role}");
 }
 

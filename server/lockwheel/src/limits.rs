@@ -207,3 +207,28 @@ pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
 /// restarted needs no snapshot.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_ENTRIES_KEPT: u64 = 1_000;
+
+/// A request about the nodes of a cluster, or its reply: some hundred nodes fit.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_MEMBERSHIP_BYTES_MAX: u32 = 1 << 16;
+
+/// How long such a request may take: a new node gets the whole log meanwhile.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// How often nodes are asked while there is no leader, with pauses of [`RAFT_MEMBERSHIP_PAUSE`]:
+/// some elections long.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_MEMBERSHIP_ATTEMPTS: u32 = 20;
+
+/// The pause between two attempts.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_MEMBERSHIP_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often a node is asked that another one has named: the leader may change meanwhile.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_MEMBERSHIP_REDIRECTIONS: u32 = 3;
+
+/// A node that has had no leader for so long asks the others whether it was removed.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_REMOVAL_CHECK: Duration = Duration::from_secs(10);

@@ -1,7 +1,5 @@
 //! [`Server`] and [`Builder`]: start, use and stop a server.
 
-#[cfg(feature = "replication")]
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,20 +40,12 @@ pub struct Builder {
     seed: Option<u64>,
     /// Listen for TLS at a free port, unless a directive names one.
     listens_for_tls: bool,
-    #[cfg(feature = "replication")]
-    node: Option<NodeSettings>,
 }
 
 impl Builder {
     /// A builder with settings that have been read elsewhere, such as from a command line.
     pub fn from_settings(settings: Settings) -> Builder {
-        Builder {
-            settings: Ok(settings),
-            seed: None,
-            listens_for_tls: false,
-            #[cfg(feature = "replication")]
-            node: None,
-        }
+        Builder { settings: Ok(settings), seed: None, listens_for_tls: false }
     }
 
     /// Sets the TCP port, on the loopback interface unless `bind` is set. The default, 0, means any
@@ -124,20 +114,11 @@ impl Builder {
         self.config("enable-test-commands", "yes").config("enable-debug-command", "yes")
     }
 
-    /// Makes the server a node of a cluster.
-    #[cfg(feature = "replication")]
-    #[doc(hidden)]
-    pub fn node(mut self, node: NodeSettings) -> Builder {
-        self.node = Some(node);
-        self
-    }
-
     /// Starts the server. It accepts connections when this returns.
     ///
     /// # Errors
     /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
     pub fn start(self) -> Result<Server, Error> {
-        let is_node = self.is_node();
         let mut settings = self.settings?;
         let listen = listen_settings(&settings, self.listens_for_tls)?;
         // The program serves its port for monitoring with it.
@@ -146,7 +127,7 @@ impl Builder {
         #[cfg(feature = "tls")]
         let tls = tls_config(&settings, is_tls_used)?;
         settings.choose_restart_guard();
-        let (clock, restored) = find_log(&settings, is_node)?;
+        let (clock, restored) = find_log(&settings)?;
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
         #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
@@ -198,21 +179,11 @@ impl Builder {
             restored.restore(&server.host)?;
         }
         #[cfg(feature = "replication")]
-        if let Some(node) = &self.node {
+        if let Some(node) = NodeSettings::of(&server.settings)? {
             // Only set here.
-            let _ = server.replication.set(Replication::start(node, &server.host)?);
+            let _ = server.replication.set(Replication::start(&node, &server.host)?);
         }
         Ok(server)
-    }
-
-    #[cfg(feature = "replication")]
-    fn is_node(&self) -> bool {
-        self.node.is_some()
-    }
-
-    #[cfg(not(feature = "replication"))]
-    fn is_node(&self) -> bool {
-        false
     }
 
     fn with(mut self, act: impl FnOnce(&mut Settings) -> Result<(), Error>) -> Builder {
@@ -380,13 +351,7 @@ impl Server {
     pub fn restart(&mut self) -> Result<(), Error> {
         self.stop();
         let settings = Ok(self.settings.clone());
-        let builder = Builder {
-            settings,
-            seed: self.seed,
-            listens_for_tls: false,
-            #[cfg(feature = "replication")]
-            node: None,
-        };
+        let builder = Builder { settings, seed: self.seed, listens_for_tls: false };
         *self = builder.start()?;
         Ok(())
     }
@@ -423,18 +388,6 @@ impl Server {
     /// is stopped then.
     pub fn has_failed(&self) -> bool {
         self.host.has_failed() || self.host.gate.has_failed()
-    }
-
-    /// Begins a new cluster of these nodes: their numbers, with their addresses for each other and
-    /// for clients.
-    ///
-    /// # Errors
-    /// If this server is no node, is not one of them, or has a cluster already.
-    #[cfg(feature = "replication")]
-    #[doc(hidden)]
-    pub fn begin_cluster(&self, nodes: &BTreeMap<u64, (String, String)>) -> Result<(), Error> {
-        let no_node = || Error::new(ErrorKind::Config, "this server is no node".to_owned());
-        self.replication.get().ok_or_else(no_node)?.begin_cluster(nodes)
     }
 
     /// Whether this server is a node that leads.
@@ -487,8 +440,9 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
 }
 
 /// The clock of the server, and what it finds in its log. A node reads its log later.
-fn find_log(settings: &Settings, is_node: bool) -> Result<(clock::Clock, Option<Restored>), Error> {
-    if is_node {
+fn find_log(settings: &Settings) -> Result<(clock::Clock, Option<Restored>), Error> {
+    #[cfg(feature = "replication")]
+    if NodeSettings::is_node(settings) {
         return Ok((clock::Clock::following(), None));
     }
     let restored = Restored::find(settings)?;

@@ -257,6 +257,18 @@ pub static DIRECTIVES: &[Directive] = &[
     process("admin-tls", Bool, "no", Fixed,
         "Whether the port for monitoring uses TLS, with the certificate of `tls-cert-file`.").own(),
 
+    process("raft-port", PORT, "0", Fixed,
+        "Port for the other nodes of a cluster that replicates its log; 0 if the server is no node. \
+         See docs/replication.md.").own(),
+    process("raft-announce-ip", Text, "", Fixed,
+        "Address by which other nodes and clients reach this one; empty takes the first of `bind`. \
+         For clients, `replica-announce-ip` overrides it.").own(),
+    process("raft-announce-port", PORT, "0", Fixed,
+        "Port by which other nodes reach this one; 0 takes `raft-port`.").own(),
+    process("raft-election-timeout", Int(100, 60_000), "1000", Fixed,
+        "Milliseconds without a message of the leader after which the other nodes may elect \
+         another one. The same on all nodes.").own(),
+
     // Process and log
     process("daemonize", Bool, "no", Fixed, "Run in the background."),
     process("supervised", Choice(Supervised::NAMES), "no", Fixed,
@@ -539,11 +551,12 @@ pub static DIRECTIVES: &[Directive] = &[
     accepted("replica-priority", INT, "100", Live,
         "Priority of a replica for promotion: the lowest is preferred; 0 means never."
         ).alias("slave-priority"),
-    accepted("replica-announce-ip", Text, "", Live,
-        "Address that a replica announces; empty announces the real one."
-        ).alias("slave-announce-ip"),
-    accepted("replica-announce-port", PORT, "0", Live,
-        "Port that a replica announces; 0 announces the real one.").alias("slave-announce-port"),
+    process("replica-announce-ip", Text, "", Fixed,
+        "Address that a node of a cluster announces to clients; empty announces that for other \
+         nodes.").alias("slave-announce-ip"),
+    process("replica-announce-port", PORT, "0", Fixed,
+        "Port that a node of a cluster announces to clients; 0 announces `port`, or `tls-port` if \
+         that is 0.").alias("slave-announce-port"),
     accepted("repl-timeout", Int(1, INT_MAX), "60", Live,
         "Seconds without data after which a replication link is closed."),
     accepted("repl-ping-replica-period", Int(1, INT_MAX), "10", Live,

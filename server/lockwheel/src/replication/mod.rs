@@ -5,47 +5,46 @@
 //! their output is sent when they are committed. Otherwise the engine has the state of the
 //! committed entries, and refuses commands ([`node_state`]).
 
+mod authority;
+mod identity;
+mod membership;
 mod node_state;
 mod peers;
 mod raft_log;
+mod settings;
+mod setup;
+mod token;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::net::TcpListener;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use lockwheel_engine::following::{Address, Nodes};
 use lockwheel_log::Directory;
-use lockwheel_raft::{Node, NodeId, Peer, RaftServerMetrics, Role, Settings, WritesOn};
+use lockwheel_raft::{
+    MembershipError, Node, NodeId, Peer, RaftServerMetrics, Role, Settings, WritesOn,
+};
 use tokio::runtime::{self, Runtime};
-use tracing::error;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
 
+use self::authority::MEMBERSHIP;
+use self::identity::Identity;
+use self::membership::{Membership, Request, ask};
+use self::node_state::NodeState;
+use self::peers::{Peers, Services, accept};
+pub(crate) use self::raft_log::RaftLog;
+pub(crate) use self::settings::NodeSettings;
+pub use self::setup::{begin_cluster, has_node, join_cluster, new_token, remove_node, status};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::log::LogOwner;
 use crate::net::host::Host;
-use node_state::NodeState;
-use peers::{Peers, accept};
-pub(crate) use raft_log::RaftLog;
+use crate::net::listener::listen_at_all;
 
-/// How a server takes part in a cluster.
-#[derive(Clone, Debug)]
-pub struct NodeSettings {
-    /// Its number, which no other node has or has had.
-    pub id: u64,
-    /// The name of the cluster.
-    pub cluster: String,
-    /// The folder of its log.
-    pub folder: String,
-    /// Where it accepts connections of the other nodes.
-    pub address: String,
-    /// A leader sends a message to each follower at least so often.
-    pub heartbeat: Duration,
-    /// A follower that has got a message of a leader votes for no other node for so long.
-    pub lease: Duration,
-}
+pub use lockwheel_raft::{NodeStatus, Status};
 
 /// The part of a server that replicates its log.
 pub(crate) struct Replication {
@@ -63,12 +62,12 @@ impl std::fmt::Debug for Replication {
 impl Replication {
     /// Starts the node of `host`, which follows until it is elected.
     pub(crate) fn start(settings: &NodeSettings, host: &Arc<Host>) -> Result<Replication, Error> {
-        let NodeSettings { id, cluster, heartbeat, lease, .. } = settings.clone();
+        let identity = settings.identity()?;
         let io_error = |error: &dyn Display| {
-            Error::new(ErrorKind::Io, format!("node {id} of {cluster}: {error}"))
+            let Identity { node, cluster, .. } = &identity;
+            Error::new(ErrorKind::Io, format!("node {node} of cluster {cluster}: {error}"))
         };
-        let disk =
-            Directory::open(Path::new(&settings.folder)).map_err(|error| io_error(&error))?;
+        let listeners = listen_at_all(&settings.bind, settings.port, settings.backlog)?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(limits::RAFT_THREADS)
             .thread_name("lockwheel-raft")
@@ -77,41 +76,10 @@ impl Replication {
             .map_err(|error| io_error(&error))?;
         let log = Arc::new(RaftLog::new(host));
         host.start_replicated_log(&log).map_err(|error| io_error(&error))?;
-        let state = Arc::new(NodeState::new(host, &log));
-        let node_settings = Settings {
-            id,
-            cluster: cluster.clone(),
-            heartbeat,
-            lease,
-            entries_kept: limits::RAFT_ENTRIES_KEPT,
-            writes_on: WritesOn::Thread,
-        };
-        let node = runtime.block_on(async {
-            let peers = Arc::new(Peers);
-            let node = Node::start(node_settings, Arc::new(disk), state, peers).await?;
-            accept(&settings.address, &node).await?;
-            tokio::spawn(raft_log::replicate(Arc::clone(&log), Arc::clone(&node)));
-            tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(&node)));
-            tokio::spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
-            Ok::<_, io::Error>(node)
-        });
+        let node = runtime.block_on(start_node(settings, &identity, host, &log, listeners));
         let node = node.map_err(|error| io_error(&error))?;
         log.use_node(&node);
         Ok(Replication { runtime: Some(runtime), node })
-    }
-
-    /// Begins a new cluster of these nodes: their addresses for each other and for clients.
-    pub(crate) fn begin_cluster(
-        &self,
-        nodes: &BTreeMap<u64, (String, String)>,
-    ) -> Result<(), Error> {
-        let peer = |(id, (address, client_address)): (&u64, &(String, String))| {
-            let (address, client_address) = (address.clone(), client_address.clone());
-            (*id, Peer { address, client_address })
-        };
-        let nodes = nodes.iter().map(peer).collect();
-        let begun = self.block_on(self.node.begin_cluster(nodes));
-        begun.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))
     }
 
     /// Whether this node leads.
@@ -134,6 +102,104 @@ impl Replication {
             let work = scope.spawn(|| runtime.block_on(work));
             work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+}
+
+/// Starts a node and its tasks.
+async fn start_node(
+    settings: &NodeSettings,
+    identity: &Identity,
+    host: &Arc<Host>,
+    log: &Arc<RaftLog>,
+    listeners: Vec<TcpListener>,
+) -> io::Result<Arc<Node>> {
+    let Identity { cluster, node: id, authority, .. } = identity.clone();
+    let disk = Directory::open(&Identity::folder(&settings.dir))?;
+    let node_settings = Settings {
+        id,
+        cluster: cluster.clone(),
+        heartbeat: settings.heartbeat(),
+        lease: settings.lease,
+        entries_kept: limits::RAFT_ENTRIES_KEPT,
+        writes_on: WritesOn::Thread,
+    };
+    let config = authority.client_config(id, authority::RAFT).map_err(io::Error::other)?;
+    let state = Arc::new(NodeState::new(host, log));
+    let peers = Arc::new(Peers(config));
+    let node = Node::start(node_settings, Arc::new(disk), state, peers).await?;
+    let has_log = node.has_log().await?;
+    if identity.is_member && !has_log {
+        let lost = "its log is gone, and with it what it has promised to other nodes: remove it \
+                    from the cluster, remove its folder 'raft', and join again";
+        return Err(io::Error::other(lost));
+    }
+    if id == setup::FIRST_NODE && !has_log {
+        let nodes = BTreeMap::from([(id, settings.own.clone())]);
+        node.begin_cluster(nodes).await.map_err(io::Error::other)?;
+    }
+    let config = authority.server_config(id).map_err(io::Error::other)?;
+    let membership = Membership { authority, cluster };
+    let services = Arc::new(Services { config, node: Arc::downgrade(&node), membership });
+    for listener in listeners {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::spawn(accept(listener, Arc::clone(&services)));
+    }
+    tokio::spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
+    tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(&node)));
+    tokio::spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
+    let entering = Entering { settings: settings.clone(), identity: identity.clone() };
+    tokio::spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
+    Ok(node)
+}
+
+/// Makes this node one of its cluster, with its current addresses, and finds out if it was removed.
+struct Entering {
+    settings: NodeSettings,
+    identity: Identity,
+}
+
+impl Entering {
+    /// Until the node ends.
+    async fn run(mut self, host: Weak<Host>, node: Weak<Node>) {
+        while let Some(node) = node.upgrade() {
+            match self.enter(&node).await {
+                Ok(()) => {}
+                Err(MembershipError::Removed) => {
+                    error!("this node was removed from the cluster; the server stops");
+                    let Some(host) = host.upgrade() else { return };
+                    return host.log_has_failed();
+                }
+                // A cluster without a leader is normal for a while.
+                Err(error @ MembershipError::NotLeader(_)) => info!(%error, "not confirmed"),
+                Err(error) => warn!(%error, "this node could not enter the cluster"),
+            }
+            drop(node);
+            sleep(limits::RAFT_REMOVAL_CHECK).await;
+        }
+    }
+
+    async fn enter(&mut self, node: &Node) -> Result<(), MembershipError> {
+        let Identity { node: id, is_member, ref authority, ref address, .. } = self.identity;
+        let peer = self.settings.own.clone();
+        let entered = node.enter(id, peer.clone(), is_member).await;
+        if let Err(MembershipError::NotLeader(leader)) = entered {
+            let failed = MembershipError::Refused;
+            let config = authority.client_config(id, MEMBERSHIP).map_err(failed)?;
+            let others = node.status().nodes.into_iter().filter(|(other, _)| *other != id);
+            let mut addresses: Vec<String> = leader.into_iter().map(|peer| peer.address).collect();
+            addresses.extend(others.map(|(_, other)| other.peer.address));
+            addresses.push(address.clone());
+            let request = Request::Enter { node: id, peer: peer.clone(), was_member: is_member };
+            ask(&addresses, &config, &request).await?;
+        } else {
+            entered?;
+        }
+        if !is_member || *address != peer.address {
+            (self.identity.is_member, self.identity.address) = (true, peer.address);
+            let written = tokio::task::block_in_place(|| self.identity.write(&self.settings.dir));
+            written.map_err(|error| MembershipError::Refused(error.to_string()))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,63 @@
+//! The identity of a node: its number and its cluster, in a small file of its folder.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use lockwheel_log::{Directory, small_file};
+use lockwheel_raft::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::authority::Authority;
+
+/// The folder of a node, in that of `dir`.
+const FOLDER: &str = "raft";
+
+/// The file in that folder.
+const FILE: &str = "node.json";
+
+/// See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// The name of the cluster.
+    pub(super) cluster: String,
+    /// The number of the node, which no other node has or has had.
+    pub(super) node: NodeId,
+    /// Whether the node has been one of those that vote: then its log must be there. A node that has
+    /// lost its log has also lost what it has promised.
+    pub(super) is_member: bool,
+    /// Where other nodes may be reached: this node itself, or the one that has admitted it.
+    pub(super) address: String,
+    /// The cluster's certificate authority.
+    pub(super) authority: Authority,
+}
+
+impl Identity {
+    /// The folder of the node whose `dir` is this.
+    pub(super) fn folder(dir: &Path) -> PathBuf {
+        dir.join(FOLDER)
+    }
+
+    /// Reads the identity; `None` if there is no node.
+    pub(super) fn read(dir: &Path) -> io::Result<Option<Identity>> {
+        let disk = match Directory::read_only(&Identity::folder(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let Some(bytes) = small_file::read(&disk, FILE)? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from)
+    }
+
+    /// Writes the identity, durably. Only the user of the server can read the folder: it has the
+    /// key of the authority.
+    pub(super) fn write(&self, dir: &Path) -> io::Result<()> {
+        let folder = Identity::folder(dir);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let bytes = serde_json::to_vec_pretty(self)?;
+        small_file::write(&Directory::open(&folder)?, FILE, &bytes)
+    }
+}

@@ -1,0 +1,98 @@
+//! The directives of a node.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockwheel_engine::settings::Settings;
+use lockwheel_raft::Peer;
+
+use super::identity::Identity;
+use crate::error::{Error, ErrorKind};
+
+/// How a server takes part in its cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSettings {
+    /// The directory of the server.
+    pub(super) dir: PathBuf,
+    /// The port for other nodes.
+    pub(super) port: u16,
+    /// Addresses to listen on, as for clients.
+    pub(super) bind: Vec<String>,
+    /// Connections that the kernel queues before they are accepted.
+    pub(super) backlog: u32,
+    /// Where others reach this node.
+    pub(super) own: Peer,
+    /// See [`lockwheel_raft::Settings::lease`].
+    pub(super) lease: Duration,
+}
+
+impl NodeSettings {
+    /// Whether the directives ask for a node.
+    pub(crate) fn is_node(settings: &Settings) -> bool {
+        settings.text("raft-port") != "0"
+    }
+
+    /// Reads the directives; `None` if the server is no node. The ports for clients must be known.
+    pub(crate) fn of(settings: &Settings) -> Result<Option<NodeSettings>, Error> {
+        if !NodeSettings::is_node(settings) {
+            return Ok(None);
+        }
+        let number = |name: &str| settings.text(name).parse::<u16>().unwrap_or(0);
+        let text = |name: &str| Some(settings.text(name)).filter(|text| !text.is_empty());
+        let bind: Vec<String> =
+            settings.text("bind").split_whitespace().map(str::to_owned).collect();
+        let bound = bind.iter().find(|address| !address.starts_with(['-', '*', ':']));
+        let host = text("raft-announce-ip").or(bound.filter(|bound| *bound != "0.0.0.0").cloned());
+        let host = host.ok_or_else(|| {
+            let reason = "raft-announce-ip is needed: the address by which other nodes and clients \
+                          reach this one does not follow from 'bind'";
+            Error::new(ErrorKind::Config, reason)
+        })?;
+        let client_host = text("replica-announce-ip").unwrap_or_else(|| host.clone());
+        let first = |ports: &[u16]| ports.iter().copied().find(|port| *port != 0).unwrap_or(0);
+        let port = number("raft-port");
+        let announced = first(&[number("raft-announce-port"), port]);
+        let ports = [number("replica-announce-port"), settings.port, number("tls-port")];
+        Ok(Some(NodeSettings {
+            dir: settings.text("dir").into(),
+            port,
+            backlog: settings.text("tcp-backlog").parse().unwrap_or(u32::MAX),
+            bind,
+            own: Peer {
+                address: with_port(&host, announced),
+                client_address: with_port(&client_host, first(&ports)),
+            },
+            lease: Duration::from_millis(
+                settings.text("raft-election-timeout").parse().unwrap_or(u64::MAX),
+            ),
+        }))
+    }
+
+    /// How often a leader sends a message at least: several may be lost within a lease.
+    pub(super) fn heartbeat(&self) -> Duration {
+        self.lease / 5
+    }
+
+    /// The identity of the node in `dir`.
+    pub(super) fn identity(&self) -> Result<Identity, Error> {
+        let dir = self.dir.display();
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Io, format!("the node of '{dir}' cannot be read: {error}"))
+        };
+        Identity::read(&self.dir).map_err(failed)?.ok_or_else(|| {
+            let reason = format!(
+                "there is no node of a cluster in '{dir}': 'lockwheel raft init' begins a \
+                 cluster, 'lockwheel raft join' adds a node to one"
+            );
+            Error::new(ErrorKind::Config, reason)
+        })
+    }
+}
+
+/// An address for clients of the system's resolver.
+fn with_port(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
