@@ -9,10 +9,13 @@ use crate::limits;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts the log, to the file or to standard output. A separate thread writes the lines until the
 /// guard is dropped; lines are dropped when it cannot keep up.
@@ -30,8 +33,20 @@ pub(crate) fn start(logfile: Option<&str>, level: LevelFilter) -> io::Result<Wor
         .log_internal_errors(false)
         .event_format(RedisLine)
         .with_writer(writer)
+        .finish()
+        .with(Targets::new().with_default(level).with_target("openraft", level_of_raft(level)))
         .init();
     Ok(guard)
+}
+
+/// Openraft reports each step, and each attempt to reach a node; the server itself reports what
+/// matters to an operator.
+fn level_of_raft(level: LevelFilter) -> LevelFilter {
+    match level {
+        LevelFilter::TRACE => LevelFilter::TRACE,
+        LevelFilter::DEBUG => LevelFilter::WARN,
+        _ => LevelFilter::OFF,
+    }
 }
 
 /// `pid:M time mark message`

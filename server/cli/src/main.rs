@@ -28,6 +28,8 @@ mod log_command;
 mod logging;
 mod process_settings;
 mod program_name;
+#[cfg(feature = "replication")]
+mod raft_command;
 mod redis_cli;
 mod run_command;
 mod supervisor;
@@ -58,7 +60,13 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "compat"))]
         return fail("this lockwheel was built without the feature \"compat\"");
     }
-    server_main(&args)
+    if name == ProgramName::Raft {
+        #[cfg(feature = "replication")]
+        return raft_command::main(&args);
+        #[cfg(not(feature = "replication"))]
+        return fail("this lockwheel was built without the feature \"replication\"");
+    }
+    server_main(&args, |_| Ok(()))
 }
 
 /// Jemalloc returns freed memory to the system soon, from a thread of its own, even between memory
@@ -88,8 +96,8 @@ fn allocator_usage() -> Option<lockwheel_engine::settings::AllocatorUsage> {
     })
 }
 
-/// Runs a server as `redis-server` does.
-fn server_main(args: &[String]) -> ExitCode {
+/// Runs a server as `redis-server` does, after `prepare`.
+fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), String>) -> ExitCode {
     let title = Title::of(args);
     let mut stdin_text = None;
     let mut read = |source: launch::Source<'_>| {
@@ -105,6 +113,11 @@ fn server_main(args: &[String]) -> ExitCode {
         Ok(Invocation::Serve { mut settings, warnings }) => {
             settings.allocator = ALLOCATOR;
             let process = ProcessSettings::of(&settings);
+            // The directory above it must exist. If this fails, so does the change to it.
+            let _ = std::fs::create_dir(&process.dir);
+            if let Err(error) = prepare(&settings).and_then(|()| check_node(&settings)) {
+                return fail(&error);
+            }
             if process.daemonize {
                 return daemonize(args, stdin_text.as_deref());
             }
@@ -121,6 +134,27 @@ fn server_main(args: &[String]) -> ExitCode {
     }
 }
 
+/// A node that served without the others would grant locks that they have granted.
+#[cfg(feature = "replication")]
+fn check_node(settings: &Settings) -> Result<(), String> {
+    let dir = settings.text("dir");
+    let has_node = lockwheel::replication::has_node(dir.as_ref());
+    if settings.text("raft-port") == "0" && has_node.map_err(|error| error.to_string())? {
+        return Err(format!(
+            "'{dir}' is the directory of a node of a cluster: start it with its raft-port"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "replication"))]
+fn check_node(settings: &Settings) -> Result<(), String> {
+    match settings.text("raft-port") == "0" {
+        true => Ok(()),
+        false => Err("this lockwheel was built without the feature \"replication\"".to_owned()),
+    }
+}
+
 /// The environment variables that are valid UTF-8.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
@@ -130,8 +164,6 @@ fn environment() -> Vec<(String, String)> {
 
 /// Runs the server until it is stopped.
 fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> ExitCode {
-    // The directory above it must exist. If this fails, so does the next call.
-    let _ = std::fs::create_dir(&process.dir);
     if let Err(error) = std::env::set_current_dir(&process.dir) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
     }

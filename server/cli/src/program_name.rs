@@ -17,6 +17,8 @@ pub(crate) enum ProgramName {
     Locks,
     /// `lockwheel log`
     Log,
+    /// `lockwheel raft`
+    Raft,
     /// `lockwheel run`
     Run,
 }
@@ -39,6 +41,7 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
         Some("compat") => ProgramName::Compat,
         Some("locks") => ProgramName::Locks,
         Some("log") => ProgramName::Log,
+        Some("raft") => ProgramName::Raft,
         Some("run") => ProgramName::Run,
         _ => return ProgramName::Server,
     };
@@ -86,6 +89,7 @@ mod tests {
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
         check("lockwheel locks --json", ProgramName::Locks, "lockwheel --json");
         check("lockwheel log check a", ProgramName::Log, "lockwheel check a");
+        check("lockwheel raft status", ProgramName::Raft, "lockwheel status");
         check("lockwheel run -- true", ProgramName::Run, "lockwheel -- true");
         check("lockwheel redis-cli ping", ProgramName::Cli, "redis-cli ping");
         check("lockwheel redis-sentinel a.conf", ProgramName::Server, "redis-sentinel a.conf");

@@ -195,6 +195,7 @@ Usage: lockwheel [/path/to/redis.conf] [-] [--directive value ...] ...
        lockwheel compat redis://host:port [options]
        lockwheel cli [options] [command [argument ...]]
        lockwheel log check|export|repair|restore ...
+       lockwheel raft init|join|status|token|remove ...
        lockwheel run [options] -- command [argument ...]
 
 The file and the options are those of redis-server 7.2; with a dash, more directives are
@@ -203,6 +204,7 @@ the file, and an option overrides both.
 
 `lockwheel compat` looks for faults of a server that break locks. `lockwheel cli` works like
 redis-cli. `lockwheel log` checks, exports, repairs and restores the log of a server.
+`lockwheel raft` begins a cluster of servers that replicate their log, and changes its nodes.
 `lockwheel run` starts a server for a command, such as a test suite, and stops it when the
 command ends. Started under the name redis-server, redis-sentinel or redis-cli, the
 program works like the program of that name.
