@@ -35,6 +35,7 @@ mod memory;
 mod native_locks;
 mod packaging;
 mod protocol;
+mod raft_command;
 mod recipes;
 mod recognition;
 mod replication;

@@ -70,7 +70,7 @@ impl Membership {
                 if !self.authority.permits(until, &permission) {
                     return Err(refused("the join token is not one of this cluster"));
                 }
-                if until < now_seconds() {
+                if until <= now_seconds() {
                     let reason = "the join token has expired; 'lockwheel raft token' prints one";
                     return Err(refused(reason));
                 }
