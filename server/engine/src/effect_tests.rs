@@ -9,6 +9,9 @@ use crate::time::Millis;
 
 /// Records every kind of effect that changes the state.
 fn converse(stage: &mut Stage) {
+    // Users are a part of the state if the log is replicated.
+    stage.engine.lead(0, stage.time());
+    stage.check("ACL SETUSER u on => OK; ACL DELUSER u => 1");
     stage.check(
         "SET k v => OK; SET k w PX 5 => OK; +5ms; GET k => nil; SET k 7; EXPIRE k 10 => 1; \
          PERSIST k => 1; APPEND k x => 2; SETRANGE k 4 y => 5; SETBIT b 100 1 => 0; \

@@ -39,6 +39,7 @@ impl Engine {
     /// From now on the state is that of a log which another server writes: nothing is due, and
     /// commands are refused.
     pub fn follow(&mut self) {
+        self.is_node = true;
         self.end_guard();
         self.end_log();
         self.writer.set_lock_notes(false);
@@ -61,10 +62,13 @@ impl Engine {
         if let Some(shadow) = self.shadow() {
             shadow.apply(effects, time)?;
         }
-        self.apply(effects, time)
+        self.apply(effects, time)?;
+        self.adopt_users();
+        Ok(())
     }
 
-    /// Removes all keys and functions, without effects: the state is going to be that of a log.
+    /// Removes all keys and functions, without effects, and restores the users of the
+    /// configuration: the state is going to be that of a log.
     ///
     /// # Errors
     /// As [`Engine::apply`].
@@ -73,7 +77,9 @@ impl Engine {
         if let Some(shadow) = self.shadow() {
             shadow.clear(time)?;
         }
-        self.writer.clear(time.now)
+        self.writer.clear(time.now)?;
+        self.adopt_users();
+        Ok(())
     }
 
     fn shadow(&mut self) -> Option<&mut Shadow> {
@@ -90,6 +96,7 @@ impl Engine {
 
     /// From now on this server writes the log: units are numbered from the one after `position`.
     pub fn lead(&mut self, position: Position, time: Time) {
+        self.is_node = true;
         self.start_log(position);
         self.begin_service(time);
     }

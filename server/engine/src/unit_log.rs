@@ -106,7 +106,10 @@ impl UnitLog {
                 | Effect::Postponed { .. }
                 | Effect::LibraryLoaded { .. }
                 | Effect::LibraryDeleted { .. }
-                | Effect::LibrariesFlushed {} => self.changed_all = self.last,
+                | Effect::LibrariesFlushed {}
+                | Effect::UsersCleared {}
+                | Effect::UserSet { .. }
+                | Effect::UserRemoved { .. } => self.changed_all = self.last,
                 Effect::Moved { database, key } | Effect::Copied { database, key } => {
                     self.change(place);
                     self.change(Place { database, key });

@@ -95,7 +95,7 @@ impl Users {
 }
 
 /// Reads the line of a user. An error is about all that is wrong in it.
-fn read_line(
+pub(super) fn read_line(
     line: &[u8],
     place: &str,
     commands: &CommandTable,

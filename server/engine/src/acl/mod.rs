@@ -6,6 +6,7 @@
 mod file;
 mod log;
 mod permissions;
+mod replicated;
 mod rules;
 mod selector;
 mod sessions;

@@ -21,6 +21,8 @@ pub(crate) struct AccessControl {
     users: Users,
     /// The users at the start, to which a reset returns.
     first_users: Users,
+    /// As `first_users`, with the password that `requirepass` has now.
+    configured_users: Users,
     /// The user of the program that embeds the server, which may do everything.
     embedding: Arc<User>,
     /// Compared with where there is no user of that name, so that this takes the same time.
@@ -44,6 +46,7 @@ impl AccessControl {
         };
         AccessControl {
             first_users: users.clone(),
+            configured_users: users.clone(),
             users,
             embedding: Arc::new(User::first(commands, None)),
             unknown: closed,
@@ -56,6 +59,11 @@ impl AccessControl {
     /// All users.
     pub(crate) fn users(&self) -> &Users {
         &self.users
+    }
+
+    /// The users of a server whose state has none.
+    pub(super) fn configured_users(&self) -> &Users {
+        &self.configured_users
     }
 
     /// The identity of a client that has connected.
@@ -125,6 +133,7 @@ impl Engine {
             self.change_users(users, None);
         }
         self.access.first_users = self.access.users.clone();
+        self.access.configured_users = self.access.users.clone();
         Ok(())
     }
 
@@ -246,13 +255,15 @@ impl Engine {
         let mut users = self.access.users.clone();
         let mut default = User::clone(users.default_user());
         default.set_only_password(self.settings.requirepass.as_ref());
-        users.insert(default);
+        let default = users.insert(default);
+        self.access.configured_users.insert(User::clone(&default));
         self.change_users(users, caller);
     }
 
     /// Restores the users that there were at the start.
     pub(crate) fn reset_users(&mut self, caller: Option<ClientId>) {
-        self.change_users(self.access.first_users.clone(), caller);
+        self.access.configured_users = self.access.first_users.clone();
+        self.replace_users(self.access.first_users.clone(), caller);
         self.access.log = AclLog::default();
     }
 

@@ -186,23 +186,24 @@ impl User {
         (&self.root, &self.selectors)
     }
 
-    /// The line that describes it: `user name` and rules that make the same user.
+    /// The line that describes it: `user name` and its rules.
     pub fn line(&self) -> Vec<u8> {
-        let mut line = [b"user ", &*self.name].concat();
-        for flag in self.flags() {
-            line.push(b' ');
-            line.extend_from_slice(flag.as_bytes());
-        }
+        [b"user ", self.name(), b" ", &*self.rules()].concat()
+    }
+
+    /// Rules that make the same user.
+    pub(super) fn rules(&self) -> Vec<u8> {
+        let mut rules = self.flags().join(" ").into_bytes();
         for digits in self.password_digits() {
-            line.extend_from_slice(b" #");
-            line.extend_from_slice(digits.as_bytes());
+            rules.extend_from_slice(b" #");
+            rules.extend_from_slice(digits.as_bytes());
         }
-        line.push(b' ');
-        line.extend_from_slice(&self.root.rules());
+        rules.push(b' ');
+        rules.extend_from_slice(&self.root.rules());
         for selector in &self.selectors {
-            line.extend_from_slice(&[b" (", &*selector.rules(), b")"].concat());
+            rules.extend_from_slice(&[b" (", &*selector.rules(), b")"].concat());
         }
-        line
+        rules
     }
 
     /// Applies rules in this order. All or none.

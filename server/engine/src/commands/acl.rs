@@ -229,7 +229,8 @@ fn setuser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let rules = acl::merge_selectors(&argv[3..])
         .map_err(|word| Error::text(format!("ERR {}", acl::unmatched(word))))?;
-    let Context { client, engine, .. } = context;
+    let Context { client, engine, time, .. } = context;
+    engine.check_changes_users(*time)?;
     let all_channels = engine.settings.acl_pubsub_default.allows_all();
     let mut users = engine.access.users().clone();
     let user = match users.get(name) {
@@ -239,7 +240,7 @@ fn setuser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let rules = rules.iter().map(|rule| &**rule);
     let user = user.with_rules(rules, engine.commands, all_channels);
     users.insert(user.map_err(|(rule, error)| modifier_error(rule, error))?);
-    engine.change_users(users, Some(*client));
+    engine.replace_users(users, Some(*client));
     Ok(Reply::OK)
 }
 
@@ -254,9 +255,10 @@ fn deluser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if argv[2..].contains(&acl::DEFAULT_USER) {
         return Err(Error::line("ERR The 'default' user cannot be removed"));
     }
+    context.engine.check_changes_users(context.time)?;
     let mut users = context.engine.access.users().clone();
     let removed = argv[2..].iter().filter(|name| users.remove(name).is_some()).count();
-    context.engine.change_users(users, Some(context.client));
+    context.engine.replace_users(users, Some(context.client));
     Ok(Reply::from(removed))
 }
 
@@ -290,6 +292,7 @@ fn list(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `ACL LOAD`: replies with OK, or with all errors of the file.
 fn load(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    context.engine.check_changes_users(context.time)?;
     match context.engine.reload_users(Some(context.client)) {
         Ok(()) => Ok(Reply::OK),
         Err(errors) => Err(Error::text(format!("ERR {errors}"))),
@@ -306,7 +309,7 @@ impl Engine {
         caller: Option<crate::sessions::ClientId>,
     ) -> Result<(), String> {
         let users: Users = self.read_acl_file()?;
-        self.change_users(users, caller);
+        self.replace_users(users, caller);
         Ok(())
     }
 }

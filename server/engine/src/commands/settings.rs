@@ -114,6 +114,11 @@ impl Engine {
     fn change_settings(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
         let mut next = self.settings.clone();
         let changes = next.set(pairs)?;
+        let sets_password = changes.iter().any(|change| change.directive.sets_default_password());
+        if sets_password && self.replicates_default_user() {
+            let reason = "the default user is replicated: use ACL SETUSER on the leader".into();
+            return Err(ConfigError::Refused { name: "requirepass", reason });
+        }
         if let Some(user) = &mut self.settings_user {
             // Also those that keep their value: their files may have changed.
             let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));

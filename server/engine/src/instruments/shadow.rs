@@ -100,7 +100,7 @@ impl Shadow {
                 }
             }
         }
-        "the function libraries differ".to_owned()
+        "the function libraries, the users or the last token differ".to_owned()
     }
 }
 

@@ -102,6 +102,9 @@ impl State {
                 let libraries = self.libraries.as_mut().ok_or(ApplyError::Missing)?;
                 libraries.apply(effect)?;
             }
+            Effect::UsersCleared {} | Effect::UserSet { .. } | Effect::UserRemoved { .. } => {
+                self.users.apply(effect)?;
+            }
             Effect::Set { value } => {
                 let value = NewValue::Value(value.to_value(keyspace.seed)?);
                 match keyspace.find_cached(database, key) {

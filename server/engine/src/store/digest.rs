@@ -1,5 +1,5 @@
 //! A digest of the state: equal for two states between which no client can distinguish. It covers
-//! keys, values, encodings, deadlines, consumer groups and fencing tokens; not the time of the last
+//! keys, values, encodings, deadlines, consumer groups, fencing tokens and replicated users; not the time of the last
 //! use of a key, nor the order of the members of large values.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -17,8 +17,8 @@ use super::state::State;
 pub struct Digest(pub u128);
 
 impl State {
-    /// The digest of the databases, of the texts of function libraries and of the last fencing
-    /// token.
+    /// The digest of the databases, of the texts of function libraries, of the rules of users and
+    /// of the last fencing token.
     pub fn digest(&self) -> Digest {
         let mut hasher = SipHasher13::new_with_keys(0, 0);
         self.keyspace.digest_into(&mut hasher);
@@ -26,6 +26,12 @@ impl State {
         self.last_token.encode(&mut bytes);
         let libraries = self.libraries.iter().flat_map(|libraries| libraries.libraries());
         libraries.for_each(|library| (&*library.code).encode(&mut bytes));
+        let users = self.users.rules();
+        users.map(|rules| rules.len()).encode(&mut bytes);
+        for (name, rules) in users.into_iter().flatten() {
+            (&**name).encode(&mut bytes);
+            (&**rules).encode(&mut bytes);
+        }
         hasher.write(&bytes);
         Digest(hasher.finish128().into())
     }

@@ -70,7 +70,7 @@ impl Writer {
         host: &mut dyn Host,
     ) -> Result<String, Reply> {
         let name = libraries.0.load(code, replace, host)?;
-        self.record_library(&Effect::LibraryLoaded { code });
+        self.record_global(&Effect::LibraryLoaded { code });
         self.count_changes(1);
         Ok(name)
     }
@@ -85,10 +85,10 @@ impl Writer {
     ) -> Result<(), Reply> {
         libraries.0.restore(codes, policy, host)?;
         if policy == Policy::Flush {
-            self.record_library(&Effect::LibrariesFlushed {});
+            self.record_global(&Effect::LibrariesFlushed {});
         }
         for code in codes {
-            self.record_library(&Effect::LibraryLoaded { code });
+            self.record_global(&Effect::LibraryLoaded { code });
         }
         self.count_changes(1);
         Ok(())
@@ -98,7 +98,7 @@ impl Writer {
     pub fn delete_library(&mut self, libraries: &mut Libraries, name: &[u8]) -> bool {
         let is_deleted = libraries.0.delete(name);
         if is_deleted {
-            self.record_library(&Effect::LibraryDeleted { name });
+            self.record_global(&Effect::LibraryDeleted { name });
             self.count_changes(1);
         }
         is_deleted
@@ -107,7 +107,7 @@ impl Writer {
     /// As [`Functions::flush`].
     pub fn flush_libraries(&mut self, libraries: &mut Libraries) {
         libraries.0.flush();
-        self.record_library(&Effect::LibrariesFlushed {});
+        self.record_global(&Effect::LibrariesFlushed {});
         self.count_changes(1);
     }
 }

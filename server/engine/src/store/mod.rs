@@ -31,6 +31,7 @@ pub mod state;
 pub mod stream;
 pub mod string_slabs;
 pub mod string_value;
+pub mod users;
 pub mod value;
 pub mod writer;
 

@@ -67,6 +67,9 @@ impl Snapshot {
             let place = Place { database: 0, key: &[] };
             effects.push(place, &Effect::LibraryLoaded { code: &library.code });
         }
+        for effect in state.users.effects() {
+            effects.push(Place { database: 0, key: &[] }, &effect);
+        }
         for number in 0..state.keyspace.count() {
             let keys = state.keyspace.database(number).len();
             if keys > 0 {

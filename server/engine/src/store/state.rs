@@ -5,6 +5,7 @@
 
 use super::Keyspace;
 use super::libraries::Libraries;
+use super::users::ReplicatedUsers;
 
 /// See the module's documentation. In an engine, only the [`Writer`] changes it.
 ///
@@ -13,6 +14,7 @@ pub struct State {
     pub(super) keyspace: Keyspace,
     /// The function libraries; `None` while a function runs.
     pub(super) libraries: Option<Libraries>,
+    pub(super) users: ReplicatedUsers,
     /// The last fencing token that was given out; 0 for none.
     pub(super) last_token: u64,
 }
@@ -20,6 +22,12 @@ pub struct State {
 impl State {
     /// A state of these databases and function libraries.
     pub fn new(keyspace: Keyspace, libraries: Libraries) -> State {
-        State { keyspace, libraries: Some(libraries), last_token: 0 }
+        let users = ReplicatedUsers::default();
+        State { keyspace, libraries: Some(libraries), users, last_token: 0 }
+    }
+
+    /// The users, if the log is replicated.
+    pub fn users(&self) -> &ReplicatedUsers {
+        &self.users
     }
 }

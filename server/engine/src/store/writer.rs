@@ -491,8 +491,8 @@ impl Writer {
 
     // --- functions ---
 
-    /// Records a change of the function libraries.
-    pub(super) fn record_library(&mut self, effect: &Effect<'_>) {
+    /// Records a change of the function libraries or of the users.
+    pub(super) fn record_global(&mut self, effect: &Effect<'_>) {
         if self.is_recording {
             self.record(0, &[], effect);
         }
@@ -569,7 +569,7 @@ impl Writer {
         self.state.apply(effects, now)
     }
 
-    /// Removes all keys and functions, and records no effects. A snapshot that is being given out
+    /// Removes all keys, functions and users, and records no effects. A snapshot that is being given out
     /// is void.
     ///
     /// # Errors
@@ -577,6 +577,7 @@ impl Writer {
     /// As those of [`State::apply`].
     pub fn clear(&mut self, now: Millis) -> Result<(), ApplyError> {
         self.snapshot = None;
+        self.state.users.clear();
         let mut effects = Effects::default();
         for database in 0..self.state.keyspace.count() {
             effects.push(Place { database, key: &[] }, &Effect::Flushed {});

@@ -396,6 +396,22 @@ effects! {
     /// All libraries are removed.
     92 LibrariesFlushed {},
 
+    // --- users of a server whose log is replicated ---
+    /// From now on there are only the users that effects set, and the default user.
+    120 UsersCleared {},
+    /// A user is set, or replaced.
+    121 UserSet {
+        /// Its name.
+        name: &'a [u8],
+        /// The rules that make it.
+        rules: &'a [u8],
+    },
+    /// A user is removed.
+    122 UserRemoved {
+        /// Its name.
+        name: &'a [u8],
+    },
+
     // --- messages ---
     /// A keyspace event. It changes no state.
     100 Event {
