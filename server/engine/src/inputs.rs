@@ -58,7 +58,7 @@
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
 //!   [`Engine::is_ready`], [`Engine::readiness`]; what the caller counts, [`Engine::traffic`] and
 //!   [`Engine::unwritten_bytes`].
-//! - **The state**: [`Engine::libraries`], [`Engine::records`].
+//! - **The state**: [`Engine::libraries`], [`Engine::replicated_users`], [`Engine::records`].
 //!
 //! # Servers for tests
 //!
@@ -247,6 +247,12 @@ impl Engine {
     pub fn libraries(&self) -> impl Iterator<Item = &[u8]> {
         let libraries = self.writer.libraries().into_iter();
         libraries.flat_map(|libraries| libraries.libraries()).map(|library| &*library.code)
+    }
+
+    /// The users that are a part of the state: the name and the rules of each.
+    pub fn replicated_users(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let rules = self.writer.state().users().rules();
+        rules.into_iter().flatten().map(|(name, rules)| (&**name, &**rules))
     }
 
     /// The keys of a database with their values, those past their deadlines included.

@@ -69,6 +69,7 @@ pub(super) fn export(
 fn write(engine: &Engine, time: Time, format: Format, out: &mut dyn Write) -> io::Result<()> {
     let deadlines = WallDeadlines::at(time);
     match format {
+        // Users are not part of such a file.
         Format::Aof => {
             let mut writer = AofWriter::new(out, deadlines);
             engine.libraries().try_for_each(|code| writer.library(code))?;
@@ -77,6 +78,7 @@ fn write(engine: &Engine, time: Time, format: Format, out: &mut dyn Write) -> io
         Format::Json => {
             let mut writer = JsonWriter::new(out, deadlines);
             engine.libraries().try_for_each(|code| writer.library(code))?;
+            engine.replicated_users().try_for_each(|(name, rules)| writer.user(name, rules))?;
             each_key(engine, time, |database, record| writer.key(database, record))?;
         }
     }
@@ -101,4 +103,30 @@ fn each_key(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use lockwheel_engine::Engine;
+    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::sessions::Origin;
+    use lockwheel_engine::time::{Millis, Time};
+
+    use super::{Format, write};
+
+    #[test]
+    fn json_has_the_users_of_a_cluster() {
+        let time = Time::at(Millis(0));
+        let mut engine = Engine::new(Default::default(), Process::default(), time, [0; 4]);
+        engine.lead(0, time);
+        let client = engine.connect(Origin::default(), time);
+        let words: [&[u8]; 6] = [b"ACL", b"SETUSER", b"u", b"on", b"~a*", b"+get"];
+        engine.run(time, client, &words, &mut BytesMut::new());
+        let mut text = Vec::new();
+        write(&engine, time, Format::Json, &mut text).expect("it is written");
+        let rules = "on sanitize-payload ~a* resetchannels -@all +get";
+        let line = format!(r#"{{"type":"user","name":"u","rules":"{rules}"}}"#);
+        assert_eq!(String::from_utf8_lossy(&text).trim_end(), line);
+    }
 }

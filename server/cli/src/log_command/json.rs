@@ -25,6 +25,13 @@ struct LibraryLine<'a> {
 }
 
 #[derive(serde::Serialize)]
+struct UserLine<'a> {
+    r#type: &'static str,
+    name: Text<'a>,
+    rules: Text<'a>,
+}
+
+#[derive(serde::Serialize)]
 struct KeyLine<'a> {
     database: usize,
     key: Text<'a>,
@@ -100,6 +107,11 @@ impl<'a> JsonWriter<'a> {
     /// Writes a function library.
     pub(super) fn library(&mut self, code: &[u8]) -> io::Result<()> {
         self.line(&LibraryLine { r#type: "library", code: Text(code) })
+    }
+
+    /// Writes a user of a cluster.
+    pub(super) fn user(&mut self, name: &[u8], rules: &[u8]) -> io::Result<()> {
+        self.line(&UserLine { r#type: "user", name: Text(name), rules: Text(rules) })
     }
 
     /// Writes a key.
