@@ -3,6 +3,7 @@
 use crate::Engine;
 use crate::instruments::shadow::Shadow;
 use crate::readiness::Readiness;
+use crate::sessions::bindings::Bindings;
 use crate::store::apply::ApplyError;
 use crate::time::{Millis, Time};
 use crate::unit_log::Position;
@@ -42,6 +43,8 @@ impl Engine {
         self.is_node = true;
         self.end_guard();
         self.end_log();
+        // The leader ends the leases of bound locks; connections that end here must not.
+        self.sessions.bindings = Bindings::default();
         self.writer.set_lock_notes(false);
         self.readiness = Readiness::Following;
         self.update_conditions();
@@ -111,6 +114,13 @@ mod tests {
 
     const REFUSAL: &str = "!READONLY You can't write against a read only replica.";
 
+    /// A server that leads.
+    fn leader() -> Stage {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.lead(0, stage.time());
+        stage
+    }
+
     /// A server that follows.
     fn follower() -> Stage {
         let mut stage = Stage::new(Default::default());
@@ -118,14 +128,19 @@ mod tests {
         stage
     }
 
+    /// The effects of a leader since the last call.
+    fn take_effects(leader: &mut Stage) -> Vec<u8> {
+        let mut effects = Vec::new();
+        leader.engine.take_units(|units| effects.extend_from_slice(units.effects));
+        effects
+    }
+
     /// The effects of commands on another server.
     fn effects(commands: &str) -> Vec<u8> {
         let mut stage = Stage::new(Default::default());
         stage.engine.start_log(0);
         stage.check(commands);
-        let mut effects = Vec::new();
-        stage.engine.take_units(|units| effects.extend_from_slice(units.effects));
-        effects
+        take_effects(&mut stage)
     }
 
     fn apply(stage: &mut Stage, effects: &[u8], later_ms: i64) {
@@ -167,8 +182,7 @@ mod tests {
 
     #[test]
     fn former_leader_forgets_what_was_not_committed() {
-        let mut stage = Stage::new(Default::default());
-        stage.engine.lead(0, stage.time());
+        let mut stage = leader();
         stage.check("SET a 1; SELECT 3; SET b 1; FUNCTION LOAD \"#!lua name=l\\n\" => !...");
         stage.engine.begin_snapshot(stage.time());
         stage.engine.follow();
@@ -182,14 +196,73 @@ mod tests {
 
     #[test]
     fn leader_that_may_not_be_the_only_one_serves_nothing() {
-        let mut stage = Stage::new(Default::default());
-        stage.engine.lead(0, stage.time());
+        let mut stage = leader();
         stage.check("SET k v PX 10");
         stage.engine.set_serves(false);
         assert_eq!(stage.step("GET k"), REFUSAL);
         stage.check("+20ms; INFO keyspace => ...keys=1...");
         stage.engine.set_serves(true);
         stage.check("GET k => nil");
+    }
+
+    #[test]
+    fn bound_locks_are_held_for_a_grace_after_a_failover() {
+        let (mut old, mut new, mut third) = (leader(), follower(), follower());
+        old.check(
+            "b> LOCK.ACQUIRE k b TTL 90000 BOUND; b> LOCK.ACQUIRE l b TTL 90000 BOUND GRACE 8000; \
+             b> LOCK.ACQUIRE m b TTL 90000; b> LOCK.ACQUIRE n b TTL 9 BOUND",
+        );
+        let effects = take_effects(&mut old);
+        apply(&mut new, &effects, 0);
+        apply(&mut third, &effects, 0);
+        new.engine.lead(9, new.time());
+        new.check(
+            "PTTL k => 5000; PTTL l => 8000; PTTL m => 90000; PTTL n => 9; \
+             LOCK.INFO k => ...\"client\", 0...; LOCK.INFO m => ...\"client\", 0...",
+        );
+        // The other followers get the same leases.
+        apply(&mut third, &take_effects(&mut new), 0);
+        assert_eq!(third.engine.digest(), new.engine.digest());
+        // An owner that comes back keeps its lock, and the others are granted in their order.
+        let acquired = "...\"acquired\"...";
+        new.check("b> LOCK.RENEW l b TTL 90000 => 1; PTTL l => 90000");
+        new.check("c> LOCK.ACQUIRE k c TTL 9 WAIT 90000; d> LOCK.ACQUIRE k d TTL 9 WAIT 90000");
+        new.check(&format!(
+            "+4999ms; c< => ; +1ms; c< => {acquired}; d< => ; +9ms; d< => {acquired}"
+        ));
+    }
+
+    #[test]
+    fn connection_to_a_former_leader_ends_no_lease() {
+        let (mut old, mut other) = (leader(), follower());
+        old.check("b> LOCK.ACQUIRE k b TTL 90000 BOUND");
+        let effects = take_effects(&mut old);
+        apply(&mut other, &effects, 0);
+        old.engine.follow();
+        old.engine.clear_state(old.time()).expect("it is cleared");
+        apply(&mut old, &effects, 0);
+        old.check("b!");
+        assert_eq!(old.engine.digest(), other.engine.digest());
+    }
+
+    #[test]
+    fn fencing_tokens_grow_across_failovers() {
+        let token = |stage: &mut Stage, key: &str| -> u64 {
+            let reply = stage.step(&format!("LOCK.ACQUIRE {key} a TTL 90000"));
+            let after = reply.split_once("\"token\", ").expect("a token").1;
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            after[..digits].parse().expect("a number")
+        };
+        let (mut old, mut new) = (leader(), follower());
+        let first = [token(&mut old, "k"), token(&mut old, "l")];
+        apply(&mut new, &take_effects(&mut old), 0);
+        new.engine.lead(9, new.time());
+        let second = [token(&mut new, "m"), token(&mut new, "n")];
+        old.engine.follow();
+        apply(&mut old, &take_effects(&mut new), 0);
+        old.engine.lead(19, old.time());
+        let all = [first, second, [token(&mut old, "o"), token(&mut old, "p")]].concat();
+        assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
     }
 
     #[test]
