@@ -71,11 +71,15 @@ impl Cluster {
     /// The reply of the server that leads to a command that may be run twice: on a busy machine a
     /// server may lead no more before it has replied.
     fn ask(&self, command: &str) -> String {
-        let words: Vec<&str> = command.split(' ').collect();
+        self.ask_words(&command.split(' ').collect::<Vec<_>>())
+    }
+
+    /// As [`Cluster::ask`], for a command whose words have blanks.
+    fn ask_words(&self, words: &[&str]) -> String {
         let mut reply = Vec::new();
         eventually("a reply of the leader", || {
             let mut wire = Wire::connect(self.servers[&self.leader()].addr(), 2);
-            wire.send(&words);
+            wire.send(words);
             reply = wire.try_read().unwrap_or_default();
             !reply.is_empty() && !reply.starts_with(b"-READONLY ")
         });
@@ -157,4 +161,65 @@ fn node_that_was_away_gets_a_snapshot() {
     let leader = cluster.leader();
     cluster.servers.remove(&leader);
     assert_eq!(cluster.ask("DBSIZE"), ":1202\r\n");
+}
+
+#[test]
+fn functions_and_users_survive_their_leader() {
+    const CODE: &str = "#!lua name=l\nredis.register_function('f', function() return 7 end)";
+    const REFUSED: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let mut cluster = Cluster::start();
+    assert_eq!(cluster.ask_words(&["FUNCTION", "LOAD", "REPLACE", CODE]), "$1\r\nl\r\n");
+    assert_eq!(cluster.ask("ACL SETUSER u on >secret ~* +@all"), "+OK\r\n");
+    // A server that leads no more closes its connections.
+    let reply = |server: &Server| {
+        let mut wire = Wire::connect(server.addr(), 2);
+        wire.send(&["AUTH", "u", "secret"]);
+        wire.try_read().unwrap_or_default()
+    };
+    let all_reply = |cluster: &Cluster, expected: &str| {
+        cluster.servers.values().all(|server| reply(server) == expected.as_bytes())
+    };
+    eventually("the user on all servers", || all_reply(&cluster, "+OK\r\n"));
+    let old = cluster.leader();
+    cluster.servers.remove(&old);
+    assert_eq!(cluster.ask("FCALL f 0"), ":7\r\n");
+    assert_eq!(cluster.ask("AUTH u secret"), "+OK\r\n");
+    cluster.ask("ACL DELUSER u");
+    // Also on the one that begins with the log that it has.
+    cluster.run(old);
+    eventually("no such user on any server", || all_reply(&cluster, REFUSED));
+}
+
+/// The number after a name in the reply of a command about locks.
+fn number_after(name: &str, reply: &str) -> u64 {
+    let mut lines = reply.split("\r\n").skip_while(|line| *line != name);
+    let number = lines.nth(1).and_then(|line| line.strip_prefix(':')?.parse().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {reply:?}"))
+}
+
+#[test]
+fn bound_lock_is_held_for_its_grace_after_a_failover() {
+    let mut cluster = Cluster::start();
+    let (mut holder, mut grant) = (None, String::new());
+    eventually("a grant", || {
+        let mut wire = Wire::connect(cluster.servers[&cluster.leader()].addr(), 2);
+        wire.send_line("LOCK.ACQUIRE k b TTL 600000 BOUND GRACE 200000");
+        grant = String::from_utf8_lossy(&wire.try_read().unwrap_or_default()).into_owned();
+        holder = Some(wire);
+        grant.contains("acquired")
+    });
+    let old = cluster.leader();
+    cluster.servers.remove(&old);
+    drop(holder);
+    let held = cluster.ask("LOCK.INFO k");
+    assert_eq!(number_after("token", &held), number_after("token", &grant));
+    assert_eq!(number_after("client", &held), 0);
+    assert!((1..=200_000).contains(&number_after("ttl", &held)), "{held}");
+    assert!(cluster.ask("LOCK.ACQUIRE k c TTL 600000").contains("refused"));
+    eventually("the end of the grace", || {
+        let grace = Duration::from_millis(200_000);
+        cluster.servers[&cluster.leader()].advance(grace).expect("a clock that moves");
+        let next = cluster.ask("LOCK.ACQUIRE k c TTL 600000");
+        next.contains("acquired") && number_after("token", &next) > number_after("token", &grant)
+    });
 }
