@@ -142,6 +142,7 @@ impl Clock {
     }
 
     /// The lease clock of a node that follows: it is stopped, and set to the log's time.
+    #[cfg(feature = "replication")]
     pub(crate) fn following() -> Clock {
         Clock::controlled(Some(Millis(0)), Rate::STOPPED)
     }
