@@ -97,11 +97,14 @@ mod tests {
         contacts.note(&vote, 2, at(4));
         contacts.note(&vote, 3, at(7));
         assert_eq!(majority(&three), Some(7));
+        assert_eq!(contacts.last(&vote, 2), Some(at(5)));
+        assert_eq!(contacts.last(&vote, 4), None);
         // Of four, three are a majority; of two configurations, both must have one.
         assert_eq!(majority(&[BTreeSet::from([1, 2, 3, 4])]), Some(5));
         assert_eq!(majority(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2])]), Some(5));
         assert_eq!(majority(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([4, 5, 6])]), None);
         contacts.note(&Vote::new_committed(4, 2), 3, at(8));
+        assert_eq!(contacts.last(&vote, 3), None);
         assert_eq!(majority(&three), None);
     }
 }

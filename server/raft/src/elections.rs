@@ -40,7 +40,7 @@ impl Node {
                 let _ = self.raft.trigger().elect().await;
             }
             // The next attempt is as long after this one as this one was after the last message.
-            self.note_contact();
+            self.note_attempt();
         }
     }
 

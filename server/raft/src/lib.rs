@@ -29,7 +29,7 @@ pub use state_machine::{SnapshotBuilder, SnapshotFile, SnapshotParts, State, Sta
 pub use wire::{Stream, receive, send};
 
 use lockwheel_log::Position;
-pub use openraft::metrics::RaftServerMetrics;
+pub use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};
 use openraft::{LogId, StorageError, StorageIOError};
 
 /// The number of a node. It is never used for another one.

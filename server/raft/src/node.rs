@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lockwheel_log::{Disk, mutants};
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
-use openraft::metrics::{RaftMetrics, RaftServerMetrics};
+use openraft::metrics::{RaftDataMetrics, RaftMetrics, RaftServerMetrics};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft::storage::Snapshot;
 use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
@@ -73,6 +73,8 @@ pub struct Node {
     last_contact: Mutex<Instant>,
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
+    /// The last message of a leader.
+    last_message: Mutex<Option<Instant>>,
     is_stopped: watch::Sender<bool>,
 }
 
@@ -107,6 +109,7 @@ impl Node {
             leads_until_ns: AtomicU64::new(0),
             last_contact: Mutex::new(started),
             membership_change: tokio::sync::Mutex::default(),
+            last_message: Mutex::new(None),
             is_stopped: watch::Sender::new(false),
         });
         tokio::spawn(Arc::clone(&node).watch_leader());
@@ -152,9 +155,31 @@ impl Node {
         *self.last_contact.lock()
     }
 
-    /// A message of a leader has arrived, or this node has tried to become one.
+    /// A message of a leader has arrived.
     pub(crate) fn note_contact(&self) {
+        self.note_attempt();
+        *self.last_message.lock() = Some(Instant::now());
+    }
+
+    /// This node has tried to become leader.
+    pub(crate) fn note_attempt(&self) {
         *self.last_contact.lock() = Instant::now();
+    }
+
+    /// Whether a message of a leader has arrived less than a lease ago.
+    pub fn has_leader(&self) -> bool {
+        let last = *self.last_message.lock();
+        last.is_some_and(|last| last.elapsed() < self.settings.lease)
+    }
+
+    /// A leader sends a message to each follower at least so often.
+    pub fn heartbeat(&self) -> Duration {
+        self.settings.heartbeat
+    }
+
+    /// If this node leads, the last entry that each node has acknowledged; and changes of it.
+    pub fn progress(&self) -> watch::Receiver<RaftDataMetrics<NodeId>> {
+        self.raft.data_metrics()
     }
 
     /// Until when no other node leads; `None` if this node does not lead. It is cheap to ask.
