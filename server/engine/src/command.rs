@@ -14,7 +14,7 @@ use crate::context::{Context, is};
 use crate::error::Error;
 use crate::latency::Times;
 use crate::names::Names;
-use crate::settings::{CompatVersion, Mode, Vendor};
+use crate::settings::{CompatVersion, Mode, Settings, Vendor};
 use crate::store::value::ValueRef;
 
 /// Runs a command. `argv[0]` is the command's name, and `argv[1]` that of a subcommand. The number
@@ -583,7 +583,19 @@ pub struct CommandTable {
 }
 
 impl CommandTable {
-    /// The table of a server mode and version.
+    /// The table of a server with these settings.
+    pub fn of_server(settings: &Settings) -> &'static CommandTable {
+        const VERSIONS: usize = CompatVersion::ALL.len();
+        static NODES: [OnceLock<CommandTable>; VERSIONS] = [const { OnceLock::new() }; VERSIONS];
+        let (mode, version) = (settings.mode(), settings.compat_version);
+        if settings.is_node() && mode == Mode::Standalone {
+            let of_node = || CommandTable::new(super::commands::node_commands(), version);
+            return NODES[version as usize].get_or_init(of_node);
+        }
+        CommandTable::of(mode, version)
+    }
+
+    /// The table of a server mode and version, of a server that is no node of a cluster.
     pub fn of(mode: Mode, version: CompatVersion) -> &'static CommandTable {
         const VERSIONS: usize = CompatVersion::ALL.len();
         static SERVERS: [OnceLock<CommandTable>; VERSIONS] = [const { OnceLock::new() }; VERSIONS];

@@ -8,30 +8,7 @@ use crate::store::apply::ApplyError;
 use crate::time::{Millis, Time};
 use crate::unit_log::Position;
 
-/// The address of a node for clients.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Address {
-    /// Its host.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-}
-
-/// The nodes that replicate the log, as clients are shown them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nodes {
-    /// The one that leads, if it is known.
-    pub leader: Option<Address>,
-    /// The other ones.
-    pub followers: Vec<Address>,
-}
-
 impl Engine {
-    /// From now on clients are shown these nodes.
-    pub fn set_nodes(&mut self, nodes: Nodes) {
-        self.nodes = nodes;
-    }
-
     /// Whether another server writes the log, or none.
     pub(crate) fn is_following(&self) -> bool {
         matches!(self.readiness, Readiness::Following)
@@ -107,7 +84,6 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Nodes};
     use crate::store::snapshot::SnapshotProgress;
     use crate::testing::Stage;
     use crate::time::Millis;
@@ -263,30 +239,5 @@ mod tests {
         old.engine.lead(19, old.time());
         let all = [first, second, [token(&mut old, "o"), token(&mut old, "p")]].concat();
         assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
-    }
-
-    #[test]
-    fn nodes_are_shown_with_their_roles() {
-        let mut stage = follower();
-        let address = |port| Address { host: "10.0.0.1".into(), port };
-        let mut nodes = Nodes { leader: None, followers: vec![address(7), address(8)] };
-        stage.engine.set_nodes(nodes.clone());
-        stage.check(
-            "INFO replication => ...role:slave\\r\\nmaster_host:\\r\\n...; \
-             ROLE => [\"slave\", \"\", 0, \"connect\", -1]",
-        );
-        nodes.leader = Some(address(9));
-        stage.engine.set_nodes(nodes);
-        stage.check(
-            "INFO replication => ...master_host:10.0.0.1\\r\\nmaster_port:9\\r\\n\
-             master_link_status:up...; ROLE => [\"slave\", \"10.0.0.1\", 9, \"connected\", 0]; \
-             HELLO => ...\"role\", \"replica\"...",
-        );
-        stage.engine.lead(0, stage.time());
-        stage.check(
-            "INFO replication => ...role:master\\r\\nconnected_slaves:2\\r\\n\
-             slave0:ip=10.0.0.1,port=7,state=online,offset=0,lag=0\\r\\n...; \
-             ROLE => [\"master\", 0, [[\"10.0.0.1\", \"7\", \"0\"], [\"10.0.0.1\", \"8\", \"0\"]]]",
-        );
     }
 }

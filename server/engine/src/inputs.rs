@@ -56,8 +56,8 @@
 //!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
 //!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
-//!   [`Engine::is_ready`], [`Engine::readiness`]; what the caller counts, [`Engine::traffic`] and
-//!   [`Engine::unwritten_bytes`].
+//!   [`Engine::is_ready`], [`Engine::readiness`], [`Engine::outlives_leader`]; what the caller
+//!   counts, [`Engine::traffic`] and [`Engine::unwritten_bytes`].
 //! - **The state**: [`Engine::libraries`], [`Engine::replicated_users`], [`Engine::records`].
 //!
 //! # Servers for tests

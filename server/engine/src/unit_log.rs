@@ -16,10 +16,8 @@ use crate::Engine;
 use crate::command::{Command, Flags};
 use crate::error::Error;
 use crate::mutants;
-use crate::sessions::{ClientId, Session};
 use crate::store::dict::HashSeed;
 use crate::store::effects::{Effect, Effects, Place};
-use crate::time::Millis;
 
 /// The number of a unit with effects, counted from 1. 0 depends on nothing.
 pub type Position = u64;
@@ -48,8 +46,6 @@ pub(crate) struct UnitLog {
     last: Position,
     released: Position,
     flushed: Position,
-    /// Clients that wait until a position is durable, in the order of the positions.
-    flush_waiters: VecDeque<(Position, ClientId)>,
     /// Keys that units after `released` have changed, also those that are deleted.
     changed: HashTable<ChangedKey>,
     /// The hashes of these keys, by the position of the change.
@@ -82,7 +78,6 @@ impl UnitLog {
             last: position,
             released: position,
             flushed: position,
-            flush_waiters: VecDeque::new(),
             changed: HashTable::new(),
             changes: VecDeque::new(),
             changed_all: 0,
@@ -170,11 +165,6 @@ impl UnitLog {
     }
 }
 
-/// The reply of `WAITAOF`: whether this server has flushed, and the number of replicas that have.
-pub(crate) fn local_and_replicas(is_flushed: bool) -> Reply {
-    Reply::Array(vec![Reply::Integer(i64::from(is_flushed)), Reply::Integer(0)])
-}
-
 impl ChangedKey {
     fn is(&self, place: Place<'_>) -> bool {
         self.database == place.database && *self.key == *place.key
@@ -234,14 +224,13 @@ impl Engine {
     pub fn release_units(&mut self, position: Position, flushed: Position) {
         let Some(log) = &mut self.unit_log else { return };
         log.release(position);
-        log.flushed = flushed;
+        let is_more_durable = std::mem::replace(&mut log.flushed, flushed) != flushed;
         let has_unreleased = log.has_unreleased();
         if has_unreleased != self.has_unreleased {
             self.set_has_unreleased(has_unreleased);
         }
-        let Some(log) = &self.unit_log else { return };
-        if !log.flush_waiters.is_empty() {
-            self.end_flush_waits();
+        if is_more_durable {
+            self.serve_log_waits();
         }
     }
 
@@ -251,46 +240,14 @@ impl Engine {
         self.writer.bypass_lookup_cache(has_unreleased);
     }
 
-    #[cold]
-    fn end_flush_waits(&mut self) {
-        let Some(log) = &mut self.unit_log else { return };
-        let due = log.flush_waiters.partition_point(|(position, _)| *position <= log.flushed);
-        let waiters: Vec<(Position, ClientId)> = log.flush_waiters.drain(..due).collect();
-        for (position, client) in waiters {
-            let is_waiting = |session: &Session| {
-                session.blocked.as_ref().is_some_and(|blocked| blocked.flush == Some(position))
-            };
-            // Its time may be over, and it may wait for something else.
-            if self.sessions.get(client).is_some_and(is_waiting) {
-                self.unblock(client, &local_and_replicas(true));
-            }
-        }
+    /// The last unit.
+    pub(crate) fn last_unit(&self) -> Position {
+        self.unit_log.as_ref().map_or(0, |log| log.last)
     }
 
-    /// Whether a client waits until more is durable: then [`Engine::release_units`] must be called
-    /// when it is.
-    pub fn is_flush_awaited(&self) -> bool {
-        self.unit_log.as_ref().is_some_and(|log| !log.flush_waiters.is_empty())
-    }
-
-    /// The last unit if it is not durable yet.
-    pub(crate) fn unflushed(&self) -> Option<Position> {
-        self.unit_log.as_ref().filter(|log| log.flushed < log.last).map(|log| log.last)
-    }
-
-    /// The client gets its reply when the units up to `position` are durable, or at `deadline`.
-    pub(crate) fn wait_for_flush(
-        &mut self,
-        client: ClientId,
-        position: Position,
-        deadline: Option<Millis>,
-    ) {
-        let Some(log) = &mut self.unit_log else { return };
-        log.flush_waiters.push_back((position, client));
-        self.sessions.block(client, local_and_replicas(false), deadline);
-        if let Some(blocked) = self.sessions.get_mut(client).and_then(|s| s.blocked.as_mut()) {
-            blocked.flush = Some(position);
-        }
+    /// Whether the units up to `position` are on the disk of this server.
+    pub(crate) fn is_flushed(&self, position: Position) -> bool {
+        self.unit_log.as_ref().is_some_and(|log| log.flushed >= position)
     }
 
     /// The position that the output since the last call depends on: it may be sent when the log has

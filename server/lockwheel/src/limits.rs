@@ -203,6 +203,11 @@ pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
 
+/// The batches of which it is known how far they go: those of some seconds. A follower that is
+/// further behind has acknowledged nothing that a client still waits for.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_BATCHES_KNOWN: usize = 1 << 14;
+
 /// The entries before a snapshot that are kept: those of some seconds, so that a node which is
 /// restarted needs no snapshot.
 #[cfg(feature = "replication")]

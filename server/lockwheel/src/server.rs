@@ -442,7 +442,7 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
 /// The clock of the server, and what it finds in its log. A node reads its log later.
 fn find_log(settings: &Settings) -> Result<(clock::Clock, Option<Restored>), Error> {
     #[cfg(feature = "replication")]
-    if NodeSettings::is_node(settings) {
+    if settings.is_node() {
         return Ok((clock::Clock::following(), None));
     }
     let restored = Restored::find(settings)?;

@@ -12,8 +12,8 @@ use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
 use crate::context::{Context, is};
 use crate::error::Error;
-use crate::following::{Address, Nodes};
 use crate::inputs::CpuTimes;
+use crate::nodes::{Address, Follower, Nodes};
 use crate::readiness::{Loading, Readiness};
 use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode};
 use crate::store::Database;
@@ -380,16 +380,18 @@ fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
         fields.add("connected_slaves", 0);
     } else {
         fields.add("role", "master");
-        fields.add("connected_slaves", engine.nodes.followers.len());
-        for (at, Address { host, port }) in engine.nodes.followers.iter().enumerate() {
-            let line = format_args!("ip={host},port={port},state=online,offset=0,lag=0");
+        fields.add("connected_slaves", engine.nodes.in_contact().count());
+        for (at, Follower { address, acknowledged, .. }) in engine.nodes.in_contact().enumerate() {
+            let Address { host, port } = address;
+            let line =
+                format_args!("ip={host},port={port},state=online,offset={acknowledged},lag=0");
             fields.add(&format!("slave{at}"), line);
         }
     }
     fields.add("master_failover_state", "no-failover");
     fields.add("master_replid", &engine.replication_id);
     fields.add("master_replid2", "0".repeat(engine.run_id.len()));
-    fields.add("master_repl_offset", 0);
+    fields.add("master_repl_offset", engine.replication_offset());
     fields.add("second_repl_offset", -1);
     fields.zeros(&["repl_backlog_active", "repl_backlog_size"]);
     fields.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);

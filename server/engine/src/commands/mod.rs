@@ -107,6 +107,11 @@ pub fn server_commands() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().copied().flatten()
 }
 
+/// The commands of a node of a cluster: it also answers queries for its master.
+pub fn node_commands() -> impl Iterator<Item = &'static Command> {
+    server_commands().chain(std::iter::once(sentinel::of_node()))
+}
+
 /// The commands of a sentinel: its own and some of the others.
 pub fn sentinel_commands() -> impl Iterator<Item = &'static Command> {
     let shared =
@@ -129,7 +134,7 @@ fn unknown_form(command: &str, subcommand: &[u8]) -> Error {
 
 /// The reply to the `HELP` subcommand of `command`: `lines` between the first and the last lines
 /// that all commands share.
-fn help(command: &str, lines: &'static [&'static str]) -> Reply {
+fn help(command: &str, lines: &[&'static str]) -> Reply {
     let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     let last = ["HELP", "    Shows this."];
     let lines = lines.iter().chain(&last).map(|line| Reply::status(line));

@@ -1,5 +1,5 @@
-//! Commands for clients of replicated servers. This server has no replicas and is not a replica: it
-//! counts none, and refuses at once what would require replication.
+//! Commands for clients of replicated servers. A node of a cluster has its followers as replicas.
+//! It replicates by a protocol of its own, so what copies a server as Redis does is refused.
 
 use lockwheel_resp::Reply;
 
@@ -7,10 +7,10 @@ use crate::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::following::Address;
+use crate::log_waits::LogWait;
+use crate::nodes::{Address, Follower};
 use crate::settings::Mode;
 use crate::time::Millis;
-use crate::unit_log::local_and_replicas;
 
 const WAIT: Command = Command {
     flags: Flags::BLOCKING,
@@ -164,11 +164,13 @@ fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     if context.engine.is_following() {
         return Ok(role_of_replica(context.engine.nodes.leader.as_ref()));
     }
-    let replica = |Address { host, port }: &Address| {
-        Reply::Array(vec![Reply::bulk(host), Reply::bulk(port.to_string()), Reply::bulk("0")])
+    let replica = |Follower { address, acknowledged, .. }: &Follower| {
+        let texts = [address.host.clone(), address.port.to_string(), acknowledged.to_string()];
+        Reply::Array(texts.into_iter().map(Reply::bulk).collect())
     };
-    let replicas = context.engine.nodes.followers.iter().map(replica).collect();
-    Ok(Reply::Array(vec![Reply::bulk("master"), Reply::Integer(0), Reply::Array(replicas)]))
+    let replicas = context.engine.nodes.in_contact().map(replica).collect();
+    let offset = super::number(context.engine.replication_offset());
+    Ok(Reply::Array(vec![Reply::bulk("master"), offset, Reply::Array(replicas)]))
 }
 
 fn role_of_replica(leader: Option<&Address>) -> Reply {
@@ -224,14 +226,16 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 // --- waiting for replicas ---
 
-/// `WAIT`: replies with 0 replicas, after the timeout if any were requested.
+/// `WAIT`: replies with the number of replicas that have the changes so far on disk, when there are
+/// enough, else after the timeout.
 fn wait(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let replicas = integer(argv[1])?;
     let deadline = super::timeout(context.time, argv[2])?;
-    Ok(reply_without_replicas(context, replicas > 0, deadline, Reply::Integer(0)))
+    Ok(wait_for(context, None, replicas, deadline))
 }
 
-/// `WAITAOF`: replies with 0 files, after the timeout if any were requested.
+/// `WAITAOF`: replies with whether the changes so far are on disk here, and the number of replicas
+/// that have them, when that is enough, else after the timeout.
 fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let local = integer(argv[1])?;
     if !(0..=1).contains(&local) {
@@ -247,33 +251,19 @@ fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    let unflushed = context.engine.unflushed();
-    let is_flushed = context.engine.has_log() && unflushed.is_none();
-    match unflushed.filter(|_| local > 0 && replicas == 0 && !context.may_not_block()) {
-        Some(position) => {
-            context.engine.wait_for_flush(context.client, position, deadline);
-            Ok(Reply::NOTHING)
-        }
-        None => {
-            let now = local_and_replicas(is_flushed);
-            Ok(reply_without_replicas(context, replicas > 0, deadline, now))
-        }
-    }
+    Ok(wait_for(context, Some(local > 0), replicas, deadline))
 }
 
-/// Replies at once that there is no replica, unless the client requests one: then after its
-/// timeout.
-fn reply_without_replicas(
+fn wait_for(
     context: &mut Context<'_>,
-    wants_replicas: bool,
+    local: Option<bool>,
+    replicas: i64,
     deadline: Option<Millis>,
-    answer: Reply,
 ) -> Reply {
-    if !wants_replicas || context.may_not_block() {
-        return answer;
-    }
-    context.engine.sessions.block(context.client, answer, deadline);
-    Reply::NOTHING
+    let replicas = usize::try_from(replicas.max(0)).unwrap_or(usize::MAX);
+    let may_wait = !context.may_not_block();
+    let wait = LogWait { position: context.engine.last_unit(), local, replicas };
+    context.engine.wait_for_log(context.client, wait, may_wait, deadline)
 }
 
 #[cfg(test)]

@@ -1,7 +1,12 @@
-//! `SENTINEL`: the addresses of the configured masters. This sentinel connects to no server: it
-//! reports every configured master as alive, and fails none over.
+//! `SENTINEL`: the addresses of masters, for clients that look for the one to use.
+//!
+//! A sentinel has the configured masters. It connects to no server: it reports every one of them as
+//! alive, and fails none over. A node of a cluster has one master, the node that leads, and shows
+//! the other nodes as sentinels.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use lockwheel_resp::Reply;
 
@@ -11,6 +16,7 @@ use crate::command::{Arity, Command, Flags, Group};
 use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
+use crate::nodes::{Address, Follower};
 use crate::settings::{Master, Peer, Sentinel, SetOptionError};
 
 /// The commands that a sentinel has besides this family, by name.
@@ -45,6 +51,34 @@ pub const COMMANDS: &[Command] = &[Command {
     ..SENTINEL
 }];
 
+/// The subcommands that a node of a cluster has.
+const SUBCOMMANDS_OF_NODE: &[&str] = &[
+    "ckquorum",
+    "get-master-addr-by-name",
+    "help",
+    "is-master-down-by-addr",
+    "master",
+    "masters",
+    "myid",
+    "replicas",
+    "sentinels",
+    "slaves",
+];
+
+/// The row of a node of a cluster: it replies at any time.
+pub fn of_node() -> &'static Command {
+    fn at_any_time(command: &Command) -> Command {
+        Command { flags: command.flags | Flags::LOADING | Flags::STALE, ..*command }
+    }
+    static SUBROWS: LazyLock<Vec<Command>> = LazyLock::new(|| {
+        let has = |row: &&Command| SUBCOMMANDS_OF_NODE.contains(&row.name);
+        SUBCOMMANDS.iter().filter(has).map(at_any_time).collect()
+    });
+    static ROW: LazyLock<Command> =
+        LazyLock::new(|| Command { subcommands: &SUBROWS, ..at_any_time(&COMMANDS[0]) });
+    &ROW
+}
+
 const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "ckquorum",
@@ -52,7 +86,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns whether enough sentinels monitor a master.",
         arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 1 1; SENTINEL CKQUORUM m => OK 1 usable ...",
-        run: |context, argv| quorum(master(context, argv[2])?),
+        run: quorum,
         ..SENTINEL
     },
     Command {
@@ -81,7 +115,7 @@ const SUBCOMMANDS: &[Command] = &[
         arguments: &[arg::string("master-name")],
         example: "SENTINEL FAILOVER m => !ERR No such master with that name",
         run: |context, argv| {
-            master(context, argv[2])?;
+            master(context.engine, argv[2])?;
             Err(Error::line("NOGOODSLAVE No suitable replica to promote"))
         },
         ..SENTINEL
@@ -104,9 +138,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: get_master_address,
         ..SENTINEL
     },
-    super::help_row(SENTINEL, "6.2.0", "SENTINEL HELP => [SENTINEL <subcommand> ...]", |_, _| {
-        Ok(super::help("SENTINEL", HELP))
-    }),
+    super::help_row(SENTINEL, "6.2.0", "SENTINEL HELP => [SENTINEL <subcommand> ...]", help),
     Command {
         name: "info-cache",
         arity: Arity::AtLeast(3),
@@ -121,7 +153,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "is-master-down-by-addr",
         arity: Arity::Exactly(6),
-        doc: "Returns whether this sentinel considers a master down: never.",
+        doc: "Returns whether this sentinel considers a master down: a node without leader does.",
         arguments: &[
             arg::string("ip"),
             arg::integer("port"),
@@ -138,7 +170,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Describes a master.",
         arguments: &[arg::string("master-name")],
         example: "SENTINEL MASTER m => !ERR No such master with that name",
-        run: |context, argv| Ok(describe(master(context, argv[2])?)),
+        run: |context, argv| Ok(describe(context.engine, &master(context.engine, argv[2])?)),
         ..SENTINEL
     },
     Command {
@@ -147,7 +179,10 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) in the number of masters",
         doc: "Describes all masters.",
         example: "SENTINEL MASTERS => []",
-        run: |context, _| Ok(Reply::Array(masters(context.engine).iter().map(describe).collect())),
+        run: |context, _| {
+            let engine = &*context.engine;
+            Ok(Reply::Array(masters(engine).iter().map(|it| describe(engine, it)).collect()))
+        },
         ..SENTINEL
     },
     Command {
@@ -170,7 +205,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "6.2.0",
         doc: "Returns the id of this sentinel.",
         example: "SENTINEL MYID => ...",
-        run: |context, _| Ok(Reply::bulk(&context.engine.node_id)),
+        run: |context, _| Ok(Reply::bulk(own_id(context.engine))),
         ..SENTINEL
     },
     Command {
@@ -194,7 +229,7 @@ const SUBCOMMANDS: &[Command] = &[
         name: "replicas",
         arity: Arity::Exactly(3),
         since: "5.0.0",
-        doc: "Describes the replicas of a master; there are none.",
+        doc: "Describes the replicas of a master: the followers of a node that leads, else none.",
         arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL REPLICAS m => []",
         run: replicas,
@@ -236,7 +271,7 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "slaves",
         arity: Arity::Exactly(3),
-        doc: "Describes the replicas of a master; there are none.",
+        doc: "Describes the replicas of a master: the followers of a node that leads, else none.",
         arguments: &[arg::string("master-name")],
         example: "SENTINEL MONITOR m 127.0.0.1 6379 1; SENTINEL SLAVES m => []",
         run: replicas,
@@ -258,7 +293,7 @@ const HELP: &[&str] = &[
     "INFO-CACHE <master-name> [<master-name> ...]",
     "    Returns nothing: there is no connection to a master.",
     "IS-MASTER-DOWN-BY-ADDR <ip> <port> <current-epoch> <runid>",
-    "    Considers every master alive.",
+    "    Returns whether the master is considered down.",
     "MASTER <master-name>",
     "    Describes the master.",
     "MASTERS",
@@ -272,7 +307,7 @@ const HELP: &[&str] = &[
     "REMOVE <master-name>",
     "    Removes the master.",
     "REPLICAS <master-name>",
-    "    Describes the replicas of the master; there are none.",
+    "    Describes the replicas of the master. A sentinel has none.",
     "RESET <pattern>",
     "    Removes the other sentinels of the masters that match.",
     "SENTINELS <master-name>",
@@ -280,7 +315,7 @@ const HELP: &[&str] = &[
     "SET <master-name> <option> <value> [<option> <value> ...]",
     "    Changes options of the master.",
     "SLAVES <master-name>",
-    "    Describes the replicas of the master; there are none.",
+    "    Describes the replicas of the master. A sentinel has none.",
 ];
 
 /// The sentinel's settings. Only a sentinel has these commands, so they exist; otherwise they would
@@ -289,13 +324,52 @@ fn sentinel_settings(engine: &mut Engine) -> &mut Sentinel {
     engine.settings.sentinel.get_or_insert_default()
 }
 
-fn masters(engine: &Engine) -> &[Master] {
-    engine.settings.sentinel.as_ref().map_or(&[], |sentinel| &sentinel.masters)
+/// The masters: those of a sentinel's configuration, or the node that leads or has led last.
+fn masters(engine: &Engine) -> Cow<'_, [Master]> {
+    match (&engine.settings.sentinel, &engine.nodes.last_leader) {
+        (Some(sentinel), _) => Cow::Borrowed(&sentinel.masters),
+        (None, Some(leader)) => Cow::Owned(vec![master_of_node(engine, leader)]),
+        (None, None) => Cow::Borrowed(&[]),
+    }
 }
 
-fn master<'a>(context: &'a Context<'_>, name: &[u8]) -> Result<&'a Master, Error> {
-    let named = masters(context.engine).iter().find(|master| master.name.as_bytes() == name);
-    named.ok_or(Error::line("ERR No such master with that name"))
+/// The node that leads, as a sentinel that monitors it would be configured.
+fn master_of_node(engine: &Engine, leader: &Address) -> Master {
+    let nodes = engine.nodes.followers.len() + usize::from(engine.nodes.leader.is_some());
+    let sentinel =
+        |Address { host, port }: &Address, id| Peer { host: host.clone(), port: *port, id };
+    Master {
+        host: leader.host.clone(),
+        port: leader.port,
+        quorum: u32::try_from(nodes / 2 + 1).unwrap_or(u32::MAX),
+        sentinels: engine.nodes.others().map(|it| sentinel(it, it.id())).collect(),
+        ..Master::named(&engine.settings.text("raft-master-name"))
+    }
+}
+
+/// Whether the master is a node, and no node leads now.
+fn is_down(engine: &Engine) -> bool {
+    engine.is_node && engine.nodes.leader.is_none()
+}
+
+/// Whether the leader, if this is it, has no contact with the node at this address.
+fn is_cut_off(engine: &Engine, host: &str, port: u16) -> bool {
+    let is_it = |it: &Follower| it.address.host == host && it.address.port == port;
+    engine.nodes.followers.iter().any(|it| is_it(it) && !it.is_in_contact)
+}
+
+/// The id of this sentinel: that under which the others list it.
+fn own_id(engine: &Engine) -> String {
+    match engine.is_node {
+        true => engine.nodes.own.id(),
+        false => engine.node_id.clone(),
+    }
+}
+
+fn master(engine: &Engine, name: &[u8]) -> Result<Master, Error> {
+    let masters = masters(engine);
+    let named = masters.iter().find(|master| master.name.as_bytes() == name);
+    named.cloned().ok_or(Error::line("ERR No such master with that name"))
 }
 
 fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
@@ -306,74 +380,126 @@ fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
 
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: replies with host and port, or nil.
 fn get_master_address(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let Ok(master) = master(context, argv[2]) else { return Ok(Reply::NullArray) };
+    let Ok(master) = master(context.engine, argv[2]) else { return Ok(Reply::NullArray) };
     Ok(Reply::Array(vec![Reply::bulk(&master.host), Reply::bulk(master.port.to_string())]))
 }
 
-/// A map of texts.
-fn texts<const N: usize>(pairs: [(&'static str, &str); N]) -> Reply {
-    super::map(pairs.map(|(name, value)| (name, Reply::bulk(value))))
+/// The fields with which every description begins. Those that a sentinel learns from an instance
+/// are those of one that has just replied.
+fn instance(
+    name: &str,
+    (host, port): (&str, u16),
+    id: &str,
+    flags: &str,
+    down_after_ms: u64,
+) -> Vec<(&'static str, String)> {
+    vec![
+        ("name", name.to_owned()),
+        ("ip", host.to_owned()),
+        ("port", port.to_string()),
+        ("runid", id.to_owned()),
+        ("flags", flags.to_owned()),
+        ("link-pending-commands", "0".to_owned()),
+        ("link-refcount", "1".to_owned()),
+        ("last-ping-sent", "0".to_owned()),
+        ("last-ok-ping-reply", "0".to_owned()),
+        ("last-ping-reply", "0".to_owned()),
+        ("down-after-milliseconds", down_after_ms.to_string()),
+    ]
 }
 
-/// A description of a master. Values that a sentinel learns from the master are those of a master
-/// that has just replied.
-fn describe(master: &Master) -> Reply {
-    texts([
-        ("name", &master.name),
-        ("ip", &master.host),
-        ("port", &master.port.to_string()),
-        ("runid", ""),
-        ("flags", "master"),
-        ("link-pending-commands", "0"),
-        ("link-refcount", "1"),
-        ("last-ping-sent", "0"),
-        ("last-ok-ping-reply", "0"),
-        ("last-ping-reply", "0"),
-        ("down-after-milliseconds", &master.down_after_ms.to_string()),
-        ("info-refresh", "0"),
-        ("role-reported", "master"),
-        ("role-reported-time", "0"),
-        ("config-epoch", "0"),
-        ("num-slaves", "0"),
-        ("num-other-sentinels", &master.sentinels.len().to_string()),
-        ("quorum", &master.quorum.to_string()),
-        ("failover-timeout", &master.failover_timeout_ms.to_string()),
-        ("parallel-syncs", &master.parallel_syncs.to_string()),
-    ])
+/// The flags of an instance of this kind.
+fn flags(kind: &str, is_down: bool) -> String {
+    if is_down { format!("s_down,{kind},disconnected") } else { kind.to_owned() }
+}
+
+/// A description, as a map of texts.
+fn description(
+    instance: Vec<(&'static str, String)>,
+    more: impl IntoIterator<Item = (&'static str, String)>,
+) -> Reply {
+    let fields = instance.into_iter().chain(more);
+    super::map(fields.map(|(name, value)| (name, Reply::bulk(value))))
+}
+
+/// A description of a master.
+fn describe(engine: &Engine, master: &Master) -> Reply {
+    let Master { name, host, port, sentinels, down_after_ms, .. } = master;
+    let flags = flags(if is_down(engine) { "o_down,master" } else { "master" }, is_down(engine));
+    let id = match engine.is_node {
+        true => Address { host: host.clone(), port: *port }.id(),
+        false => String::new(),
+    };
+    description(
+        instance(name, (host, *port), &id, &flags, *down_after_ms),
+        [
+            ("info-refresh", "0".to_owned()),
+            ("role-reported", "master".to_owned()),
+            ("role-reported-time", "0".to_owned()),
+            ("config-epoch", "0".to_owned()),
+            ("num-slaves", engine.nodes.followers.len().to_string()),
+            ("num-other-sentinels", sentinels.len().to_string()),
+            ("quorum", master.quorum.to_string()),
+            ("failover-timeout", master.failover_timeout_ms.to_string()),
+            ("parallel-syncs", master.parallel_syncs.to_string()),
+        ],
+    )
 }
 
 /// `SENTINEL SENTINELS`: replies with a description of each other sentinel.
 fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let master = master(context, argv[2])?;
-    let describe = |peer: &Peer| {
-        texts([
-            ("name", &peer.id),
-            ("ip", &peer.host),
-            ("port", &peer.port.to_string()),
-            ("runid", &peer.id),
-            ("flags", "sentinel"),
-            ("link-pending-commands", "0"),
-            ("link-refcount", "1"),
-            ("last-ping-sent", "0"),
-            ("last-ok-ping-reply", "0"),
-            ("last-ping-reply", "0"),
-            ("down-after-milliseconds", &master.down_after_ms.to_string()),
-            ("last-hello-message", "0"),
-            ("voted-leader", "?"),
-            ("voted-leader-epoch", "0"),
-        ])
+    let engine = &*context.engine;
+    let master = master(engine, argv[2])?;
+    let describe = |Peer { id, host, port }: &Peer| {
+        let flags = flags("sentinel", is_cut_off(engine, host, *port));
+        description(
+            instance(id, (host, *port), id, &flags, master.down_after_ms),
+            [
+                ("last-hello-message", "0".to_owned()),
+                ("voted-leader", "?".to_owned()),
+                ("voted-leader-epoch", "0".to_owned()),
+            ],
+        )
     };
     Ok(Reply::Array(master.sentinels.iter().map(describe).collect()))
 }
 
-/// `SENTINEL REPLICAS` and `SENTINEL SLAVES`: reply with an empty array.
+/// `SENTINEL REPLICAS` and `SENTINEL SLAVES`: reply with a description of each replica.
 fn replicas(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    master(context, argv[2]).map(|_| Reply::Array(Vec::new()))
+    let engine = &*context.engine;
+    let master = master(engine, argv[2])?;
+    let describe = |follower: &Follower| {
+        let Follower { address, is_in_contact, acknowledged } = follower;
+        let Address { host, port } = address;
+        let flags = flags("slave", !is_in_contact);
+        let name = format!("{host}:{port}");
+        let is_linked = *is_in_contact && !is_down(engine);
+        let link = if is_linked { "ok" } else { "err" };
+        description(
+            instance(&name, (host, *port), &address.id(), &flags, master.down_after_ms),
+            [
+                ("info-refresh", "0".to_owned()),
+                ("role-reported", "slave".to_owned()),
+                ("role-reported-time", "0".to_owned()),
+                ("master-link-down-time", "0".to_owned()),
+                ("master-link-status", link.to_owned()),
+                ("master-host", master.host.clone()),
+                ("master-port", master.port.to_string()),
+                ("slave-priority", "100".to_owned()),
+                ("slave-repl-offset", acknowledged.to_string()),
+                ("replica-announced", "1".to_owned()),
+            ],
+        )
+    };
+    Ok(Reply::Array(engine.nodes.followers.iter().map(describe).collect()))
 }
 
 /// `SENTINEL CKQUORUM`: replies with OK if there are enough sentinels, else with an error.
-fn quorum(master: &Master) -> Result<Reply, Error> {
-    let usable = master.sentinels.len() + 1;
+fn quorum(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let engine = &*context.engine;
+    let master = master(engine, argv[2])?;
+    let is_usable = |peer: &&Peer| !is_down(engine) && !is_cut_off(engine, &peer.host, peer.port);
+    let usable = master.sentinels.iter().filter(is_usable).count() + 1;
     if usable < usize::try_from(master.quorum).unwrap_or(usize::MAX) {
         return Err(Error::text(format!(
             "NOQUORUM {usable} usable Sentinels. Not enough available Sentinels to reach the \
@@ -385,19 +511,34 @@ fn quorum(master: &Master) -> Result<Reply, Error> {
     Ok(Reply::Simple(enough.into()))
 }
 
+/// `SENTINEL HELP`: replies with the lines of the subcommands that this server has.
+fn help(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let has = |usage: &str| {
+        let name = usage.split(' ').next().unwrap_or_default();
+        let full_name = format!("sentinel|{name}");
+        context.engine.commands.find_full_name(full_name.as_bytes()).is_some()
+    };
+    let pairs = HELP.as_chunks::<2>().0.iter().filter(|[usage, _]| has(usage));
+    let lines: Vec<&str> = pairs.flatten().copied().collect();
+    Ok(super::help("SENTINEL", &lines))
+}
+
 /// `SENTINEL INFO-CACHE`: replies with names and empty entries.
 fn info_cache(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let unasked = || Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), Reply::Null])]);
-    let known = argv[2..].iter().filter_map(|name| master(context, name).ok());
+    let known = argv[2..].iter().filter_map(|name| master(context.engine, name).ok());
     // Pairs in an array, which is not a map in either protocol.
     Ok(Reply::Array(known.flat_map(|it| [Reply::bulk(&it.name), unasked()]).collect()))
 }
 
-/// `SENTINEL IS-MASTER-DOWN-BY-ADDR`: replies with 0, no leader and epoch 0.
-fn is_master_down(_: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    integer(argv[3])?;
+/// `SENTINEL IS-MASTER-DOWN-BY-ADDR`: replies with whether it is, no leader and epoch 0.
+fn is_master_down(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let engine = &*context.engine;
+    let (port, host) = (integer(argv[3])?, argv[2]);
     integer(argv[4])?;
-    Ok(Reply::Array(vec![Reply::Integer(0), Reply::bulk("*"), Reply::Integer(0)]))
+    let is_it = |it: &Master| it.host.as_bytes() == host && i64::from(it.port) == port;
+    let is_down = is_down(engine) && masters(engine).iter().any(is_it);
+    Ok(Reply::Array(vec![Reply::Integer(is_down.into()), Reply::bulk("*"), Reply::Integer(0)]))
 }
 
 /// The lines of `INFO sentinel`.
@@ -462,7 +603,7 @@ fn event_name(master: &Master) -> String {
 
 /// `SENTINEL REMOVE`: removes a master and replies with OK.
 fn remove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let removed = event_name(master(context, argv[2])?);
+    let removed = event_name(&master(context.engine, argv[2])?);
     sentinel_settings(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
     context.engine.sessions.publish(b"-monitor", removed.as_bytes());
     Ok(Reply::OK)
@@ -484,7 +625,7 @@ fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SENTINEL SET`: replies with OK, or with an error. Options before an invalid one remain set.
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let event_name = event_name(master(context, argv[2])?);
+    let event_name = event_name(&master(context.engine, argv[2])?);
     let mut rest = &argv[3..];
     while let [option, after @ ..] = rest {
         let option = text(option);

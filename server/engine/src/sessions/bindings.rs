@@ -55,6 +55,11 @@ impl Bindings {
         bound.keys.len()
     }
 
+    /// Whether locks are bound to a client.
+    pub(crate) fn has(&self, client: ClientId) -> bool {
+        self.keys.contains_key(&client.serial)
+    }
+
     /// A client asks for a lock: what it was granted before is not its last reply any more.
     pub(crate) fn begin_grant(&mut self, client: ClientId) {
         if let Some(bound) = self.keys.get_mut(&client.serial) {

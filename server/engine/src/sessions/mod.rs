@@ -268,6 +268,8 @@ pub struct Sessions {
     pub(crate) monitors: Vec<ClientId>,
     /// The clients that wait for keys.
     pub(crate) waiters: Waiters,
+    /// The clients that wait until units of the log are durable.
+    pub(crate) log_waiters: BTreeSet<ClientId>,
     /// The clients that watch keys.
     pub(crate) watchers: Watchers,
     /// The locks that are bound to connections.
@@ -293,6 +295,7 @@ impl Sessions {
             tracked: Tracked::new(hash_seed),
             monitors: Vec::new(),
             waiters: Waiters::new(hash_seed),
+            log_waiters: BTreeSet::new(),
             watchers: Watchers::default(),
             bindings: Bindings::default(),
             timers: Timers::new(now),

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
+use crate::log_waits::LogWait;
 use crate::sessions::queues::{Cursor, Queues, Wait};
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
 use crate::store::Keyspace;
@@ -28,7 +29,6 @@ use crate::store::packed::Items;
 use crate::store::value::Kind;
 use crate::time::{Millis, Time};
 use crate::timers::TimerId;
-use crate::unit_log::Position;
 use crate::{Engine, mutants};
 
 /// The wait of a blocked client.
@@ -41,8 +41,8 @@ pub struct Blocked {
     pub command: Option<usize>,
     /// The rule of [`faults`](crate::instruments::faults) that blocks the client, if any.
     pub(crate) rule: Option<RuleBlock>,
-    /// The client waits until the units up to this position are durable.
-    pub(crate) flush: Option<Position>,
+    /// The client waits until units of the log are durable: it is in [`Sessions::log_waiters`].
+    pub(crate) log_wait: Option<LogWait>,
     timer: Option<TimerId>,
     /// The command is run again at this time, although no key has changed.
     retry_timer: Option<TimerId>,
@@ -232,7 +232,7 @@ impl Sessions {
                 retry_timer: None,
                 command: None,
                 rule: None,
-                flush: None,
+                log_wait: None,
                 key_wait: None,
             });
         }
@@ -401,6 +401,9 @@ impl Sessions {
         }
         if let Some(timer) = blocked.retry_timer {
             self.timers.cancel(timer);
+        }
+        if blocked.log_wait.is_some() {
+            self.log_waiters.remove(&client);
         }
         if let Some(wait) = blocked.key_wait {
             self.clients.release(client, wait.bytes(&self.waiters.queues));

@@ -326,6 +326,11 @@ impl Settings {
         }
     }
 
+    /// Whether the server is a node of a cluster that replicates its log.
+    pub fn is_node(&self) -> bool {
+        self.text("raft-port") != "0"
+    }
+
     /// Names and values of the directives that match one of the patterns, each once. The result for
     /// a pattern without wildcards has the pattern's spelling, as in Redis.
     pub fn get(

@@ -105,16 +105,8 @@ impl Sentinel {
         if self.master(name.as_bytes()).is_some() {
             return Err("Duplicate master name.");
         }
-        self.masters.push(Master {
-            name: name.to_owned(),
-            host: host.to_owned(),
-            port,
-            quorum,
-            down_after_ms: 30_000,
-            failover_timeout_ms: 180_000,
-            parallel_syncs: 1,
-            sentinels: Vec::new(),
-        });
+        let host = host.to_owned();
+        self.masters.push(Master { host, port, quorum, ..Master::named(name) });
         self.masters.last().ok_or(NO_SUCH_MASTER)
     }
 
@@ -198,6 +190,20 @@ impl Sentinel {
 }
 
 impl Master {
+    /// A master with the options that Redis has by default, and without an address.
+    pub(crate) fn named(name: &str) -> Master {
+        Master {
+            name: name.to_owned(),
+            host: String::new(),
+            port: 0,
+            quorum: 1,
+            down_after_ms: 30_000,
+            failover_timeout_ms: 180_000,
+            parallel_syncs: 1,
+            sentinels: Vec::new(),
+        }
+    }
+
     /// Whether this option exists and has this number of values.
     pub fn has_option(option: &str, values: usize) -> bool {
         match option.to_ascii_lowercase().as_str() {

@@ -268,6 +268,8 @@ pub static DIRECTIVES: &[Directive] = &[
     process("raft-election-timeout", Int(100, 60_000), "1000", Fixed,
         "Milliseconds without a message of the leader after which the other nodes may elect \
          another one. The same on all nodes.").own(),
+    process("raft-master-name", Text, "mymaster", Fixed,
+        "Name of the master for clients that ask a node of a cluster as a sentinel.").own(),
 
     // Process and log
     process("daemonize", Bool, "no", Fixed, "Run in the background."),

@@ -54,25 +54,27 @@ impl CommitGate {
     /// The position up to which everything is durable.
     #[inline]
     pub(crate) fn flushed(&self) -> Position {
-        self.flushed.load(Ordering::Acquire)
+        self.flushed.load(Ordering::SeqCst)
     }
 
-    /// Sets whether a client waits until more is durable.
+    /// Sets whether a client waits until more is durable. The caller looks then at what is durable
+    /// already.
     pub(crate) fn await_flush(&self, is_awaited: bool) {
         if is_awaited != self.is_flush_awaited() {
-            self.is_flush_awaited.store(is_awaited, Ordering::Release);
+            self.is_flush_awaited.store(is_awaited, Ordering::SeqCst);
         }
     }
 
     /// Whether a client waits until more is durable.
     pub(crate) fn is_flush_awaited(&self) -> bool {
-        self.is_flush_awaited.load(Ordering::Acquire)
+        self.is_flush_awaited.load(Ordering::SeqCst)
     }
 
     /// Output that depends on units up to `position` may be sent now; units up to `flushed` are
     /// durable.
     pub(crate) fn release(&self, position: Position, flushed: Position) {
-        self.flushed.fetch_max(flushed, Ordering::AcqRel);
+        // In one order with `is_flush_awaited`, which the caller reads next.
+        self.flushed.fetch_max(flushed, Ordering::SeqCst);
         self.released.fetch_max(position, Ordering::AcqRel);
         let callers = {
             let mut held = self.held.lock();

@@ -163,6 +163,7 @@ impl Host {
             let result = action(&mut engine);
             self.deliver_output(&mut engine);
             self.log_units(&mut engine);
+            self.serve_log_waits(&mut engine);
             result
         }));
         let Ok(result) = result else {
@@ -231,6 +232,15 @@ impl Host {
     fn check_leadership(&self, engine: &mut Engine) {
         if let Some(log) = self.raft_log.get() {
             engine.set_serves(log.leads());
+        }
+        self.note_nodes(engine);
+    }
+
+    /// Passes changes of the nodes to the engine.
+    #[cfg(feature = "replication")]
+    fn note_nodes(&self, engine: &mut Engine) {
+        if let Some(nodes) = self.raft_log.get().and_then(|log| log.take_nodes()) {
+            engine.set_nodes(nodes);
         }
     }
 
@@ -325,7 +335,25 @@ impl Host {
                 log.append(units, self.clock.readings(), turn::writes_log(&self.gate, log));
             });
             engine.release_units(log.released(), log.flushed());
+        }
+    }
+
+    /// While clients wait until more is durable: serves those whose wait is over, and makes the log
+    /// report what is durable later.
+    fn serve_log_waits(&self, engine: &mut Engine) {
+        let Some(log) = self.log.get() else { return };
+        let is_awaited = engine.is_flush_awaited();
+        self.gate.await_flush(is_awaited);
+        if is_awaited {
+            // After that: what became durable before is not reported.
+            #[cfg(feature = "replication")]
+            self.note_nodes(engine);
+            engine.release_units(log.released(), log.flushed());
             self.gate.await_flush(engine.is_flush_awaited());
+        }
+        // `log_units` may have ended waits, too.
+        if engine.has_deliveries() {
+            self.deliver_output(engine);
         }
     }
 
@@ -758,7 +786,7 @@ impl LogOwner for Host {
     }
 
     fn log_is_flushed(&self) {
-        // Ends the waits: see `log_units`. A failed engine has no clients any more.
+        // Ends the waits: see `serve_log_waits`. A failed engine has no clients any more.
         let _ = self.with(|_| {});
     }
 }

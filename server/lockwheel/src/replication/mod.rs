@@ -13,6 +13,7 @@ mod peers;
 mod raft_log;
 mod settings;
 mod setup;
+mod shown_nodes;
 mod token;
 
 use std::collections::BTreeMap;
@@ -21,11 +22,8 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Weak};
 
-use lockwheel_engine::following::{Address, Nodes};
 use lockwheel_log::Directory;
-use lockwheel_raft::{
-    MembershipError, Node, NodeId, Peer, RaftServerMetrics, Role, Settings, WritesOn,
-};
+use lockwheel_raft::{MembershipError, Node, Role, Settings, WritesOn};
 use tokio::runtime::{self, Runtime};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
@@ -38,6 +36,7 @@ use self::peers::{Peers, Services, accept};
 pub(crate) use self::raft_log::RaftLog;
 pub(crate) use self::settings::NodeSettings;
 pub use self::setup::{begin_cluster, has_node, join_cluster, new_token, remove_node, status};
+use self::shown_nodes::show_nodes;
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::log::LogOwner;
@@ -145,7 +144,7 @@ async fn start_node(
         tokio::spawn(accept(listener, Arc::clone(&services)));
     }
     tokio::spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
-    tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(&node)));
+    tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
     tokio::spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
     let entering = Entering { settings: settings.clone(), identity: identity.clone() };
     tokio::spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
@@ -208,41 +207,6 @@ async fn stop_with_node(host: Weak<Host>, node: Arc<Node>) {
     if let (Some(reason), Some(host)) = (node.ended().await, host.upgrade()) {
         error!(reason, "the node has failed; the server stops");
         host.log_has_failed();
-    }
-}
-
-/// Shows clients the nodes, whenever they change, until the node ends.
-async fn show_nodes(host: Weak<Host>, node: Arc<Node>) {
-    let (mut metrics, mut role) = (node.metrics(), node.role());
-    loop {
-        let nodes = nodes(&metrics.borrow_and_update(), *role.borrow_and_update());
-        let Some(host) = host.upgrade() else { return };
-        // A failed engine has no clients any more.
-        let _ = tokio::task::block_in_place(|| host.with(|engine| engine.set_nodes(nodes)));
-        drop(host);
-        let changed = tokio::select! {
-            changed = metrics.changed() => changed,
-            changed = role.changed() => changed,
-        };
-        if changed.is_err() {
-            return;
-        }
-    }
-}
-
-/// The nodes as clients are shown them. A node that is elected is not a leader before it leads.
-fn nodes(metrics: &RaftServerMetrics<NodeId, Peer>, role: Role) -> Nodes {
-    let leads = matches!(role, Role::Leader { .. });
-    let leader = metrics.current_leader.filter(|leader| *leader != metrics.id || leads);
-    let address = |peer: &Peer| {
-        let (host, port) = peer.client_address.rsplit_once(':').unwrap_or_default();
-        Address { host: host.to_owned(), port: port.parse().unwrap_or(0) }
-    };
-    let all = || metrics.membership_config.nodes();
-    let is_leader = |id: &NodeId| Some(*id) == leader;
-    Nodes {
-        leader: all().find(|(id, _)| is_leader(id)).map(|(_, peer)| address(peer)),
-        followers: all().filter(|(id, _)| !is_leader(id)).map(|(_, peer)| address(peer)).collect(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 
 use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::nodes::Nodes;
 use lockwheel_engine::settings::FlushPolicy;
 use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::files::{Clocks, Snapshot};
@@ -33,6 +34,12 @@ pub(crate) struct RaftLog {
     snapshot_is_due: AtomicBool,
     /// There is a batch to replicate, or a snapshot to write.
     work: Notify,
+    /// A batch of this server is committed.
+    pub(super) committed: Notify,
+    /// The nodes as clients are shown them, until the engine takes them.
+    nodes: Mutex<Option<Nodes>>,
+    /// There are such nodes; read without the lock.
+    has_nodes: AtomicBool,
 }
 
 /// What is not replicated yet.
@@ -41,6 +48,9 @@ struct Pending {
     /// The barrier of the batches, while this server leads.
     barrier: Option<u64>,
     batches: VecDeque<Collected>,
+    /// The barrier and the batches that are committed, the latest ones: the index of each, and the
+    /// last unit up to it.
+    committed: VecDeque<(u64, Position)>,
     /// The last unit that was appended, ever: numbers are not used again.
     last: Position,
     /// The greatest time of the lease clock that was appended.
@@ -66,6 +76,9 @@ impl RaftLog {
             pending: Mutex::default(),
             snapshot_is_due: AtomicBool::new(false),
             work: Notify::new(),
+            committed: Notify::new(),
+            nodes: Mutex::default(),
+            has_nodes: AtomicBool::new(false),
         }
     }
 
@@ -85,7 +98,9 @@ impl RaftLog {
     pub(crate) fn begin(&self, barrier: u64) -> Position {
         let mut pending = self.pending.lock();
         pending.barrier = Some(barrier);
-        pending.last
+        let last = pending.last;
+        pending.committed.push_back((barrier, last));
+        last
     }
 
     /// What is not replicated yet never will be.
@@ -93,6 +108,40 @@ impl RaftLog {
         let mut pending = self.pending.lock();
         pending.barrier = None;
         pending.batches.clear();
+        pending.committed.clear();
+    }
+
+    /// A batch is committed, whose entry has this index and whose last unit is `last`.
+    fn note_committed(&self, barrier: u64, index: u64, last: Position) {
+        let mut pending = self.pending.lock();
+        if pending.barrier == Some(barrier) {
+            pending.committed.push_back((index, last));
+            if pending.committed.len() > limits::RAFT_BATCHES_KNOWN {
+                pending.committed.pop_front();
+            }
+        }
+        drop(pending);
+        self.committed.notify_one();
+    }
+
+    /// The last unit of this leader that is in the entries up to `index`, as far as it is known.
+    pub(super) fn position_at(&self, index: u64) -> Position {
+        let pending = self.pending.lock();
+        let count = pending.committed.partition_point(|(committed, _)| *committed <= index);
+        count.checked_sub(1).map_or(0, |at| pending.committed[at].1)
+    }
+
+    /// From now on clients are shown these nodes. The engine takes them when it is used next.
+    pub(super) fn show(&self, nodes: Nodes) {
+        *self.nodes.lock() = Some(nodes);
+        self.has_nodes.store(true, Ordering::SeqCst);
+    }
+
+    /// The nodes that clients are to be shown from now on, if they have changed.
+    pub(crate) fn take_nodes(&self) -> Option<Nodes> {
+        let has_nodes =
+            self.has_nodes.load(Ordering::SeqCst) && self.has_nodes.swap(false, Ordering::SeqCst);
+        has_nodes.then(|| self.nodes.lock().take()).flatten()
     }
 
     /// Whether this server leads with this barrier.
@@ -156,10 +205,14 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
     let mut next_second = Instant::now() + limits::RAFT_SECOND;
     loop {
         while let Some(batch) = log.take() {
-            if let Err(error) = node.replicate(batch).await {
-                // The node is about to lead no more.
-                warn!(%error, "a batch was not committed by this node");
-                break;
+            let (barrier, last) = (batch.barrier, batch.last);
+            match node.replicate(batch).await {
+                Ok(index) => log.note_committed(barrier, index, last),
+                Err(error) => {
+                    // The node is about to lead no more.
+                    warn!(%error, "a batch was not committed by this node");
+                    break;
+                }
             }
         }
         if log.snapshot_is_due.swap(false, Ordering::AcqRel)

@@ -27,14 +27,9 @@ pub(crate) struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// Whether the directives ask for a node.
-    pub(crate) fn is_node(settings: &Settings) -> bool {
-        settings.text("raft-port") != "0"
-    }
-
     /// Reads the directives; `None` if the server is no node. The ports for clients must be known.
     pub(crate) fn of(settings: &Settings) -> Result<Option<NodeSettings>, Error> {
-        if !NodeSettings::is_node(settings) {
+        if !settings.is_node() {
             return Ok(None);
         }
         let number = |name: &str| settings.text(name).parse::<u16>().unwrap_or(0);

@@ -1,0 +1,85 @@
+//! The nodes as clients are shown them.
+
+use std::sync::{Arc, Weak};
+
+use lockwheel_engine::nodes::{Address, Follower, Nodes};
+use lockwheel_raft::{Node, NodeStatus};
+use tokio::time::sleep;
+
+use super::raft_log::RaftLog;
+use crate::net::host::Host;
+
+/// Shows clients the nodes, whenever they change, until the node ends.
+pub(super) async fn show_nodes(host: Weak<Host>, log: Arc<RaftLog>, node: Arc<Node>) {
+    let (mut metrics, mut role, mut progress) = (node.metrics(), node.role(), node.progress());
+    let mut shown = Nodes::default();
+    loop {
+        metrics.mark_unchanged();
+        role.mark_unchanged();
+        progress.mark_unchanged();
+        let nodes = nodes(&node, &log);
+        let Some(host) = host.upgrade() else { return };
+        if nodes != shown {
+            let is_urgent =
+                host.gate.is_flush_awaited() || !differ_in_progress_only(&nodes, &shown);
+            shown.clone_from(&nodes);
+            log.show(nodes);
+            // Read after that: a client that begins to wait now is served by the engine.
+            if is_urgent || host.gate.is_flush_awaited() {
+                // The engine takes them then. A failed one has no clients any more.
+                let _ = tokio::task::block_in_place(|| host.with(|_| {}));
+            }
+        }
+        drop(host);
+        let changed = tokio::select! {
+            changed = metrics.changed() => changed,
+            changed = role.changed() => changed,
+            changed = progress.changed() => changed,
+            () = log.committed.notified() => Ok(()),
+            // Followers come into contact, and lose it, without an event.
+            () = sleep(node.heartbeat()) => Ok(()),
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the nodes are the same except for how far the followers are.
+fn differ_in_progress_only(nodes: &Nodes, shown: &Nodes) -> bool {
+    let without_progress = |nodes: &Nodes| {
+        let mut nodes = nodes.clone();
+        nodes.followers.iter_mut().for_each(|follower| follower.acknowledged = 0);
+        nodes
+    };
+    without_progress(nodes) == without_progress(shown)
+}
+
+/// The nodes as they are now. A node that is elected is not a leader before it leads.
+fn nodes(node: &Node, log: &RaftLog) -> Nodes {
+    let status = node.status();
+    let leads = status.leader == Some(status.node);
+    let leader = status.leader.filter(|_| leads || node.has_leader());
+    let mut nodes = Nodes::default();
+    for (id, NodeStatus { peer, is_in_contact, matched_index, .. }) in status.nodes {
+        let address = address(&peer.client_address);
+        if id == status.node {
+            nodes.own = address.clone();
+        }
+        if Some(id) == leader {
+            nodes.leader = Some(address);
+            continue;
+        }
+        let is_in_contact = is_in_contact.unwrap_or(true);
+        let acknowledged = matched_index.map_or(0, |index| log.position_at(index));
+        nodes.followers.push(Follower { address, is_in_contact, acknowledged });
+    }
+    nodes
+}
+
+fn address(text: &str) -> Address {
+    let (host, port) = text.rsplit_once(':').unwrap_or_default();
+    // An IPv6 address has brackets before a port.
+    let host = host.trim_matches(['[', ']']).to_owned();
+    Address { host, port: port.parse().unwrap_or(0) }
+}
