@@ -319,6 +319,13 @@ impl Connection {
         self.outbox.wake();
     }
 
+    /// Whether there may be output that is not sent.
+    #[cfg(feature = "replication")]
+    pub(crate) fn has_output(&self) -> bool {
+        let transfer = self.transfer.try_lock();
+        self.outbox.is_filled() || transfer.is_none_or(|transfer| !transfer.output.is_empty())
+    }
+
     /// The server ends: sends all output, as far as the socket takes it.
     fn send_last_bytes(&self) -> io::Result<()> {
         let mut transfer = self.transfer.lock();

@@ -244,10 +244,14 @@ impl Host {
         }
     }
 
-    /// Closes all clients, without the output that is not released.
+    /// Closes all clients, without the output that is not released; except those that only wait for
+    /// the event of the next leader and have no such output.
     #[cfg(feature = "replication")]
-    pub(crate) fn close_clients(&self) {
-        for receiver in self.registry.all() {
+    pub(crate) fn close_clients(&self, engine: &Engine) {
+        for (client, receiver) in self.registry.all_with_clients() {
+            if engine.outlives_leader(client) && !receiver.has_output() {
+                continue;
+            }
             match receiver {
                 Receiver::Socket(connection) => connection.close_now(),
                 Receiver::InProcess(outbox) => {

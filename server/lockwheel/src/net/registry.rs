@@ -27,6 +27,15 @@ impl Receiver {
             Receiver::InProcess(outbox) => outbox,
         }
     }
+
+    /// Whether it may have output that is not sent.
+    #[cfg(feature = "replication")]
+    pub(crate) fn has_output(&self) -> bool {
+        match self {
+            Receiver::Socket(connection) => connection.has_output(),
+            Receiver::InProcess(outbox) => outbox.is_filled(),
+        }
+    }
 }
 
 /// The receivers of all clients. No lock is held across a call: callers get clones.
@@ -97,6 +106,12 @@ impl Registry {
             Receiver::InProcess(_) => None,
         });
         connections.collect()
+    }
+
+    /// All clients with their receivers.
+    #[cfg(feature = "replication")]
+    pub(crate) fn all_with_clients(&self) -> Vec<(ClientId, Receiver)> {
+        self.receivers.iter().map(|entry| (*entry.key(), entry.value().clone())).collect()
     }
 
     /// All receivers.

@@ -73,7 +73,7 @@ impl State for NodeState {
             engine.set_clock_rate(host.clock.rate());
             // Their replies may be of units that were not committed, and others must find the
             // leader.
-            host.close_clients();
+            host.close_clients(engine);
         });
     }
 
