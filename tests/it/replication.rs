@@ -141,6 +141,74 @@ fn followers_refuse_commands_and_show_the_leader() {
     assert_eq!(shown.count(), 2, "{role}");
 }
 
+#[test]
+fn every_server_answers_as_a_sentinel_of_the_leader() {
+    let cluster = Cluster::start();
+    eventually("the same leader everywhere", || cluster.shows_leader());
+    let master = cluster.ports[&cluster.leader()].to_string();
+    for id in cluster.servers.keys() {
+        let ask = |command| cluster.ask_server(*id, command);
+        let address = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{master}\r\n", master.len());
+        assert_eq!(ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"), address);
+        assert_eq!(&ask("SENTINEL CKQUORUM mymaster")[..21], "+OK 3 usable Sentinel");
+        let others = |port: &&u16| **port != cluster.ports[id];
+        let sentinels = ask("SENTINEL SENTINELS mymaster");
+        assert!(
+            cluster.ports.values().filter(others).all(|port| sentinels.contains(&port.to_string()))
+        );
+        assert!(ask("SENTINEL MASTER mymaster").contains("\r\nmaster\r\n"));
+        assert_eq!(ask("SENTINEL REPLICAS mymaster").matches("\r\nslave\r\n").count(), 4);
+    }
+}
+
+#[test]
+fn subscribers_are_notified_when_another_server_leads() {
+    let mut cluster = Cluster::start();
+    eventually("the same leader everywhere", || cluster.shows_leader());
+    let old = cluster.leader();
+    let follower = cluster.servers.keys().find(|id| **id != old).expect("a follower");
+    let mut subscriber = Wire::connect(cluster.servers[follower].addr(), 2);
+    subscriber.ask("SUBSCRIBE +switch-master");
+    let old_port = cluster.ports[&old];
+    cluster.servers.remove(&old);
+    let event = String::from_utf8_lossy(&subscriber.read()).into_owned();
+    let begin = format!("mymaster 127.0.0.1 {old_port} 127.0.0.1 ");
+    let port = event.split_once(&begin).map(|(_, after)| after.trim()).unwrap_or_default();
+    assert!(cluster.ports.values().any(|known| known.to_string() == port), "{event}");
+}
+
+/// A leader that loses its followers closes its clients, except those that wait for the next one.
+#[test]
+fn clients_that_wait_for_the_next_leader_stay_connected() {
+    let mut cluster = Cluster::start();
+    eventually("the same leader everywhere", || cluster.shows_leader());
+    let leader = cluster.leader();
+    let connect = || Wire::connect(cluster.servers[&leader].addr(), 2);
+    let (mut subscriber, mut waiter, mut client) = (connect(), connect(), connect());
+    subscriber.ask("PSUBSCRIBE *");
+    waiter.ask("SUBSCRIBE lock");
+    client.ask("CLIENT ID");
+    cluster.servers.retain(|id, _| *id == leader);
+    assert!(client.closes() && waiter.closes());
+    assert!(subscriber.ask("PSUBSCRIBE +*").contains("psubscribe"));
+}
+
+#[test]
+fn wait_returns_how_many_followers_have_the_changes() {
+    let cluster = Cluster::start();
+    eventually("the same leader everywhere", || cluster.shows_leader());
+    eventually("followers that have the change", || {
+        let mut wire = Wire::connect(cluster.servers[&cluster.leader()].addr(), 2);
+        wire.send(&["EVAL", "return redis.call('SET', KEYS[1], ARGV[1])", "1", "lock", "token"]);
+        wire.send(&["WAIT", "2", "10000"]);
+        wire.send(&["WAITAOF", "1", "2", "10000"]);
+        let mut next = || wire.try_read().unwrap_or_default();
+        [next(), next(), next()] == [&b"+OK\r\n"[..], b":2\r\n", b"*2\r\n:1\r\n:2\r\n"]
+    });
+    assert_eq!(cluster.ask("WAIT 0 0"), ":2\r\n");
+    assert_eq!(cluster.ask("WAITAOF 0 0 0"), "*2\r\n:1\r\n:2\r\n");
+}
+
 /// A node that was away gets a snapshot, since the entries that it lacks are gone.
 #[test]
 fn node_that_was_away_gets_a_snapshot() {
