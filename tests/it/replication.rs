@@ -1,6 +1,7 @@
 //! Servers that replicate their log, with real connections.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings, replication};
 use lockwheel_tests::daemon::Folder;
