@@ -17,7 +17,7 @@ impl Engine {
     /// From now on the state is that of a log which another server writes: nothing is due, and
     /// commands are refused.
     pub fn follow(&mut self) {
-        self.is_node = true;
+        self.access.are_replicated = true;
         self.end_guard();
         self.end_log();
         // The leader ends the leases of bound locks; connections that end here must not.
@@ -76,7 +76,7 @@ impl Engine {
 
     /// From now on this server writes the log: units are numbered from the one after `position`.
     pub fn lead(&mut self, position: Position, time: Time) {
-        self.is_node = true;
+        self.access.are_replicated = true;
         self.start_log(position);
         self.begin_service(time);
     }

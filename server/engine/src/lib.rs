@@ -297,8 +297,6 @@ pub struct Engine {
     lease_ceiling: Option<Box<LeaseCeiling>>,
     /// Whether commands are served.
     readiness: Readiness,
-    /// Whether the log is replicated: this server has followed or led.
-    is_node: bool,
     /// The nodes that replicate the log; none if it is not replicated.
     nodes: Nodes,
 }
@@ -370,7 +368,6 @@ impl Engine {
             token_floor: lease_ceiling::token_floor_at_start(time),
             lease_ceiling: None,
             readiness: Readiness::Ready,
-            is_node: false,
             nodes: Nodes::default(),
         };
         engine.apply_settings();

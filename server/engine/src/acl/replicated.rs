@@ -35,7 +35,7 @@ impl Engine {
     /// Replaces the users for a command: as [`Engine::change_users`], and records them if the log
     /// is replicated.
     pub(crate) fn replace_users(&mut self, users: Users, caller: Option<ClientId>) {
-        if self.is_node {
+        if self.access.are_replicated {
             let is_local = !self.replicates_default_user()
                 && users.default_user() == self.access.users().default_user();
             let replicated = users.iter().filter(|user| !is_local || user.name() != DEFAULT_USER);

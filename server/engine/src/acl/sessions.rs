@@ -23,6 +23,8 @@ pub(crate) struct AccessControl {
     first_users: Users,
     /// As `first_users`, with the password that `requirepass` has now.
     configured_users: Users,
+    /// Whether changes by commands are effects: the server has followed or led.
+    pub(crate) are_replicated: bool,
     /// The user of the program that embeds the server, which may do everything.
     embedding: Arc<User>,
     /// Compared with where there is no user of that name, so that this takes the same time.
@@ -48,6 +50,7 @@ impl AccessControl {
             first_users: users.clone(),
             configured_users: users.clone(),
             users,
+            are_replicated: false,
             embedding: Arc::new(User::first(commands, None)),
             unknown: closed,
             log: AclLog::default(),
