@@ -1,6 +1,6 @@
 //! A digest of the state: equal for two states between which no client can distinguish. It covers
-//! keys, values, encodings, deadlines, consumer groups, fencing tokens and replicated users; not the time of the last
-//! use of a key, nor the order of the members of large values.
+//! keys, values, encodings, deadlines, consumer groups, fencing tokens and replicated users; not
+//! the time of the last use of a key, nor the order of the members of large values.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::BTreeMap;

@@ -569,8 +569,8 @@ impl Writer {
         self.state.apply(effects, now)
     }
 
-    /// Removes all keys, functions and users, and records no effects. A snapshot that is being given out
-    /// is void.
+    /// Removes all keys, functions and users, and records no effects. A snapshot that is being
+    /// given out is void.
     ///
     /// # Errors
     ///
