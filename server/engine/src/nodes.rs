@@ -108,7 +108,7 @@ impl Engine {
 
     /// How far the log is that followers replicate, in units; 0 if there are none.
     pub(crate) fn replication_offset(&self) -> Position {
-        if self.is_node { self.last_unit() } else { 0 }
+        if self.settings.is_node() { self.last_unit() } else { 0 }
     }
 }
 

@@ -349,7 +349,7 @@ fn master_of_node(engine: &Engine, leader: &Address) -> Master {
 
 /// Whether the master is a node, and no node leads now.
 fn is_down(engine: &Engine) -> bool {
-    engine.is_node && engine.nodes.leader.is_none()
+    engine.settings.is_node() && engine.nodes.leader.is_none()
 }
 
 /// Whether the leader, if this is it, has no contact with the node at this address.
@@ -360,7 +360,7 @@ fn is_cut_off(engine: &Engine, host: &str, port: u16) -> bool {
 
 /// The id of this sentinel: that under which the others list it.
 fn own_id(engine: &Engine) -> String {
-    match engine.is_node {
+    match engine.settings.is_node() {
         true => engine.nodes.own.id(),
         false => engine.node_id.clone(),
     }
@@ -426,7 +426,7 @@ fn description(
 fn describe(engine: &Engine, master: &Master) -> Reply {
     let Master { name, host, port, sentinels, down_after_ms, .. } = master;
     let flags = flags(if is_down(engine) { "o_down,master" } else { "master" }, is_down(engine));
-    let id = match engine.is_node {
+    let id = match engine.settings.is_node() {
         true => Address { host: host.clone(), port: *port }.id(),
         false => String::new(),
     };
