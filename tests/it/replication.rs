@@ -146,17 +146,16 @@ fn followers_refuse_commands_and_show_the_leader() {
 fn every_server_answers_as_a_sentinel_of_the_leader() {
     let cluster = Cluster::start();
     eventually("the same leader everywhere", || cluster.shows_leader());
-    let master = cluster.ports[&cluster.leader()].to_string();
+    let master = cluster.settings[&cluster.leader()].port.to_string();
     for id in cluster.servers.keys() {
         let ask = |command| cluster.ask_server(*id, command);
         let address = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{master}\r\n", master.len());
         assert_eq!(ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"), address);
         assert_eq!(&ask("SENTINEL CKQUORUM mymaster")[..21], "+OK 3 usable Sentinel");
-        let others = |port: &&u16| **port != cluster.ports[id];
+        let others = cluster.settings.iter().filter(|(other, _)| *other != id);
+        let mut others = others.map(|(_, settings)| settings.port.to_string());
         let sentinels = ask("SENTINEL SENTINELS mymaster");
-        assert!(
-            cluster.ports.values().filter(others).all(|port| sentinels.contains(&port.to_string()))
-        );
+        assert!(others.all(|port| sentinels.contains(&port)));
         assert!(ask("SENTINEL MASTER mymaster").contains("\r\nmaster\r\n"));
         assert_eq!(ask("SENTINEL REPLICAS mymaster").matches("\r\nslave\r\n").count(), 4);
     }
@@ -170,12 +169,13 @@ fn subscribers_are_notified_when_another_server_leads() {
     let follower = cluster.servers.keys().find(|id| **id != old).expect("a follower");
     let mut subscriber = Wire::connect(cluster.servers[follower].addr(), 2);
     subscriber.ask("SUBSCRIBE +switch-master");
-    let old_port = cluster.ports[&old];
+    let old_port = cluster.settings[&old].port;
     cluster.servers.remove(&old);
     let event = String::from_utf8_lossy(&subscriber.read()).into_owned();
     let begin = format!("mymaster 127.0.0.1 {old_port} 127.0.0.1 ");
     let port = event.split_once(&begin).map(|(_, after)| after.trim()).unwrap_or_default();
-    assert!(cluster.ports.values().any(|known| known.to_string() == port), "{event}");
+    let mut ports = cluster.settings.values().map(|settings| settings.port.to_string());
+    assert!(ports.any(|known| known == port), "{event}");
 }
 
 /// A leader that loses its followers closes its clients, except those that wait for the next one.

@@ -68,12 +68,12 @@ impl State for NodeState {
     fn stop_leading(&self) {
         self.log.end();
         let _ = self.with(|host, engine| {
+            // Their replies may be of units that were not committed, and others must find the
+            // leader. First, while it is known which locks are bound to them.
+            host.close_clients(engine);
             engine.follow();
             host.clock.end_leading();
             engine.set_clock_rate(host.clock.rate());
-            // Their replies may be of units that were not committed, and others must find the
-            // leader.
-            host.close_clients(engine);
         });
     }
 
