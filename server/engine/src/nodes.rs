@@ -44,8 +44,15 @@ pub struct Nodes {
     pub leader: Option<Address>,
     /// The other ones.
     pub followers: Vec<Follower>,
+    /// The term of this node.
+    pub term: u64,
+    /// If this node leads: the entries of the log that the slowest follower in contact lacks.
+    /// Otherwise those that this node has and has not applied.
+    pub lag_entries: u64,
     /// The last one that has led; set by the engine.
     pub(crate) last_leader: Option<Address>,
+    /// How often another one has led than before; set by the engine.
+    pub(crate) leader_changes: u64,
 }
 
 impl Nodes {
@@ -85,17 +92,18 @@ impl Engine {
     /// From now on clients are shown these nodes. If another one leads than before, the clients of
     /// this server that follow such events are notified; the event is not part of the log.
     pub fn set_nodes(&mut self, nodes: Nodes) {
-        let last = self.nodes.last_leader.take();
+        let (last, mut leader_changes) = (self.nodes.last_leader.take(), self.nodes.leader_changes);
         if let (Some(last), Some(leader)) = (&last, &nodes.leader)
             && last != leader
         {
+            leader_changes += 1;
             let name = self.settings.text("raft-master-name");
             let message =
                 format!("{name} {} {} {} {}", last.host, last.port, leader.host, leader.port);
             self.sessions.publish(SWITCH, message.as_bytes());
         }
         let last_leader = nodes.leader.clone().or(last);
-        self.nodes = Nodes { last_leader, ..nodes };
+        self.nodes = Nodes { last_leader, leader_changes, ..nodes };
         self.serve_log_waits();
     }
 

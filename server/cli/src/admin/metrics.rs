@@ -115,6 +115,18 @@ const FIGURES: &[Figure] = &[
         "Clients in the queues of native locks"),
     row("last_fencing_token", Gauge, "lockwheel_last_fencing_token", NUMBER,
         "Fencing token of the last grant; 0 before the first"),
+    row("raft_leads", Gauge, "lockwheel_raft_leads", NUMBER,
+        "Whether the node leads its cluster"),
+    row("raft_has_leader", Gauge, "lockwheel_raft_has_leader", NUMBER,
+        "Whether the node has a leader, or leads"),
+    row("raft_term", Gauge, "lockwheel_raft_term", NUMBER, "Term of the node"),
+    row("raft_leader_changes", Counter, "lockwheel_raft_leader_changes", NUMBER,
+        "Changes of the leader that the node has seen"),
+    row("raft_lag_entries", Gauge, "lockwheel_raft_lag_entries", NUMBER,
+        "Log entries that the slowest follower in contact lacks; on a follower, those not applied"),
+    row("raft_nodes", Gauge, "lockwheel_raft_nodes", NUMBER, "Nodes of the cluster"),
+    row("raft_nodes_in_contact", Gauge, "lockwheel_raft_nodes_in_contact", NUMBER,
+        "Nodes that the leader is in contact with, itself included; only on the leader"),
     row("rdb_last_bgsave_status", IsOk, "lockwheel_snapshot_last_ok", NUMBER,
         "Whether the last snapshot succeeded"),
 ];
@@ -145,7 +157,7 @@ pub(super) fn write(info: &Reply, histograms: &Reply) -> Result<String, String> 
 }
 
 /// The fields of `INFO`.
-fn fields(info: &Reply) -> Option<BTreeMap<String, String>> {
+pub(super) fn fields(info: &Reply) -> Option<BTreeMap<String, String>> {
     let (Reply::Verbatim { text, .. } | Reply::Bulk(text)) = info else { return None };
     let text = String::from_utf8_lossy(text);
     let pairs = text.lines().filter_map(|line| line.split_once(':'));

@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 use serde::Deserialize;
 
 use super::access::{Admin, Caller, Connection, IsLocal, Refusal, is_same_origin};
-use super::commands::{error, json, run};
+use super::commands::{Failure, error, json, run};
 use super::{locks, metrics};
 use crate::limits;
 
@@ -33,6 +33,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/locks/{key}/release", post(locks::release))
         .route("/locks//release", post(locks::release))
         .route("/events", get(locks::events))
+        .route("/node", get(node))
         .layer(DefaultBodyLimit::max(limits::ADMIN_BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&admin), guard))
         .layer(middleware::from_fn(close_refused))
@@ -125,6 +126,15 @@ async fn metrics(
         Err(failure) if is_local => unavailable(failure.reason()),
         Err(failure) => failure.into_response(),
     }
+}
+
+/// `/node`: the role of the server in its cluster, the fields `raft_...` of `INFO`; none if the server
+/// is no node.
+async fn node(caller: Caller) -> Result<Response, Failure> {
+    let info = run(&caller.commands, |client| client.call(&["INFO", "lockwheel"])).await?;
+    let mut fields = metrics::fields(&info).unwrap_or_default();
+    fields.retain(|name, _| name.starts_with("raft_"));
+    Ok(json(StatusCode::OK, serde_json::json!(fields).to_string()))
 }
 
 fn unavailable(reason: &str) -> Response {

@@ -494,6 +494,28 @@ fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("restart_guard_left_ms", left_ms);
     fields.add("restart_guard_reason", reason);
     locks(engine, fields);
+    if engine.settings.is_node() {
+        raft(engine, fields);
+    }
+}
+
+/// The figures of a node. Those of followers are known to the leader only.
+fn raft(engine: &Engine, fields: &mut Fields) {
+    let nodes = &engine.nodes;
+    let leads = !engine.is_following();
+    let leader = nodes.leader.as_ref().map(|Address { host, port }| format!("{host}:{port}"));
+    let others = nodes.followers.len() + usize::from(nodes.leader.is_some());
+    fields.add("raft_role", if leads { "leader" } else { "follower" });
+    fields.add("raft_leads", u8::from(leads));
+    fields.add("raft_leader", leader.unwrap_or_default());
+    fields.add("raft_has_leader", u8::from(nodes.leader.is_some()));
+    fields.add("raft_term", nodes.term);
+    fields.add("raft_leader_changes", nodes.leader_changes);
+    fields.add("raft_lag_entries", nodes.lag_entries);
+    fields.add("raft_nodes", others);
+    if leads {
+        fields.add("raft_nodes_in_contact", nodes.in_contact().count() + 1);
+    }
 }
 
 /// The figures of the lock view, which include keys that only may be locks, and of native locks.

@@ -50,6 +50,7 @@ fn differ_in_progress_only(nodes: &Nodes, shown: &Nodes) -> bool {
     let without_progress = |nodes: &Nodes| {
         let mut nodes = nodes.clone();
         nodes.followers.iter_mut().for_each(|follower| follower.acknowledged = 0);
+        nodes.lag_entries = 0;
         nodes
     };
     without_progress(nodes) == without_progress(shown)
@@ -60,7 +61,13 @@ fn nodes(node: &Node, log: &RaftLog) -> Nodes {
     let status = node.status();
     let leads = status.leader == Some(status.node);
     let leader = status.leader.filter(|_| leads || node.has_leader());
+    let last = status.last_index.unwrap_or(0);
+    let lag = |index: Option<u64>| last.saturating_sub(index.unwrap_or(0));
     let mut nodes = Nodes::default();
+    nodes.term = status.term;
+    if !leads {
+        nodes.lag_entries = lag(status.applied_index);
+    }
     for (id, NodeStatus { peer, is_in_contact, matched_index, .. }) in status.nodes {
         let address = address(&peer.client_address);
         if id == status.node {
@@ -69,6 +76,9 @@ fn nodes(node: &Node, log: &RaftLog) -> Nodes {
         if Some(id) == leader {
             nodes.leader = Some(address);
             continue;
+        }
+        if is_in_contact == Some(true) {
+            nodes.lag_entries = nodes.lag_entries.max(lag(matched_index));
         }
         let is_in_contact = is_in_contact.unwrap_or(true);
         let acknowledged = matched_index.map_or(0, |index| log.position_at(index));

@@ -14,6 +14,7 @@ const RETRY_MS = 1000;
 const DETAILS_DELAY_MS = 150;
 const FRESH_MS = 1200;
 const FIGURES_MS = 500;
+const NODE_MS = 2000;
 /** A refused client waits as long as it tries again within this time; the server says the same. */
 const RETRY_WAIT_MS = 5000;
 
@@ -716,6 +717,35 @@ function hideProblem() {
   byId("problem").hidden = true;
 }
 
+/** The role of a node in its cluster: a follower may be late. */
+function nodeText(node) {
+  const entries = (count) => `${count} ${count === "1" ? "entry" : "entries"}`;
+  const term = `term ${node.raft_term}`;
+  if (node.raft_has_leader === "0") return `No node leads, ${term}: no lock is granted`;
+  if (node.raft_leads === "1") {
+    return `Leader, ${term}: ${node.raft_nodes_in_contact} of ${node.raft_nodes} nodes in contact, `
+      + `the slowest is ${entries(node.raft_lag_entries)} behind`;
+  }
+  return `Follower of ${node.raft_leader}, ${term}: what is shown may be late; `
+    + `${entries(node.raft_lag_entries)} not applied`;
+}
+
+/** Shows the role again and again; not at all if the server is no node. */
+async function showNode() {
+  try {
+    const node = await request("/node");
+    if (!node.raft_role) return;
+    const place = byId("node");
+    place.hidden = false;
+    const isLate = node.raft_has_leader === "0" || Number(node.raft_nodes_in_contact) < Number(node.raft_nodes);
+    place.dataset.state = isLate ? "late" : "";
+    setText(place, nodeText(node));
+  } catch {
+    // The state of the connection is shown elsewhere.
+  }
+  setTimeout(showNode, NODE_MS);
+}
+
 function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -759,6 +789,7 @@ async function begin() {
     session = await request("/session");
     setText(byId("user"), session.user);
     document.querySelector(".user").hidden = !session.is_login;
+    showNode();
   } catch (error) {
     showProblem(error.message);
   }
