@@ -137,6 +137,16 @@ mod tests {
     }
 
     #[test]
+    fn follower_frees_memory() {
+        let mut stage = follower();
+        let members: String = (0..2_000).map(|number| format!(" {number}")).collect();
+        apply(&mut stage, &effects(&format!("SADD k a{members}; DEL k")), 0);
+        assert!(stage.engine.has_garbage());
+        stage.tick(10_000);
+        assert!(!stage.engine.has_garbage());
+    }
+
+    #[test]
     fn leader_goes_on_with_the_state_and_the_messages_of_the_log() {
         let mut stage = follower();
         let script = "redis.call('del', 'k') redis.call('publish', 'c', ARGV[1])";

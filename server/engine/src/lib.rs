@@ -643,6 +643,7 @@ impl Engine {
     /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         if self.applies_log() {
+            self.free(budget);
             return;
         }
         let begin_ns = (self.process.clock_ns)();
@@ -655,12 +656,17 @@ impl Engine {
         self.latency.note(EXPIRE_CYCLE, took_ns, time);
         if budget_left > 0 {
             self.writer.work_ahead(time.now, budget_left);
-            self.writer.free_garbage(budget_left as usize);
-            if let Some(interpreter) = self.interpreter.as_mut() {
-                interpreter.tidy();
-            }
+            self.free(budget_left);
         }
         self.sessions.broadcast_changes();
+    }
+
+    /// Frees memory, in at most `budget` steps.
+    fn free(&mut self, budget: u32) {
+        self.writer.free_garbage(budget as usize);
+        if let Some(interpreter) = self.interpreter.as_mut() {
+            interpreter.tidy();
+        }
     }
 
     /// Whether [`Engine::tick`] has memory to free, independent of time.
