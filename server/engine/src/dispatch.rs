@@ -18,7 +18,7 @@ enum Admission {
     Run(&'static Entry, usize),
     /// The command was queued in the client's transaction.
     Queued,
-    /// Try again when the pause ends.
+    /// Try again when the client is resumed.
     Paused,
 }
 
@@ -474,12 +474,20 @@ impl Engine {
         let database = self.sessions.get(client).map_or(0, |session| session.database);
         let call = Invocation { client, entry, argv, flags, path, database, time };
         match self.pass_gates(&call) {
-            Err(Closed::Paused) => return Ok(Admission::Paused),
+            Err(Closed::Paused) => {
+                self.sessions.paused_clients.push(client);
+                return Ok(Admission::Paused);
+            }
+            Err(Closed::Held(need)) => {
+                self.sessions.hold(client, need);
+                return Ok(Admission::Paused);
+            }
             Err(closed) => {
+                self.sessions.forget_verdict(client);
                 self.command_stats[entry.at].rejected += 1;
                 return Err(self.refusal(&call, closed));
             }
-            Ok(()) => {}
+            Ok(()) => self.sessions.forget_verdict(client),
         }
         let Some(state) = self.sessions.get_mut(client) else { return Ok(Admission::Paused) };
         state.last_command = &entry.full_name;

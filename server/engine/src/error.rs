@@ -33,6 +33,10 @@ pub enum Error {
     BusyFunction,
     /// A write was called by a script or command that is declared read-only.
     ReadOnlyScript,
+    /// A command that only a leader serves, on a server that follows.
+    ReadOnlyReplica,
+    /// A read on a server that follows, while it cannot reach the leader.
+    NoLeader,
     /// `EVALSHA` of a script that is not cached.
     NoScript,
     /// A subscribed RESP2 client sent another command than subscriptions. Holds the full name.
@@ -106,6 +110,12 @@ impl fmt::Display for Error {
             Error::ReadOnlyScript => {
                 f.write_str("ERR Write commands are not allowed from read-only scripts.")
             }
+            Error::ReadOnlyReplica => {
+                f.write_str("READONLY You can't write against a read only replica.")
+            }
+            Error::NoLeader => f.write_str(
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            ),
             Error::NoScript => f.write_str("NOSCRIPT No matching script. Please use EVAL."),
             Error::SubscribedContext(name) => write!(
                 f,

@@ -9,13 +9,18 @@ use crate::time::{Millis, Time};
 use crate::unit_log::Position;
 
 impl Engine {
+    /// Whether another server leads, as far as this one has been notified.
+    pub(crate) fn follows_leader(&self) -> bool {
+        self.is_following() && !self.has_log() && self.nodes.leader.is_some()
+    }
+
     /// Whether another server writes the log, or none.
     pub(crate) fn is_following(&self) -> bool {
         matches!(self.readiness, Readiness::Following)
     }
 
     /// From now on the state is that of a log which another server writes: nothing is due, and
-    /// commands are refused.
+    /// [`held`](crate::sessions::held) has what is served.
     pub fn follow(&mut self) {
         self.access.are_replicated = true;
         self.end_guard();
@@ -54,6 +59,7 @@ impl Engine {
     /// As [`Engine::apply`].
     pub fn clear_state(&mut self, time: Time) -> Result<(), ApplyError> {
         self.sessions.pubsub.recent.clear();
+        self.sessions.held.void_verdicts();
         if let Some(shadow) = self.shadow() {
             shadow.clear(time)?;
         }
@@ -66,11 +72,15 @@ impl Engine {
         self.instruments.as_mut()?.shadow.as_deref_mut()
     }
 
-    /// Whether a server that leads serves commands: not while another one may lead.
+    /// Whether a server that leads serves commands: not while another one may lead. Commands are held
+    /// meanwhile.
     pub fn set_serves(&mut self, serves: bool) {
         if self.has_log() && serves != self.is_ready() {
             self.readiness = if serves { Readiness::Ready } else { Readiness::Following };
             self.update_conditions();
+            if serves {
+                self.sessions.run_held();
+            }
         }
     }
 
@@ -79,13 +89,17 @@ impl Engine {
         self.access.are_replicated = true;
         self.start_log(position);
         self.begin_service(time);
+        self.sessions.run_held();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::Flow;
+    use crate::nodes::{Address, Nodes};
+    use crate::sessions::ClientId;
     use crate::store::snapshot::SnapshotProgress;
-    use crate::testing::Stage;
+    use crate::testing::{Stage, words};
     use crate::time::Millis;
 
     const REFUSAL: &str = "!READONLY You can't write against a read only replica.";
@@ -125,15 +139,165 @@ mod tests {
         stage.engine.apply_committed(effects, at, time).expect("effects");
     }
 
-    #[test]
-    fn follower_refuses_commands_and_ends_no_lease() {
+    /// A server that follows this leader.
+    fn follower_of_leader() -> Stage {
         let mut stage = follower();
+        stage.engine.set_nodes(nodes_with_leader());
+        stage
+    }
+
+    fn nodes_with_leader() -> Nodes {
+        let address = Address { host: "10.0.0.1".into(), port: 9 };
+        Nodes { leader: Some(address), ..Nodes::default() }
+    }
+
+    /// Checks that the command is held; returns its client.
+    fn hold(stage: &mut Stage, name: &str, command: &str) -> ClientId {
+        let client = stage.client(name);
+        let held = (String::new(), Flow::Again);
+        assert_eq!(stage.run(client, &words(command)), held, "{command}");
+        client
+    }
+
+    /// The clients that are to run their requests again.
+    fn resumed(stage: &mut Stage) -> Vec<ClientId> {
+        let deliveries = stage.engine.deliveries();
+        deliveries.into_iter().filter(|it| it.resume).map(|it| it.client).collect()
+    }
+
+    /// Confirms the reads that are held.
+    fn grant(stage: &mut Stage) {
+        let reads = stage.engine.held_reads().expect("held reads");
+        stage.engine.grant_reads(reads);
+    }
+
+    #[test]
+    fn follower_refuses_what_a_leader_serves_and_ends_no_lease() {
+        let mut stage = follower_of_leader();
         apply(&mut stage, &effects("SET k v PX 10; SET l v"), 0);
-        for command in ["GET k", "SET k v", "PING", "EVAL \"return 1\" 0", "LOCK.INFO k"] {
+        for command in [
+            "SET k v",
+            "PUBLISH c m",
+            "EVAL \"return 1\" 0",
+            "LOCK.RELEASE k o",
+            "BLPOP k 0",
+            "WAIT 0 0",
+            "XREAD STREAMS s 0",
+            "WATCH k",
+            "CLIENT TRACKING ON",
+        ] {
             assert_eq!(stage.step(command), REFUSAL, "{command}");
         }
         stage.check("+20ms; INFO keyspace => ...keys=2...; SUBSCRIBE c => ...");
         assert_eq!(stage.engine.next_deadline(), None);
+    }
+
+    #[test]
+    fn follower_serves_at_once_what_needs_no_keys() {
+        follower().check(
+            "PING => PONG; ECHO a => \"a\"; SELECT 1 => OK; TIME => [...; COMMAND COUNT => ...; \
+             CLIENT ID => 1; CONFIG GET port => ...; SCRIPT LOAD \"return 1\" => ...; \
+             MULTI => OK; PING => QUEUED; EXEC => [PONG]; HELLO 3 => {...",
+        );
+    }
+
+    #[test]
+    fn follower_reads_when_the_state_is_confirmed_once_for_each_request() {
+        let mut stage = follower_of_leader();
+        apply(&mut stage, &effects("SET k old"), 0);
+        let first = hold(&mut stage, "a", "GET k");
+        let early = stage.engine.held_reads().expect("a held read");
+        let second = hold(&mut stage, "b", "EVAL_RO \"return redis.call('get', 'k')\" 0");
+        apply(&mut stage, &effects("SET k new"), 0);
+        stage.engine.grant_reads(early);
+        assert_eq!(resumed(&mut stage), [first]);
+        stage.check("GET k => \"new\"");
+        grant(&mut stage);
+        assert_eq!(resumed(&mut stage), [second]);
+        stage.check("b> EVAL_RO \"return redis.call('get', 'k')\" 0 => \"new\"");
+        hold(&mut stage, "a", "GET k");
+        hold(&mut stage, "b", "EVAL \"#!lua flags=no-writes\\x0areturn 1\" 0");
+        assert_eq!(resumed(&mut stage), []);
+    }
+
+    #[test]
+    fn transaction_of_reads_is_held_as_one() {
+        let mut stage = follower_of_leader();
+        apply(&mut stage, &effects("SET k v"), 0);
+        stage.check("MULTI; GET k => QUEUED; EXISTS k => QUEUED");
+        hold(&mut stage, "a", "EXEC");
+        grant(&mut stage);
+        stage.check("EXEC => [\"v\", 1]; MULTI");
+        assert_eq!(stage.step("SET k v"), REFUSAL);
+        stage.check("EXEC => !EXECABORT ...; MULTI; GET k");
+        hold(&mut stage, "a", "EXEC");
+        stage.engine.refuse_held(stage.engine.last_held());
+        stage.check("EXEC => !EXECABORT Transaction discarded because of: MASTERDOWN ...");
+    }
+
+    #[test]
+    fn read_does_not_see_a_state_that_is_being_replaced() {
+        let mut stage = follower_of_leader();
+        apply(&mut stage, &effects("SET k v"), 0);
+        hold(&mut stage, "a", "GET k");
+        let reads = stage.engine.held_reads().expect("a held read");
+        stage.engine.clear_state(stage.time()).expect("it is cleared");
+        stage.engine.grant_reads(reads);
+        assert_eq!(resumed(&mut stage), []);
+        grant(&mut stage);
+        stage.engine.clear_state(stage.time()).expect("it is cleared");
+        hold(&mut stage, "a", "GET k");
+        apply(&mut stage, &effects("SET k w"), 0);
+        grant(&mut stage);
+        stage.check("GET k => \"w\"");
+    }
+
+    #[test]
+    fn follower_hides_a_lease_that_is_over_and_does_not_end_it() {
+        let mut stage = follower_of_leader();
+        apply(&mut stage, &effects("SET k v PX 10"), 0);
+        stage.check("+10ms");
+        for (command, reply) in [("GET k", "nil"), ("PTTL k", "-2"), ("DBSIZE", "1")] {
+            hold(&mut stage, "a", command);
+            grant(&mut stage);
+            stage.check(&format!("{command} => {reply}"));
+        }
+        apply(&mut stage, &effects("SET k v PX 1; +1ms; GET k => nil"), 0);
+        stage.check("INFO keyspace => \"# Keyspace\\r\\n\"");
+    }
+
+    #[test]
+    fn held_requests_are_refused_in_the_end() {
+        let mut stage = follower();
+        let clients = [hold(&mut stage, "a", "GET k"), hold(&mut stage, "b", "SET k v")];
+        let last = stage.engine.last_held();
+        hold(&mut stage, "c", "GET k");
+        stage.engine.refuse_held(last);
+        assert_eq!(resumed(&mut stage), clients);
+        stage.check("GET k => !MASTERDOWN Link with MASTER is down and replica-...");
+        assert_eq!(stage.step("b> SET k v"), REFUSAL);
+        hold(&mut stage, "b", "SET k v");
+    }
+
+    #[test]
+    fn writes_wait_until_a_server_leads() {
+        let mut stage = follower();
+        stage.check("c> MULTI; c> SET l v => QUEUED");
+        hold(&mut stage, "a", "SET k v");
+        hold(&mut stage, "b", "GET k");
+        hold(&mut stage, "c", "EXEC");
+        stage.engine.lead(0, stage.time());
+        assert_eq!(resumed(&mut stage).len(), 3);
+        stage.check("SET k v => OK; b> GET k => \"v\"; c> EXEC => [OK]");
+
+        let mut stage = follower();
+        let client = hold(&mut stage, "a", "SET k v");
+        hold(&mut stage, "b", "GET k");
+        stage.engine.set_nodes(Nodes::default());
+        assert_eq!(resumed(&mut stage), []);
+        stage.engine.set_nodes(nodes_with_leader());
+        assert_eq!(resumed(&mut stage), [client]);
+        assert_eq!(stage.step("SET k v"), REFUSAL);
     }
 
     #[test]
@@ -185,10 +349,12 @@ mod tests {
         let mut stage = leader();
         stage.check("SET k v PX 10");
         stage.engine.set_serves(false);
-        assert_eq!(stage.step("GET k"), REFUSAL);
+        let clients = [hold(&mut stage, "a", "GET k"), hold(&mut stage, "b", "SET l v")];
+        assert_eq!(stage.engine.held_reads(), None);
         stage.check("+20ms; INFO keyspace => ...keys=1...");
         stage.engine.set_serves(true);
-        stage.check("GET k => nil");
+        assert_eq!(resumed(&mut stage), clients);
+        stage.check("GET k => nil; b> SET l v => OK");
     }
 
     #[test]

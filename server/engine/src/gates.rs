@@ -11,6 +11,7 @@ use crate::acl::Denial;
 use crate::command::{Entry, Flags};
 use crate::error::Error;
 use crate::growth::{check_growth, check_queue};
+use crate::sessions::held::Need;
 use crate::sessions::{ClientId, Session};
 use crate::settings::Permission;
 use crate::time::Time;
@@ -59,6 +60,8 @@ bitflags! {
         const MONITOR = 1 << 10;
         /// The client's user may not run all commands with any arguments.
         const RESTRICTED = 1 << 11;
+        /// The server does not lead, or not for certain.
+        const FOLLOWING = 1 << 12;
     }
 }
 
@@ -123,6 +126,8 @@ pub enum Closed {
     Denied(Denial),
     /// The command is run again when the pause ends.
     Paused,
+    /// The command is run again when a server that does not lead may serve it.
+    Held(Need),
 }
 
 impl From<Error> for Closed {
@@ -234,6 +239,13 @@ pub const GATES: &[Gate] = &[
         when: Conditions::NOT_READY,
         commands: Commands::Without(Flags::LOADING),
         check: |engine, call| Ok(engine.check_ready(call.time)?),
+    },
+    Gate {
+        name: "not leading",
+        paths: Paths::REQUEST.union(Paths::QUEUED),
+        when: Conditions::FOLLOWING,
+        commands: Commands::All,
+        check: Engine::check_leadership,
     },
     Gate {
         name: "busy script",
@@ -403,7 +415,8 @@ impl Engine {
         let (writes, all) = (Conditions::PAUSE_OF_WRITES, Conditions::PAUSE);
         conditions.set(writes, self.sessions.pause.is_some_and(|pause| pause.writes_only));
         conditions.set(all, self.sessions.pause.is_some_and(|pause| !pause.writes_only));
-        conditions.set(Conditions::NOT_READY, !self.is_ready());
+        conditions.set(Conditions::NOT_READY, !self.is_ready() && !self.is_following());
+        conditions.set(Conditions::FOLLOWING, self.is_following());
         self.conditions = conditions;
     }
 
@@ -412,7 +425,7 @@ impl Engine {
         match closed {
             Closed::Refused(error) => error,
             Closed::Denied(denial) => self.deny(call, denial),
-            Closed::Paused => Error::line("ERR Clients are paused"),
+            Closed::Paused | Closed::Held(_) => Error::line("ERR Clients are paused"),
         }
     }
 

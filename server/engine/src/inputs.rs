@@ -31,7 +31,8 @@
 //!   ceiling is recorded from now on ([`Engine::track_ceiling`]).
 //! - **A replicated log**: this server follows ([`Engine::follow`], [`Engine::apply_committed`],
 //!   [`Engine::clear_state`]) or leads ([`Engine::lead`], [`Engine::set_serves`]); the nodes have
-//!   changed ([`Engine::set_nodes`]).
+//!   changed ([`Engine::set_nodes`]); held requests may run ([`Engine::grant_reads`]) or have waited
+//!   for too long ([`Engine::refuse_held`]).
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
@@ -44,7 +45,8 @@
 //!   [`Engine::deliveries`] and [`Engine::has_deliveries`] those of all clients.
 //! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`],
 //!   [`Engine::next_waiter`], [`Engine::next_deadline`], [`Engine::has_garbage`],
-//!   [`Engine::has_clients_to_evict`].
+//!   [`Engine::has_clients_to_evict`]; requests that are held, [`Engine::last_held`] and
+//!   [`Engine::held_reads`].
 //! - **Effects** of the units: [`Engine::take_effects`]; for a log, [`Engine::take_units`], and the
 //!   unit that the output depends on, [`Engine::take_dependency`]; what is waited for,
 //!   [`Engine::is_flush_awaited`].

@@ -514,7 +514,7 @@ impl Engine {
             state.reply_mode = reply_mode.next();
         }
         let DispatchResult::Reply(reply) = self.dispatch(client, argv, time) else {
-            self.sessions.block_until_unpaused(client, reply_mode);
+            self.sessions.block_until_resumed(client, reply_mode);
             return Flow::Again;
         };
         self.end_unit(time);
@@ -779,7 +779,7 @@ impl Engine {
     }
 
     /// The slot of a key, if the key exists and its deadline has not been reached. An expired key
-    /// is removed.
+    /// is removed, unless a log is applied.
     #[inline(always)]
     fn find_alive(&mut self, database: usize, key: &[u8], time: Time) -> Option<Slot> {
         self.look_up::<false>(database, key, time)
@@ -815,7 +815,10 @@ impl Engine {
         if self.writer.is_alive::<IS_USE>(database, slot, time) {
             return Some(slot);
         }
-        self.expire(database, slot);
+        // While a log is applied, its effects remove the key.
+        if !self.applies_log() {
+            self.expire(database, slot);
+        }
         None
     }
 

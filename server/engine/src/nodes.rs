@@ -105,6 +105,7 @@ impl Engine {
         let last_leader = nodes.leader.clone().or(last);
         self.nodes = Nodes { last_leader, leader_changes, ..nodes };
         self.serve_log_waits();
+        self.refuse_to_lead();
     }
 
     /// Whether a client stays when this server leads no more: it only waits for the event of the

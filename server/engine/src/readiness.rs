@@ -1,6 +1,6 @@
 //! Whether the server is ready for commands: not while it loads its log, and not while leases from
 //! before the restart may still be held (the restart guard). Until then, commands without the flag
-//! `LOADING` are refused.
+//! `LOADING` are refused. [`held`](crate::sessions::held) has what a server serves that follows.
 
 use bytes::Bytes;
 
@@ -171,10 +171,8 @@ impl Engine {
     /// The error for a command while the server is not ready.
     pub(crate) fn check_ready(&self, time: Time) -> Result<(), Error> {
         match &self.readiness {
-            Readiness::Ready => Ok(()),
-            Readiness::Following => {
-                Err(Error::line("READONLY You can't write against a read only replica."))
-            }
+            // See `Engine::check_leadership`.
+            Readiness::Ready | Readiness::Following => Ok(()),
             Readiness::Loading(_) => {
                 let (product, _) = self.settings.compat_version.introduction();
                 let product = if product == "valkey" { "Valkey" } else { "Redis" };

@@ -178,6 +178,10 @@ fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.client().transaction.is_some() {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed"));
     }
+    // Effects of another server break no watch.
+    if context.engine.is_following() {
+        return Err(Error::ReadOnlyReplica);
+    }
     for key in &argv[1..] {
         context.engine.watch(context.client, context.database, key, context.time);
     }

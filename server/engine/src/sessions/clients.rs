@@ -63,6 +63,7 @@ impl Clients {
             blocked: None,
             peer_closed: false,
             has_been_held: false,
+            verdict: None,
             loses_reply: false,
             connected_at: now,
             active_at: now,

@@ -9,6 +9,7 @@ pub mod bindings;
 pub mod buffers;
 pub mod clients;
 pub mod deliveries;
+pub mod held;
 pub mod monitors;
 pub mod pauses;
 pub mod pubsub;
@@ -29,6 +30,7 @@ use crate::memory::CLIENT_BYTES;
 use crate::sessions::bindings::Bindings;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::clients::Clients;
+use crate::sessions::held::{HeldRequests, Verdict};
 use crate::sessions::pauses::Pause;
 use crate::sessions::pubsub::{PubSub, Subscription};
 use crate::sessions::tracking::{Tracked, Tracking};
@@ -152,6 +154,8 @@ pub struct Session {
     /// Whether the rules of [`faults`](crate::instruments::faults) have already been applied to the
     /// request.
     pub(crate) has_been_held: bool,
+    /// The decision on its request, which was held.
+    pub(crate) verdict: Option<Verdict>,
     /// Whether a fault suppresses the reply to the current request.
     pub(crate) loses_reply: bool,
     /// When it connected.
@@ -280,6 +284,8 @@ pub struct Sessions {
     pub(crate) pause: Option<Pause>,
     pub(crate) unpause_timer: Option<TimerId>,
     pub(crate) paused_clients: Vec<ClientId>,
+    /// The requests that are held because this server does not lead.
+    pub(crate) held: HeldRequests,
     /// The clients with output or a change of state that their connections have not got yet.
     pub(crate) deliveries: Vec<ClientId>,
     /// The clients that were disconnected here, of which their connections must be informed.
@@ -302,6 +308,7 @@ impl Sessions {
             pause: None,
             unpause_timer: None,
             paused_clients: Vec::new(),
+            held: HeldRequests::default(),
             deliveries: Vec::new(),
             killed: Vec::new(),
         }

@@ -37,7 +37,7 @@ pub struct Blocked {
     /// The reply on timeout and on `CLIENT UNBLOCK`.
     pub on_timeout: Reply,
     /// The position of the blocked command in the table; `None` if the client was stopped by
-    /// `CLIENT PAUSE`, which `CLIENT UNBLOCK` does not end.
+    /// `CLIENT PAUSE` or is held, which `CLIENT UNBLOCK` does not end.
     pub command: Option<usize>,
     /// The rule of [`faults`](crate::instruments::faults) that blocks the client, if any.
     pub(crate) rule: Option<RuleBlock>,
@@ -284,14 +284,13 @@ impl Sessions {
         }
     }
 
-    /// Blocks a client until the end of a pause; then its request is run again, in the reply mode
-    /// it had before.
-    pub(crate) fn block_until_unpaused(&mut self, client: ClientId, reply_mode: ReplyMode) {
+    /// Blocks a client until the end of a pause or hold; then its request is run again, in the reply
+    /// mode it had before.
+    pub(crate) fn block_until_resumed(&mut self, client: ClientId, reply_mode: ReplyMode) {
         self.block(client, Reply::NOTHING, None);
         if let Some(state) = self.get_mut(client) {
             state.reply_mode = reply_mode;
             state.has_been_held = true;
-            self.paused_clients.push(client);
         }
     }
 
