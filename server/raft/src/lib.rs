@@ -16,6 +16,7 @@ mod log_store;
 mod membership;
 mod network;
 mod node;
+mod reads;
 mod state_machine;
 mod vote;
 mod wire;
@@ -25,6 +26,7 @@ pub use log_store::{LogReader, LogStore, WritesOn};
 pub use membership::{MembershipError, NodeStatus, Status};
 pub use network::{Connect, Connecting};
 pub use node::{Node, Role, Settings};
+pub use reads::Reads;
 pub use state_machine::{SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
 pub use wire::{Stream, receive, send};
 

@@ -153,7 +153,7 @@ fn unreachable(error: &io::Error) -> Unreachable {
 }
 
 /// A reply that does not belong to the request, or a refusal.
-fn unexpected(reply: Reply) -> NetworkError {
+pub(crate) fn unexpected(reply: Reply) -> NetworkError {
     let reason = match reply {
         Reply::Refused(reason) => reason,
         _ => "a reply to another request".to_owned(),

@@ -64,7 +64,7 @@ pub struct Node {
     pub(crate) settings: Settings,
     pub(crate) raft: Raft<Types>,
     pub(crate) network: Network,
-    machine: StateMachine,
+    pub(crate) machine: StateMachine,
     role: watch::Sender<Role>,
     started: Instant,
     /// Until when this node leads, in nanoseconds after `started`; 0 if it does not.
@@ -440,6 +440,7 @@ impl Node {
             // A node that has just started keeps what it may have promised before: `openraft`
             // counts its lease from the start.
             Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
+            Request::ReadIndex => Reply::ReadIndex(self.confirmed_index()),
             Request::Vote(request) => Reply::Vote(self.raft.vote(request).await),
             Request::Snapshot { vote, meta } => self.receive_snapshot(vote, meta, stream).await?,
         })

@@ -200,6 +200,12 @@ impl StateMachine {
         self.applied.lock().at.lease_ms
     }
 
+    /// The index of the last entry that was applied; `None` before the first one. Waits while the
+    /// state is being replaced.
+    pub(crate) fn applied_index(&self) -> Option<u64> {
+        blocking(|| self.applied.lock()).at.last.map(|last| last.index)
+    }
+
     /// The barrier whose batches have effects.
     pub(crate) fn barrier(&self) -> u64 {
         self.applied.lock().at.barrier

@@ -49,6 +49,8 @@ pub(crate) enum Request {
     Vote(VoteRequest<NodeId>),
     /// Would the node vote for one whose last entry is this?
     WouldVote(Option<LogId<NodeId>>),
+    /// How far is the log applied on a node that leads for certain?
+    ReadIndex,
     /// Parts of the file follow, until one is empty.
     Snapshot {
         vote: Vote<NodeId>,
@@ -61,6 +63,8 @@ pub(crate) enum Reply {
     Append(Result<AppendEntriesResponse<NodeId>, RaftError<NodeId, Infallible>>),
     Vote(Result<VoteResponse<NodeId>, RaftError<NodeId, Infallible>>),
     WouldVote(bool),
+    /// The index of an entry; none if the node does not lead for certain.
+    ReadIndex(Option<u64>),
     Snapshot(Result<SnapshotResponse<NodeId>, Fatal<NodeId>>),
     /// The snapshot has arrived and is being loaded.
     Loading,
