@@ -92,6 +92,19 @@ impl Cluster {
         Wire::connect(self.servers[&id].addr(), 2).ask(command)
     }
 
+    /// What a server replies to a command that reads, when it can confirm that its state is recent.
+    fn read(&self, id: u64, command: &str) -> String {
+        let words: Vec<&str> = command.split(' ').collect();
+        let mut reply = Vec::new();
+        eventually("a reply to a read", || {
+            let mut wire = Wire::connect(self.servers[&id].addr(), 2);
+            wire.send(&words);
+            reply = wire.try_read().unwrap_or_default();
+            !reply.is_empty() && !reply.starts_with(b"-MASTERDOWN ")
+        });
+        String::from_utf8_lossy(&reply).into_owned()
+    }
+
     /// Whether all servers show the one that leads.
     fn shows_leader(&self) -> bool {
         let leader = self.leader();
@@ -208,6 +221,22 @@ fn wait_returns_how_many_followers_have_the_changes() {
     });
     assert_eq!(cluster.ask("WAIT 0 0"), ":2\r\n");
     assert_eq!(cluster.ask("WAITAOF 0 0 0"), "*2\r\n:1\r\n:2\r\n");
+}
+
+/// The reads of all servers are recent, whichever leads.
+#[test]
+fn every_server_reads_what_was_acknowledged() {
+    let cluster = Cluster::start();
+    let script = "EVAL_RO return{redis.call('get',KEYS[1])} 1 key";
+    for number in 0..30 {
+        let value = number.to_string();
+        assert_eq!(cluster.ask(&format!("SET key {value}")), "+OK\r\n");
+        let bulk = format!("${}\r\n{value}\r\n", value.len());
+        for id in cluster.servers.keys() {
+            assert_eq!(cluster.read(*id, "GET key"), bulk);
+            assert_eq!(cluster.read(*id, script), format!("*1\r\n{bulk}"));
+        }
+    }
 }
 
 /// A node that was away gets a snapshot, since the entries that it lacks are gone.

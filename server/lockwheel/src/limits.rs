@@ -194,6 +194,15 @@ pub(crate) const RAFT_THREADS: usize = 2;
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a request waits for a leader: as long as most elections take, and no longer than clients
+/// of lock libraries wait before they send it again. They expect a reply within three seconds.
+#[cfg(feature = "replication")]
+pub(crate) const NO_LEADER_WAIT: Duration = Duration::from_secs(2);
+
+/// Requests that arrive within this time are refused together.
+#[cfg(feature = "replication")]
+pub(crate) const NO_LEADER_WAIT_GRAIN: Duration = Duration::from_millis(100);
+
 /// How long a node waits after a connection of another node could not be accepted.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -164,6 +164,8 @@ impl Host {
             self.deliver_output(&mut engine);
             self.log_units(&mut engine);
             self.serve_log_waits(&mut engine);
+            #[cfg(feature = "replication")]
+            self.note_held(&engine);
             result
         }));
         let Ok(result) = result else {
@@ -227,13 +229,21 @@ impl Host {
     }
 
     /// A leader that may not be the only one any more serves no commands: another one may have
-    /// changed the keys that they read.
+    /// changed the keys that they read. They are held meanwhile.
     #[cfg(feature = "replication")]
     fn check_leadership(&self, engine: &mut Engine) {
         if let Some(log) = self.raft_log.get() {
             engine.set_serves(log.leads());
         }
         self.note_nodes(engine);
+    }
+
+    /// Passes on that a request is held.
+    #[cfg(feature = "replication")]
+    fn note_held(&self, engine: &Engine) {
+        if let Some(log) = self.raft_log.get() {
+            log.note_held(engine.last_held());
+        }
     }
 
     /// Passes changes of the nodes to the engine.

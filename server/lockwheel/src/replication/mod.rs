@@ -3,9 +3,10 @@
 //! The node has a runtime of its own, so that neither a long script nor many clients delay its
 //! messages. While the server leads, the units of the engine go into batches ([`raft_log`]), and
 //! their output is sent when they are committed. Otherwise the engine has the state of the
-//! committed entries, and refuses commands ([`node_state`]).
+//! committed entries ([`node_state`]), and holds reads until that state is recent ([`held`]).
 
 mod authority;
+mod held;
 mod identity;
 mod membership;
 mod node_state;
@@ -145,6 +146,7 @@ async fn start_node(
     }
     tokio::spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
     tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
+    tokio::spawn(held::serve(Arc::downgrade(host), log.held(), node.reads()));
     tokio::spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
     let entering = Entering { settings: settings.clone(), identity: identity.clone() };
     tokio::spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));

@@ -14,7 +14,7 @@ use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::files::{Clocks, Snapshot};
 use lockwheel_raft::{Batch, Node};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{error, warn};
 
@@ -40,6 +40,8 @@ pub(crate) struct RaftLog {
     nodes: Mutex<Option<Nodes>>,
     /// There are such nodes; read without the lock.
     has_nodes: AtomicBool,
+    /// The number of the last request that the engine has held.
+    held: watch::Sender<u64>,
 }
 
 /// What is not replicated yet.
@@ -79,6 +81,7 @@ impl RaftLog {
             committed: Notify::new(),
             nodes: Mutex::default(),
             has_nodes: AtomicBool::new(false),
+            held: watch::Sender::default(),
         }
     }
 
@@ -86,6 +89,16 @@ impl RaftLog {
     pub(crate) fn use_node(&self, node: &Arc<Node>) {
         // Only the start of a server calls this.
         let _ = self.node.set(Arc::downgrade(node));
+    }
+
+    /// The number of the last request that the engine has held, and changes of it.
+    pub(super) fn held(&self) -> watch::Receiver<u64> {
+        self.held.subscribe()
+    }
+
+    /// Passes the number of the last request that the engine has held.
+    pub(crate) fn note_held(&self, last: u64) {
+        self.held.send_if_modified(|held| std::mem::replace(held, last) != last);
     }
 
     /// Whether this node leads now, for certain.
