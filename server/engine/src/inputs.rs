@@ -31,8 +31,8 @@
 //!   ceiling is recorded from now on ([`Engine::track_ceiling`]).
 //! - **A replicated log**: this server follows ([`Engine::follow`], [`Engine::apply_committed`],
 //!   [`Engine::clear_state`]) or leads ([`Engine::lead`], [`Engine::set_serves`]); the nodes have
-//!   changed ([`Engine::set_nodes`]); held requests may run ([`Engine::grant_reads`]) or have waited
-//!   for too long ([`Engine::refuse_held`]).
+//!   changed ([`Engine::set_nodes`]); held requests may run ([`Engine::grant_reads`]) or have
+//!   waited for too long ([`Engine::refuse_held`]).
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].

@@ -194,8 +194,9 @@ pub(crate) const RAFT_THREADS: usize = 2;
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a request waits for a leader: as long as most elections take, and no longer than clients
-/// of lock libraries wait before they send it again. They expect a reply within three seconds.
+/// How long a request waits for a leader: as long as most elections take, and no longer than
+/// clients of lock libraries wait before they send it again. They expect a reply within three
+/// seconds.
 #[cfg(feature = "replication")]
 pub(crate) const NO_LEADER_WAIT: Duration = Duration::from_secs(2);
 

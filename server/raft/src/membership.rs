@@ -6,7 +6,7 @@ use std::fmt;
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::node::{Node, Role};
 use crate::{Batch, NodeId, Peer};
@@ -74,7 +74,8 @@ pub struct Status {
 pub struct NodeStatus {
     /// Its addresses.
     pub peer: Peer,
-    /// Whether it votes. A new node gets the log first.
+    /// Whether it votes, in every configuration that counts while the nodes are being changed. A
+    /// new node gets the log first.
     pub is_voter: bool,
     /// Whether it has acknowledged a message within a lease; only a leader can say.
     pub is_in_contact: Option<bool>,
@@ -123,6 +124,14 @@ impl Node {
             return Err(MembershipError::Removed);
         }
         self.add_learner(node, peer).await?;
+        // Otherwise this node might lose its majority for a moment.
+        let is_in_contact = async {
+            while !self.is_in_contact(node) {
+                sleep(self.settings.heartbeat / 2).await;
+            }
+        };
+        let in_time = timeout(self.settings.lease, is_in_contact).await;
+        in_time.map_err(|_| MembershipError::Refused("the new node is not in contact".into()))?;
         let voters = ChangeMembers::AddVoterIds(BTreeSet::from([node]));
         self.raft.change_membership(voters, true).await?;
         Ok(())
@@ -169,11 +178,12 @@ impl Node {
         let leads = self.check_leads().is_ok();
         let leader = metrics.current_leader.filter(|leader| *leader != self.settings.id || leads);
         let membership = &metrics.membership_config;
+        let configurations = membership.membership().get_joint_config();
         let matched = |id: &NodeId| Some(metrics.replication.as_ref()?.get(id)?.as_ref()?.index);
         let node = |(id, peer): (&NodeId, &Peer)| {
             let status = NodeStatus {
                 peer: peer.clone(),
-                is_voter: membership.membership().voter_ids().any(|voter| voter == *id),
+                is_voter: configurations.iter().all(|voters| voters.contains(id)),
                 is_in_contact: leads.then(|| self.is_in_contact(*id)),
                 matched_index: matched(id).filter(|_| leads),
             };

@@ -315,10 +315,10 @@ impl Node {
             };
             info!(term = vote.leader_id.term, barrier, "this node leads");
             self.role.send_replace(Role::Leader { barrier });
-            self.deposed(&vote).await;
+            let reason = self.deposed(&vote).await;
             self.leads_until_ns.store(0, Ordering::Release);
             self.role.send_replace(Role::Follower);
-            warn!(term = vote.leader_id.term, "this node leads no more");
+            warn!(term = vote.leader_id.term, reason, "this node leads no more");
             if let Err(error) = blocking(|| self.machine.stop_leading()) {
                 error!(%error, "the state cannot be rebuilt; the node stops");
                 // Not `stop`: that the node has failed must reach `ended`.
@@ -366,15 +366,21 @@ impl Node {
         until.filter(|until| *until > Instant::now())
     }
 
-    /// Waits until another node may lead.
-    async fn deposed(&self, vote: &Vote<NodeId>) {
+    /// Waits until another node may lead; returns why.
+    async fn deposed(&self, vote: &Vote<NodeId>) -> &'static str {
         while let Some(until) = self.leads_with(vote) {
             let until_ns = u64::try_from((until - self.started).as_nanos()).unwrap_or(u64::MAX);
             self.leads_until_ns.store(until_ns, Ordering::Release);
             tokio::select! {
                 () = sleep(self.settings.heartbeat / 2) => {}
-                () = self.loses_office(vote) => return,
+                () = self.loses_office(vote) => break,
             }
+        }
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        match metrics.state == ServerState::Leader && metrics.vote == *vote {
+            true => "no majority is in contact",
+            false => "another node has a later term, or this one ends",
         }
     }
 

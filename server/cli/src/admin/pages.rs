@@ -128,8 +128,8 @@ async fn metrics(
     }
 }
 
-/// `/node`: the role of the server in its cluster, the fields `raft_...` of `INFO`; none if the server
-/// is no node.
+/// `/node`: the role of the server in its cluster, the fields `raft_...` of `INFO`; none if it is
+/// no node.
 async fn node(caller: Caller) -> Result<Response, Failure> {
     let info = run(&caller.commands, |client| client.call(&["INFO", "lockwheel"])).await?;
     let mut fields = metrics::fields(&info).unwrap_or_default();

@@ -284,8 +284,8 @@ impl Sessions {
         }
     }
 
-    /// Blocks a client until the end of a pause or hold; then its request is run again, in the reply
-    /// mode it had before.
+    /// Blocks a client until the end of a pause or hold; then its request is run again, in the
+    /// reply mode it had before.
     pub(crate) fn block_until_resumed(&mut self, client: ClientId, reply_mode: ReplyMode) {
         self.block(client, Reply::NOTHING, None);
         if let Some(state) = self.get_mut(client) {

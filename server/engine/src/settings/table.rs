@@ -258,8 +258,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Whether the port for monitoring uses TLS, with the certificate of `tls-cert-file`.").own(),
 
     process("raft-port", PORT, "0", Fixed,
-        "Port for the other nodes of a cluster that replicates its log; 0 if the server is no node. \
-         See docs/replication.md.").own(),
+        "Port for the other nodes of a cluster that replicates its log; 0 if the server is no \
+         node. See docs/replication.md.").own(),
     process("raft-announce-ip", Text, "", Fixed,
         "Address by which other nodes and clients reach this one; empty takes the first of `bind`. \
          For clients, `replica-announce-ip` overrides it.").own(),

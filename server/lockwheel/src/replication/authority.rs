@@ -146,7 +146,7 @@ impl Authority {
 }
 
 /// How a node that has only the fingerprint of the authority asks to join.
-pub(super) fn client_config_of_stranger(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>> {
+pub(super) fn client_config_of_new_node(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(provider::default_provider());
     let verifier = Fingerprint { fingerprint, provider: Arc::clone(&provider) };
     let mut config = ClientConfig::builder_with_provider(provider)

@@ -24,8 +24,8 @@ pub(super) struct Identity {
     pub(super) cluster: String,
     /// The number of the node, which no other node has or has had.
     pub(super) node: NodeId,
-    /// Whether the node has been one of those that vote: then its log must be there. A node that has
-    /// lost its log has also lost what it has promised.
+    /// Whether the node has been one of those that vote: then its log must be there. A node that
+    /// has lost its log has also lost what it has promised.
     pub(super) is_member: bool,
     /// Where other nodes may be reached: this node itself, or the one that has admitted it.
     pub(super) address: String,

@@ -26,6 +26,7 @@ use std::sync::{Arc, Weak};
 use lockwheel_log::Directory;
 use lockwheel_raft::{MembershipError, Node, Role, Settings, WritesOn};
 use tokio::runtime::{self, Runtime};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
@@ -51,6 +52,8 @@ pub(crate) struct Replication {
     /// Dropped in the background: an embedder may stop the server within asynchronous code.
     runtime: Option<Runtime>,
     node: Arc<Node>,
+    /// What the node does for the server.
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
 }
 
 impl std::fmt::Debug for Replication {
@@ -77,9 +80,9 @@ impl Replication {
         let log = Arc::new(RaftLog::new(host));
         host.start_replicated_log(&log).map_err(|error| io_error(&error))?;
         let node = runtime.block_on(start_node(settings, &identity, host, &log, listeners));
-        let node = node.map_err(|error| io_error(&error))?;
+        let (node, tasks) = node.map_err(|error| io_error(&error))?;
         log.use_node(&node);
-        Ok(Replication { runtime: Some(runtime), node })
+        Ok(Replication { runtime: Some(runtime), node, tasks: tasks.into() })
     }
 
     /// Whether this node leads.
@@ -89,7 +92,11 @@ impl Replication {
 
     /// Ends the node.
     pub(crate) fn stop(&self) {
-        self.block_on(self.node.stop());
+        self.block_on(async {
+            self.node.stop().await;
+            // None of them may be polled while the runtime ends: it has no timers then.
+            self.tasks.lock().await.shutdown().await;
+        });
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T> + Send) -> T
@@ -112,7 +119,7 @@ async fn start_node(
     host: &Arc<Host>,
     log: &Arc<RaftLog>,
     listeners: Vec<TcpListener>,
-) -> io::Result<Arc<Node>> {
+) -> io::Result<(Arc<Node>, JoinSet<()>)> {
     let Identity { cluster, node: id, authority, .. } = identity.clone();
     let disk = Directory::open(&Identity::folder(&settings.dir))?;
     let node_settings = Settings {
@@ -140,17 +147,18 @@ async fn start_node(
     let config = authority.server_config(id).map_err(io::Error::other)?;
     let membership = Membership { authority, cluster };
     let services = Arc::new(Services { config, node: Arc::downgrade(&node), membership });
+    let mut tasks = JoinSet::new();
     for listener in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(accept(listener, Arc::clone(&services)));
+        tasks.spawn(accept(listener, Arc::clone(&services)));
     }
-    tokio::spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
-    tokio::spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
-    tokio::spawn(held::serve(Arc::downgrade(host), log.held(), node.reads()));
-    tokio::spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
+    tasks.spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
+    tasks.spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
+    tasks.spawn(held::serve(Arc::downgrade(host), log.held(), node.reads()));
+    tasks.spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
     let entering = Entering { settings: settings.clone(), identity: identity.clone() };
-    tokio::spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
-    Ok(node)
+    tasks.spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
+    Ok((node, tasks))
 }
 
 /// Makes this node one of its cluster, with its current addresses, and finds out if it was removed.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use lockwheel_raft::{Connect, Connecting, Node, NodeId, Peer, Stream};
 use rustls::{ClientConfig, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use tracing::debug;
@@ -52,13 +53,20 @@ pub(super) struct Services {
 
 /// Serves the connections of other nodes, until the node ends.
 pub(super) async fn accept(listener: TcpListener, services: Arc<Services>) {
-    while let Some(stream) = next(&listener, &services.node).await {
-        let services = Arc::clone(&services);
-        tokio::spawn(async move {
-            if let Err(error) = serve(stream, &services).await {
-                debug!(%error, "a connection of another node has ended");
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            stream = next(&listener, &services.node) => {
+                let Some(stream) = stream else { return };
+                let services = Arc::clone(&services);
+                connections.spawn(async move {
+                    if let Err(error) = serve(stream, &services).await {
+                        debug!(%error, "a connection of another node has ended");
+                    }
+                });
             }
-        });
+            Some(_) = connections.join_next() => {}
+        }
     }
 }
 

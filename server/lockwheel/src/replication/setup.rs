@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 use tokio::runtime;
 
 use super::NodeSettings;
-use super::authority::{Authority, MEMBERSHIP, client_config_of_stranger};
+use super::authority::{Authority, MEMBERSHIP, client_config_of_new_node};
 use super::identity::Identity;
 use super::membership::{Reply, Request, ask, ask_node, now_seconds};
 use super::token::Token;
@@ -78,7 +78,7 @@ pub fn begin_cluster(settings: &Settings) -> Result<String, Error> {
 pub fn join_cluster(settings: &Settings, token: &str) -> Result<NodeId, Error> {
     let node = new_node(settings)?;
     let token = Token::decode(token).map_err(|error| Error::new(ErrorKind::Usage, error))?;
-    let config = client_config_of_stranger(token.fingerprint).map_err(failed)?;
+    let config = client_config_of_new_node(token.fingerprint).map_err(failed)?;
     let request = Request::Admit { until: token.until, permission: token.permission.to_vec() };
     let addresses = [token.address.clone()];
     match run(ask(&addresses, &config, &request))?.map_err(failed)? {
