@@ -18,12 +18,11 @@ use crate::error::Error;
 use crate::script::LogLevel;
 use crate::sessions::ClientId;
 use crate::store::users::UserRules;
-use crate::time::Time;
 
 impl Engine {
     /// Checks whether commands may change users: only where the log is written.
-    pub(crate) fn check_changes_users(&self, time: Time) -> Result<(), Error> {
-        if self.is_following() { self.check_ready(time) } else { Ok(()) }
+    pub(crate) fn check_changes_users(&self) -> Result<(), Error> {
+        if self.is_following() { Err(Error::ReadOnlyReplica) } else { Ok(()) }
     }
 
     /// Whether the default user is replicated: then `requirepass` must not change it.
