@@ -24,14 +24,16 @@ impl Node {
     /// Becomes a candidate whenever there is no leader, until the node ends.
     pub(crate) async fn watch_leader(self: Arc<Self>) {
         let mut stopped = self.stopped();
+        let mut last_attempt = self.last_contact();
         loop {
-            let deadline = self.last_contact() + self.election_timeout();
+            // The next attempt is as long after this one as this one was after the last message.
+            // Others need not wait for that: an attempt is no reason to refuse them a vote.
+            let last = self.last_contact().max(last_attempt);
             tokio::select! {
-                () = sleep_until(deadline) => {}
+                () = sleep_until(last + self.election_timeout()) => {}
                 _ = stopped.wait_for(|is_stopped| *is_stopped) => return,
             }
-            let is_over = self.last_contact() < deadline;
-            if !is_over || Instant::now() < self.last_contact() + self.settings.lease {
+            if self.last_contact().max(last_attempt) > last {
                 continue;
             }
             if self.may_be_candidate() && self.would_win().await {
@@ -39,8 +41,7 @@ impl Node {
                 // An error means that `openraft` has ended.
                 let _ = self.raft.trigger().elect().await;
             }
-            // The next attempt is as long after this one as this one was after the last message.
-            self.note_attempt();
+            last_attempt = Instant::now();
         }
     }
 

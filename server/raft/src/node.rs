@@ -69,7 +69,7 @@ pub struct Node {
     started: Instant,
     /// Until when this node leads, in nanoseconds after `started`; 0 if it does not.
     leads_until_ns: AtomicU64,
-    /// The last message of a leader, or the last attempt to become one.
+    /// The last message of a leader, or the start.
     last_contact: Mutex<Instant>,
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
@@ -150,20 +150,15 @@ impl Node {
         self.is_stopped.subscribe()
     }
 
-    /// When the last message of a leader has arrived, or this node has last tried to become one.
+    /// When the last message of a leader has arrived, or the node has started.
     pub(crate) fn last_contact(&self) -> Instant {
         *self.last_contact.lock()
     }
 
     /// A message of a leader has arrived.
     pub(crate) fn note_contact(&self) {
-        self.note_attempt();
-        *self.last_message.lock() = Some(Instant::now());
-    }
-
-    /// This node has tried to become leader.
-    pub(crate) fn note_attempt(&self) {
         *self.last_contact.lock() = Instant::now();
+        *self.last_message.lock() = Some(Instant::now());
     }
 
     /// Whether a message of a leader has arrived less than a lease ago.
