@@ -3,13 +3,15 @@
 //! `openraft` 0.9 has no preliminary votes: a node that was cut off for a while comes back with a
 //! later term and ends the leadership of a leader that works. So its own timer is off. Here a node
 //! that has got no message of a leader for long enough first asks the others whether they would
-//! vote for it, and becomes a candidate if a majority would. This does not decide which node may
-//! lead, only when an election begins.
+//! vote for it, and becomes a candidate if a majority would and still no message has arrived.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use lockwheel_log::mutants;
 use openraft::{LogId, ServerState, TokioRuntime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -37,12 +39,26 @@ impl Node {
                 continue;
             }
             if self.may_be_candidate() && self.would_win().await {
-                info!("no leader: this node is a candidate");
-                // An error means that `openraft` has ended.
-                let _ = self.raft.trigger().elect().await;
+                self.become_candidate();
             }
             last_attempt = Instant::now();
         }
+    }
+
+    /// Becomes a candidate, unless a message of a leader has arrived while the others were asked:
+    /// the leader relies on the promise to follow no other node. One that arrives later finds the
+    /// candidate: `openraft` gets its orders in the order in which they are sent.
+    fn become_candidate(&self) {
+        let promises = self.promises.lock();
+        if promises.last_contact.elapsed() < self.settings.lease
+            && !mutants::is_on("raft-candidate-despite-leader")
+        {
+            return;
+        }
+        info!("no leader: this node is a candidate");
+        let trigger = self.raft.trigger();
+        // It is complete when the order is sent; otherwise `openraft` has ended.
+        let _ = pin!(trigger.elect()).poll(&mut Context::from_waker(Waker::noop()));
     }
 
     /// How long this node waits for a message of a leader. It differs from one to the next, so that
@@ -80,9 +96,8 @@ impl Node {
     /// Whether this node would vote for one whose last entry is `last`: it has got no message of a
     /// leader for a lease, and its log is no longer.
     pub(crate) fn would_vote_for(&self, last: Option<LogId<NodeId>>) -> bool {
-        let is_leader = self.leads_until().is_some_and(|until| until > Instant::now());
         let has_leader = self.last_contact().elapsed() < self.settings.lease;
-        !is_leader && !has_leader && self.last_entry() <= last
+        !self.leads() && !has_leader && self.last_entry() <= last
     }
 
     fn last_entry(&self) -> Option<LogId<NodeId>> {

@@ -16,6 +16,7 @@ mod log_store;
 mod membership;
 mod network;
 mod node;
+mod promises;
 mod reads;
 mod state_machine;
 mod vote;

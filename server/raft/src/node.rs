@@ -14,16 +14,16 @@ use std::time::Duration;
 use lockwheel_log::{Disk, mutants};
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
 use openraft::metrics::{RaftDataMetrics, RaftMetrics, RaftServerMetrics};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 use openraft::storage::Snapshot;
 use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::log_store::WritesOn;
 use crate::network::{Connect, Network, Part};
+use crate::promises::Promises;
 use crate::state_machine::{SnapshotFile, State, StateMachine, blocking};
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
 use crate::{Batch, NodeId, Peer, Types, limits, position_of};
@@ -69,12 +69,9 @@ pub struct Node {
     started: Instant,
     /// Until when this node leads, in nanoseconds after `started`; 0 if it does not.
     leads_until_ns: AtomicU64,
-    /// The last message of a leader, or the start.
-    last_contact: Mutex<Instant>,
+    pub(crate) promises: Promises,
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
-    /// The last message of a leader.
-    last_message: Mutex<Option<Instant>>,
     is_stopped: watch::Sender<bool>,
 }
 
@@ -107,9 +104,8 @@ impl Node {
             role: watch::Sender::new(Role::Follower),
             started,
             leads_until_ns: AtomicU64::new(0),
-            last_contact: Mutex::new(started),
+            promises: Promises::new(started),
             membership_change: tokio::sync::Mutex::default(),
-            last_message: Mutex::new(None),
             is_stopped: watch::Sender::new(false),
         });
         tokio::spawn(Arc::clone(&node).watch_leader());
@@ -152,19 +148,18 @@ impl Node {
 
     /// When the last message of a leader has arrived, or the node has started.
     pub(crate) fn last_contact(&self) -> Instant {
-        *self.last_contact.lock()
+        self.promises.lock().last_contact
     }
 
     /// A message of a leader has arrived.
     pub(crate) fn note_contact(&self) {
-        *self.last_contact.lock() = Instant::now();
-        *self.last_message.lock() = Some(Instant::now());
+        self.promises.lock().last_contact = Instant::now();
     }
 
     /// Whether a message of a leader has arrived less than a lease ago.
     pub fn has_leader(&self) -> bool {
-        let last = *self.last_message.lock();
-        last.is_some_and(|last| last.elapsed() < self.settings.lease)
+        let last = self.last_contact();
+        last > self.started && last.elapsed() < self.settings.lease
     }
 
     /// A leader sends a message to each follower at least so often.
@@ -181,6 +176,11 @@ impl Node {
     pub fn leads_until(&self) -> Option<Instant> {
         let until_ns = self.leads_until_ns.load(Ordering::Acquire);
         (until_ns > 0).then(|| self.started + Duration::from_nanos(until_ns))
+    }
+
+    /// Whether this node leads for certain.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads_until().is_some_and(|until| until > Instant::now())
     }
 
     /// The bytes of the snapshot and of the log after it, and those that are free on the disk.
@@ -365,7 +365,10 @@ impl Node {
     async fn deposed(&self, vote: &Vote<NodeId>) -> &'static str {
         while let Some(until) = self.leads_with(vote) {
             let until_ns = u64::try_from((until - self.started).as_nanos()).unwrap_or(u64::MAX);
-            self.leads_until_ns.store(until_ns, Ordering::Release);
+            let extend = || self.leads_until_ns.store(until_ns, Ordering::Release);
+            if !self.promises.extend(vote, extend) {
+                return "it may have voted for another node";
+            }
             tokio::select! {
                 () = sleep(self.settings.heartbeat / 2) => {}
                 () = self.loses_office(vote) => break,
@@ -442,7 +445,7 @@ impl Node {
             // counts its lease from the start.
             Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
             Request::ReadIndex => Reply::ReadIndex(self.confirmed_index()),
-            Request::Vote(request) => Reply::Vote(self.raft.vote(request).await),
+            Request::Vote(request) => self.vote(request).await,
             Request::Snapshot { vote, meta } => self.receive_snapshot(vote, meta, stream).await?,
         })
     }
@@ -451,11 +454,24 @@ impl Node {
         &self,
         request: AppendEntriesRequest<Types>,
     ) -> Result<AppendEntriesResponse<NodeId>, RaftError<NodeId>> {
+        // Before it is followed: see `become_candidate`.
+        if request.vote >= self.raft.server_metrics().borrow().vote {
+            self.note_contact();
+        }
         let reply = self.raft.append_entries(request).await;
         if !matches!(reply, Err(_) | Ok(AppendEntriesResponse::HigherVote(_))) {
             self.note_contact();
         }
         reply
+    }
+
+    async fn vote(&self, request: VoteRequest<NodeId>) -> Reply {
+        let Some(undecided) = self.promises.decide(request.vote, || self.leads()) else {
+            return Reply::Refused("this node leads".to_owned());
+        };
+        let reply = self.raft.vote(request).await;
+        undecided.end(reply.as_ref().is_ok_and(|reply| reply.vote_granted));
+        Reply::Vote(reply)
     }
 
     async fn receive_snapshot(
