@@ -79,6 +79,9 @@ pub struct StateMachine {
 #[derive(Debug, Default)]
 struct Applied {
     at: Place,
+    /// The state is that of no place, since a change of it has failed. The node stops, but a
+    /// snapshot may still be about to begin.
+    is_broken: bool,
     /// The latest snapshot.
     snapshot: Option<Place>,
     /// While this process leads: its barrier, and its last unit that is committed.
@@ -234,6 +237,7 @@ impl StateMachine {
         if mutants::is_on("raft-uncommitted-effects-kept") {
             return Ok(());
         }
+        applied.is_broken = true;
         self.state.clear();
         let mut place = Place::default();
         if let Some(snapshot) = &applied.snapshot {
@@ -255,6 +259,7 @@ impl StateMachine {
                 }
             }
         }
+        applied.is_broken = false;
         Ok(())
     }
 
@@ -304,7 +309,10 @@ impl RaftStateMachine<Types> for StateMachine {
             {
                 // The engine may be busy, and messages between nodes must go on.
                 let committed = blocking(|| self.state.commit(batch));
-                committed.map_err(|error| storage_error(io::Error::other(error)))?;
+                committed.map_err(|error| {
+                    applied.is_broken = true;
+                    storage_error(io::Error::other(error))
+                })?;
                 applied.note_committed(batch);
             }
             replies.push(());
@@ -353,6 +361,7 @@ impl StateMachine {
         }
         received.finish()?;
         let mut applied = self.applied.lock();
+        applied.is_broken = true;
         self.state.clear();
         let mut place = self.load_snapshot(position)?;
         if mutants::is_on("raft-installed-snapshot-at-wrong-place") {
@@ -363,6 +372,7 @@ impl StateMachine {
         }
         self.shared.use_snapshot(position, place.lease_ms)?;
         (applied.at, applied.snapshot) = (place.clone(), Some(place));
+        applied.is_broken = false;
         Ok(())
     }
 
@@ -452,6 +462,9 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
 impl StateMachine {
     fn begin_snapshot(&self) -> io::Result<Progress> {
         let mut applied = self.applied.lock();
+        if applied.is_broken && !mutants::is_on("raft-snapshot-of-a-broken-state") {
+            return Err(io::Error::other("the state could not be rebuilt"));
+        }
         let mut parts = self.state.begin_snapshot();
         let place = applied.at.clone();
         match (parts.last(), applied.leading) {
