@@ -153,6 +153,28 @@ mod tests {
     }
 
     #[test]
+    fn node_shows_its_figures() {
+        let mut stage = node();
+        let of = |leader| {
+            let mut nodes = nodes(Some(leader), Some(9));
+            (nodes.term, nodes.lag_entries) = (3, 5);
+            nodes
+        };
+        stage.engine.set_nodes(of(8));
+        stage.check(
+            "INFO lockwheel => ...raft_role:follower\\r\\nraft_leads:0\\r\\n\
+             raft_leader:10.0.0.1:8\\r\\nraft_has_leader:1\\r\\nraft_term:3\\r\\n\
+             raft_leader_changes:0\\r\\nraft_lag_entries:5\\r\\nraft_nodes:3\\r\\n\"",
+        );
+        stage.engine.set_nodes(of(7));
+        stage.engine.lead(0, stage.time());
+        stage.check(
+            "INFO lockwheel => ...raft_role:leader\\r\\n...raft_leader_changes:1\\r\\n...\
+             raft_nodes:3\\r\\nraft_nodes_in_contact:2\\r\\n\"",
+        );
+    }
+
+    #[test]
     fn nodes_are_shown_with_their_roles() {
         let mut stage = node();
         stage.engine.set_nodes(nodes(None, None));
