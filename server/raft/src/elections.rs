@@ -86,17 +86,24 @@ impl Node {
             let answer = timeout(self.settings.lease / 2, would_vote(connection, last));
             answers.spawn(async move { answer.await.ok().filter(|votes| *votes).map(|_| id) });
         }
-        let mut votes: BTreeSet<NodeId> = answers.join_all().await.into_iter().flatten().collect();
-        votes.insert(self.settings.id);
-        let is_majority =
-            |voters: &BTreeSet<NodeId>| voters.intersection(&votes).count() > voters.len() / 2;
-        membership.membership().get_joint_config().iter().all(is_majority)
+        let mut votes = BTreeSet::from([self.settings.id]);
+        loop {
+            let is_majority =
+                |voters: &BTreeSet<NodeId>| voters.intersection(&votes).count() > voters.len() / 2;
+            if membership.membership().get_joint_config().iter().all(is_majority) {
+                return true;
+            }
+            // Not all must answer: one of them has failed.
+            let Some(answer) = answers.join_next().await else { return false };
+            votes.extend(answer.ok().flatten());
+        }
     }
 
     /// Whether this node would vote for one whose last entry is `last`: it has got no message of a
     /// leader for a lease, and its log is no longer.
     pub(crate) fn would_vote_for(&self, last: Option<LogId<NodeId>>) -> bool {
-        let has_leader = self.last_contact().elapsed() < self.settings.lease;
+        let has_leader = self.last_contact().elapsed() < self.settings.lease
+            && !mutants::is_on("raft-votes-during-lease");
         !self.leads() && !has_leader && self.last_entry() <= last
     }
 
