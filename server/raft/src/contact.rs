@@ -33,6 +33,8 @@ impl Contacts {
             *term = Term { vote: *vote, sent: BTreeMap::new() };
         }
         if *vote == term.vote {
+            let is_late = mutants::is_on("raft-lease-from-receipt");
+            let sent = if is_late { Instant::now() } else { sent };
             let last = term.sent.entry(follower).or_insert(sent);
             *last = (*last).max(sent);
         }
@@ -55,6 +57,12 @@ impl Contacts {
         now: Instant,
     ) -> Option<Instant> {
         let term = self.0.lock();
+        if mutants::is_on("raft-learners-counted") {
+            let mut sent: Vec<Instant> = term.sent.values().copied().collect();
+            sent.sort_unstable_by(|a, b| b.cmp(a));
+            let others = configurations.first()?.len() / 2;
+            return if others == 0 { Some(now) } else { sent.get(others - 1).copied() };
+        }
         let sent = |voter: &NodeId| match *voter == node {
             true => Some(now),
             false => term.sent.get(voter).copied().filter(|_| term.vote == *vote),
@@ -69,6 +77,9 @@ impl Contacts {
             }
             sent.get(at).copied().flatten()
         };
+        if mutants::is_on("raft-only-new-voters-counted") {
+            return configurations.last().and_then(majority);
+        }
         configurations.iter().map(majority).min().flatten()
     }
 }

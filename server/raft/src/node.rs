@@ -196,6 +196,9 @@ impl Node {
             configurations,
             Instant::now(),
         )?;
+        if mutants::is_on("raft-lease-too-long") {
+            return Some(contact + self.settings.lease * 2);
+        }
         // Their clocks may be faster.
         Some(contact + self.settings.lease - self.settings.lease / LEASE_MARGIN)
     }
@@ -208,6 +211,11 @@ impl Node {
         &self,
         batch: Batch,
     ) -> Result<u64, RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
+        if mutants::is_on("raft-reply-before-commit") {
+            let raft = self.raft.clone();
+            tokio::spawn(async move { raft.client_write(batch).await });
+            return Ok(0);
+        }
         Ok(self.raft.client_write(batch).await?.log_id.index)
     }
 
@@ -278,12 +286,17 @@ const LEASE_MARGIN: u32 = 10;
 
 /// The settings of `openraft`.
 fn config(settings: &Settings) -> io::Result<Config> {
+    let (mut lease, mut lease_min) = (settings.lease, settings.lease / 2);
+    if mutants::is_on("raft-votes-during-lease") {
+        lease_min = settings.heartbeat * 11 / 10;
+        lease = lease_min * 11 / 10;
+    }
     let config = Config {
         cluster_name: settings.cluster.clone(),
         heartbeat_interval: milliseconds(settings.heartbeat),
         // This one is the lease.
-        election_timeout_max: milliseconds(settings.lease),
-        election_timeout_min: milliseconds(settings.lease / 2),
+        election_timeout_max: milliseconds(lease),
+        election_timeout_min: milliseconds(lease_min),
         // See `elections`.
         enable_elect: false,
         max_in_snapshot_log_to_keep: settings.entries_kept,

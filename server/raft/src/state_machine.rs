@@ -219,7 +219,14 @@ impl StateMachine {
         let mut applied = self.applied.lock();
         let is_latest = applied.at.barrier == barrier;
         if is_latest {
-            let last = self.state.begin_leading(barrier, applied.at.lease_ms);
+            let mut lease_ms = applied.at.lease_ms;
+            if mutants::is_on("raft-lease-time-begins-anew") {
+                lease_ms = 0;
+            }
+            if mutants::is_on("raft-election-added-to-lease-time") {
+                lease_ms += 1_000;
+            }
+            let last = self.state.begin_leading(barrier, lease_ms);
             applied.leading = Some((barrier, last));
         }
         is_latest
@@ -362,7 +369,9 @@ impl StateMachine {
         received.finish()?;
         let mut applied = self.applied.lock();
         applied.is_broken = true;
-        self.state.clear();
+        if !mutants::is_on("raft-state-not-cleared") {
+            self.state.clear();
+        }
         let mut place = self.load_snapshot(position)?;
         if mutants::is_on("raft-installed-snapshot-at-wrong-place") {
             place.barrier = applied.at.barrier;
@@ -496,11 +505,19 @@ impl StateMachine {
 
     /// Writes the file; returns whether it is complete.
     fn write_parts(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
-        let clocks = Clocks { lease_ms: place.lease_ms, ..Clocks::default() };
+        let is_unstamped = mutants::is_on("raft-snapshot-without-lease-time");
+        let lease_ms = if is_unstamped { 0 } else { place.lease_ms };
+        let clocks = Clocks { lease_ms, ..Clocks::default() };
         let mut file = self.shared.files.lock().begin_snapshot_at(place.position(), clocks)?;
         let mut place = place.clone();
         if mutants::is_on("raft-snapshot-without-barrier") {
             place.barrier = 0;
+        }
+        if mutants::is_on("raft-snapshot-without-lease-time") {
+            place.lease_ms = 0;
+        }
+        if mutants::is_on("raft-snapshot-without-members") {
+            place.membership = StoredMembership::default();
         }
         file.write(&rmp_serde::to_vec_named(&place).map_err(io::Error::other)?)?;
         let written = match parts.write(&mut file) {

@@ -1,0 +1,104 @@
+//! Clusters of nodes in this process, with a network that can be divided, disks that crash, clocks
+//! that are not exact, and clients that take locks: no lock is granted twice, none that was
+//! acknowledged is lost, and no lease ends early.
+
+mod clients;
+mod cluster;
+mod faults;
+mod figures;
+mod locks;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod network;
+mod scenarios;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use figures::Figures;
+
+#[test]
+fn entries_reach_all_nodes() {
+    scenarios::entries();
+}
+
+#[test]
+fn divided_leader_stops_before_another_one_leads() {
+    scenarios::divided_leader();
+}
+
+#[test]
+fn leader_begins_anew_in_the_same_term() {
+    scenarios::same_term();
+}
+
+#[test]
+fn new_node_gets_a_snapshot_and_then_a_vote() {
+    scenarios::new_node();
+}
+
+#[test]
+fn leader_needs_the_contact_of_the_voters_before_a_change() {
+    scenarios::learners_in_contact();
+}
+
+#[test]
+fn leases_go_on_after_a_restart_of_all_nodes() {
+    scenarios::restart_of_all_nodes();
+}
+
+#[test]
+fn suspended_leader_does_not_lead_when_it_is_resumed() {
+    scenarios::suspended_leader();
+}
+
+#[test]
+fn snapshot_is_not_written_when_the_state_cannot_be_rebuilt() {
+    scenarios::failed_rebuild();
+}
+
+#[test]
+fn node_that_follows_a_leader_is_no_candidate() {
+    scenarios::promise_while_asking();
+}
+
+#[test]
+fn voter_keeps_its_promise_to_a_leader() {
+    scenarios::promise_of_a_voter();
+}
+
+#[test]
+fn locks_survive_some_failovers() {
+    survive(200);
+}
+
+/// `cargo test --release -p lockwheel-raft --test cluster -- --ignored --nocapture`
+#[test]
+#[ignore = "it takes minutes"]
+fn locks_survive_ten_thousand_failovers() {
+    survive(10_000);
+}
+
+/// Runs histories until another node has begun to lead so often, and prints what has happened.
+#[expect(clippy::print_stdout, reason = "it is the result")]
+fn survive(failovers: u64) {
+    let (seed, done) = (AtomicU64::new(1), Mutex::new(Figures::default()));
+    let worker = || {
+        while done.lock().expect("no panic").failovers < failovers {
+            let seed = seed.fetch_add(1, Ordering::Relaxed);
+            let figures = faults::run(seed);
+            *done.lock().expect("no panic") += figures;
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(worker);
+        }
+    });
+    let figures = done.into_inner().expect("no panic");
+    println!("{figures}");
+    assert!(figures.grants > 2 * figures.failovers, "{figures}");
+}
+
+/// Histories that run at once.
+const WORKERS: usize = 2;

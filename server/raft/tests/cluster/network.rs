@@ -1,0 +1,124 @@
+//! The network between the nodes: bytes arrive one step after they were sent, unless their way is
+//! cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lockwheel_raft::{Connect, Connecting, Node, NodeId, Peer, Stream};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::runtime::Handle;
+
+/// From the first node to the second one.
+pub(crate) type Way = (NodeId, NodeId);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    /// The nodes that accept connections.
+    pub(crate) running: BTreeMap<NodeId, (Arc<Node>, Handle)>,
+    /// Nothing arrives this way.
+    pub(crate) cut: BTreeSet<Way>,
+    /// Nothing arrives these ways in every second interval of this length.
+    pub(crate) flapping: Option<(BTreeSet<Way>, Duration)>,
+    channels: Vec<Channel>,
+    /// The last connection that was made.
+    pub(crate) last_connection: Option<Way>,
+}
+
+/// One direction of a connection.
+#[derive(Debug)]
+struct Channel {
+    way: Way,
+    source: ReadHalf<DuplexStream>,
+    sink: WriteHalf<DuplexStream>,
+    /// What was sent and has not arrived.
+    bytes: Vec<u8>,
+    /// The sender has closed the connection.
+    is_closed: bool,
+}
+
+/// What a connection holds back from its sender.
+const BUFFER_BYTES: usize = 1 << 16;
+
+impl Network {
+    /// Bytes arrive, at this time since the beginning.
+    pub(crate) fn carry(&mut self, now: Duration) {
+        let Network { cut, flapping, channels, .. } = self;
+        let flapping = flapping.as_ref().filter(|(_, interval)| {
+            let intervals = now.as_nanos() / interval.as_nanos();
+            intervals.is_multiple_of(2)
+        });
+        let is_cut =
+            |way: &Way| cut.contains(way) || flapping.is_some_and(|(ways, _)| ways.contains(way));
+        let mut buffer = [0; 4096];
+        channels.retain_mut(|channel| is_cut(&channel.way) || channel.carry(&mut buffer));
+    }
+
+    /// All ways are open.
+    pub(crate) fn heal(&mut self) {
+        self.cut.clear();
+        self.flapping = None;
+    }
+
+    fn connect(&mut self, from: NodeId, to: NodeId) -> io::Result<Box<dyn Stream>> {
+        let (node, runtime) = self.running.get(&to).ok_or(io::ErrorKind::ConnectionRefused)?;
+        let node = Arc::clone(node);
+        let (near, link_near) = duplex(BUFFER_BYTES);
+        let (link_far, far) = duplex(BUFFER_BYTES);
+        runtime.spawn(async move { node.serve(far).await });
+        let ((near_source, near_sink), (far_source, far_sink)) =
+            (split(link_near), split(link_far));
+        self.last_connection = Some((from, to));
+        self.channels.push(Channel::new((from, to), near_source, far_sink));
+        self.channels.push(Channel::new((to, from), far_source, near_sink));
+        Ok(Box::new(near))
+    }
+}
+
+impl Channel {
+    fn new(way: Way, source: ReadHalf<DuplexStream>, sink: WriteHalf<DuplexStream>) -> Channel {
+        Channel { way, source, sink, bytes: Vec::new(), is_closed: false }
+    }
+
+    /// What was sent before the last step arrives; returns whether more may come.
+    fn carry(&mut self, buffer: &mut [u8]) -> bool {
+        while !self.bytes.is_empty() {
+            match self.sink.write(&self.bytes).now_or_never() {
+                Some(Ok(written)) => drop(self.bytes.drain(..written)),
+                Some(Err(_)) => return false,
+                None => return true,
+            }
+        }
+        if self.is_closed {
+            // It only sets a flag, which the receiver sees.
+            let _ = self.sink.shutdown().now_or_never();
+            return false;
+        }
+        while let Some(read) = self.source.read(buffer).now_or_never() {
+            match read {
+                Ok(length @ 1..) => self.bytes.extend_from_slice(&buffer[..length]),
+                _ => {
+                    self.is_closed = true;
+                    break;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The network as one node sees it.
+#[derive(Debug)]
+pub(crate) struct From(pub(crate) NodeId, pub(crate) Arc<Mutex<Network>>);
+
+impl Connect for From {
+    fn connect(&self, to: NodeId, _: &Peer) -> Connecting<'_> {
+        let From(from, network) = self;
+        let stream = network.lock().connect(*from, to);
+        Box::pin(std::future::ready(stream))
+    }
+}

@@ -1,0 +1,269 @@
+//! Situations in which one rule decides.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lockwheel_log::simulated_disk::DiskFault;
+use lockwheel_raft::{Batch, NodeId, Peer, Role};
+
+use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways};
+use crate::locks::Request;
+
+/// All of them, for defects.
+#[cfg(feature = "mutants")]
+pub(crate) const ALL: &[fn()] = &[
+    entries,
+    divided_leader,
+    same_term,
+    new_node,
+    learners_in_contact,
+    restart_of_all_nodes,
+    suspended_leader,
+    failed_rebuild,
+    promise_while_asking,
+    promise_of_a_voter,
+];
+
+/// Executes so many notes; returns their numbers when all are acknowledged.
+fn notes(cluster: &mut Cluster, count: usize) -> Vec<u64> {
+    let notes: Vec<Execution> =
+        (0..count).map(|_| cluster.execute(Request::Note).expect("a leader")).collect();
+    let acknowledged = |note: Execution| {
+        assert_eq!(cluster.finish(note.is_committed), Some(true));
+        note.number
+    };
+    notes.into_iter().map(acknowledged).collect()
+}
+
+fn units(cluster: &Cluster, id: NodeId) -> Vec<u64> {
+    cluster.locks(id).known().units
+}
+
+pub(crate) fn entries() {
+    let mut cluster = Cluster::start(1, 3);
+    cluster.leader();
+    let notes = notes(&mut cluster, 10);
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        assert_eq!(units(&cluster, id), notes);
+    }
+}
+
+pub(crate) fn divided_leader() {
+    let mut cluster = Cluster::start(1, 3);
+    let (old, barrier) = cluster.leader();
+    cluster.isolate(old);
+    let note = cluster.execute(Request::Note).expect("it leads");
+    let is_over = |cluster: &mut Cluster| cluster.leader != Some((old, barrier));
+    cluster.wait("end of the lease", |cluster| is_over(cluster).then_some(()));
+    assert_eq!(cluster.leader, None);
+    let (new, _) = cluster.leader();
+    assert_ne!(new, old);
+    // It has forgotten what was not committed.
+    assert_eq!(units(&cluster, old), [0_u64; 0]);
+    cluster.network.lock().heal();
+    assert_eq!(cluster.finish(note.is_committed), Some(false));
+    let later = cluster.acknowledge();
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        let units = units(&cluster, id);
+        assert!(units.contains(&later) && !units.contains(&note.number), "{units:?}");
+    }
+}
+
+/// A leader without contact forgets what was not committed. If it leads again and that is committed
+/// nevertheless, all nodes have it; but nothing has effects that comes after it has begun anew.
+pub(crate) fn same_term() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, barrier) = cluster.leader();
+    let (near, far) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    cluster.isolate(leader);
+    cluster.isolate(far);
+    let note = cluster.execute(Request::Note).expect("it leads");
+    let role = cluster.node(leader).role();
+    cluster.wait("follower", |_| (*role.borrow() == Role::Follower).then_some(()));
+    let open = both_ways(leader, near);
+    cluster.network.lock().cut.retain(|way| !open.contains(way));
+    let (again, later) = cluster.leader();
+    assert!(again == leader && later > barrier, "{again} {later}");
+    let effects = b"of no unit".as_slice().into();
+    let late = Batch { barrier, lease_ms: 0, last: 9, effects };
+    let late = cluster.call(leader, |node| async move { node.replicate(late).await });
+    cluster.finish(late).expect("it runs").expect("it is committed");
+    let last = cluster.acknowledge();
+    cluster.network.lock().heal();
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        assert_eq!(units(&cluster, id), [note.number, last]);
+    }
+}
+
+fn begin_snapshot(cluster: &mut Cluster, id: NodeId) {
+    let begun = cluster.call(id, |node| async move { node.begin_snapshot().await });
+    cluster.finish(begun).expect("it runs").expect("it is begun");
+}
+
+pub(crate) fn new_node() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let mut expected = notes(&mut cluster, 50);
+    begin_snapshot(&mut cluster, leader);
+    cluster.sleep(SETTLED);
+    expected.append(&mut notes(&mut cluster, 10));
+    assert_eq!(cluster.add_machine(), 4);
+    let add = |node: std::sync::Arc<lockwheel_raft::Node>| async move {
+        node.add_learner(4, Peer::default()).await
+    };
+    let added = cluster.call(leader, add);
+    cluster.finish(added).expect("it runs").expect("it is added");
+    cluster.sleep(SETTLED);
+    assert_eq!(units(&cluster, 4), expected);
+    let names = lockwheel_log::Disk::names(&cluster.machines[&4].disk).expect("names");
+    assert!(names.iter().any(|name| name.ends_with(".snapshot")), "{names:?}");
+    // It takes the place of the leader.
+    let voters = (1..=4).filter(move |id| *id != leader);
+    let changed = cluster.call(leader, |node| async move { node.change_voters(voters).await });
+    cluster.finish(changed).expect("it runs").expect("a majority of both");
+    cluster.kill(leader, false);
+    cluster.machines.remove(&leader);
+    assert_ne!(cluster.leader().0, leader);
+    cluster.check_end();
+}
+
+/// A leader that is in contact with new nodes only leads no more, whether they have votes already
+/// or not: without it, the nodes before are a majority.
+pub(crate) fn learners_in_contact() {
+    for change_voters in [false, true] {
+        let mut cluster = Cluster::start(1, 3);
+        let (leader, _) = cluster.leader();
+        for _ in 4..=5 {
+            let id = cluster.add_machine();
+            let added = cluster.call(leader, move |node| async move {
+                node.add_learner(id, Peer::default()).await
+            });
+            cluster.finish(added).expect("it runs").expect("it is added");
+        }
+        let others: Vec<NodeId> = (1..=3).filter(|id| *id != leader).collect();
+        for old in &others {
+            cluster.cut([leader, 4, 5].into_iter().flat_map(|id| both_ways(id, *old)));
+        }
+        if change_voters {
+            let voters = [leader, 4, 5];
+            drop(cluster.call(leader, move |node| async move { node.change_voters(voters).await }));
+        }
+        cluster.sleep(LEASE * 4);
+        assert_ne!(cluster.leader().0, leader);
+        cluster.acknowledge();
+        cluster.network.lock().heal();
+        cluster.check_end();
+    }
+}
+
+/// The leases go on where they were, although no node has run for a while.
+pub(crate) fn restart_of_all_nodes() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    cluster.sleep(Duration::from_secs(3));
+    let acquire = Request::Acquire { lock: 1, lease_ms: 2_000 };
+    let acquired = cluster.execute(acquire).expect("a leader");
+    assert_eq!(cluster.finish(acquired.is_committed), Some(true));
+    let before = cluster.locks(leader).known().holds;
+    for id in 1..=3 {
+        begin_snapshot(&mut cluster, id);
+    }
+    cluster.sleep(LEASE);
+    for id in 1..=3 {
+        cluster.kill(id, true);
+    }
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        cluster.run(id);
+    }
+    let (leader, _) = cluster.leader();
+    assert_eq!(cluster.locks(leader).known().holds, before);
+    cluster.sleep(Duration::from_secs(1));
+    assert_eq!(cluster.locks(leader).known().holds, before);
+    cluster.sleep(Duration::from_secs(2));
+    assert!(cluster.locks(leader).known().holds.is_empty());
+    cluster.check_end();
+}
+
+/// A leader that has not run for a while leads no more when it is resumed.
+pub(crate) fn suspended_leader() {
+    let mut cluster = Cluster::start(1, 3);
+    for _ in 0..10 {
+        let (old, _) = cluster.leader();
+        let note = cluster.execute(Request::Note).expect("it leads");
+        let steps = cluster.random.below(20);
+        (0..steps).for_each(|_| cluster.step());
+        cluster.suspend(old, LEASE * 5);
+        assert_ne!(cluster.leader().0, old);
+        cluster.acknowledge();
+        cluster.sleep(LEASE * 6);
+        // Whether it was committed is the same everywhere.
+        cluster.finish(note.is_committed).expect("it runs");
+    }
+    cluster.check_end();
+}
+
+/// A leader steps down while a snapshot waits for its effects, and its disk fails when it rebuilds
+/// its state: the snapshot is not written.
+pub(crate) fn failed_rebuild() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let notes = notes(&mut cluster, 10);
+    begin_snapshot(&mut cluster, leader);
+    cluster.sleep(LEASE);
+    cluster.isolate(leader);
+    cluster.execute(Request::Note).expect("it leads");
+    begin_snapshot(&mut cluster, leader);
+    cluster.sleep(HEARTBEAT);
+    assert_eq!(cluster.leader.map(|(id, _)| id), Some(leader));
+    let disk = cluster.machines[&leader].disk.clone();
+    // The rebuilding begins with the snapshot before.
+    disk.add_fault(disk.operations() + 1, DiskFault::Fails);
+    let node = cluster.node(leader).clone();
+    cluster.wait("failure", |_| node.ended().now_or_never());
+    cluster.kill(leader, false);
+    cluster.run(leader);
+    assert_eq!(units(&cluster, leader)[..10], notes);
+    cluster.network.lock().heal();
+    cluster.check_end();
+}
+
+/// A node that would become a candidate gets a message of the leader before the last answer: the
+/// leader stays in office.
+pub(crate) fn promise_while_asking() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let vote = cluster.node(leader).metrics().borrow().vote;
+    cluster.sleep(LEASE);
+    cluster.suspend(leader, LEASE * 10);
+    cluster.network.lock().last_connection = None;
+    let (asking, _) = cluster.wait("question", |cluster| cluster.network.lock().last_connection);
+    assert_ne!(asking, leader);
+    // Hello, its reply and the question arrive after two steps each. The answer is held back.
+    (0..6).for_each(|_| cluster.step());
+    cluster.cut(both_ways(asking, 6 - leader - asking));
+    cluster.suspend(leader, Duration::ZERO);
+    cluster.sleep(LEASE / 4);
+    cluster.network.lock().heal();
+    cluster.sleep(LEASE * 2);
+    assert_eq!(cluster.leader().0, leader);
+    assert_eq!(cluster.node(leader).metrics().borrow().vote, vote);
+}
+
+/// A follower that has got a message of the leader later than another one does not help that one
+/// to lead.
+pub(crate) fn promise_of_a_voter() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    cluster.sleep(LEASE);
+    cluster.cut([(leader, leader % 3 + 1)]);
+    cluster.sleep(LEASE * 4 / 5);
+    cluster.isolate(leader);
+    let is_over = |cluster: &mut Cluster| cluster.leader.is_some_and(|(id, _)| id != leader);
+    cluster.wait("other leader", |cluster| is_over(cluster).then_some(()));
+    cluster.network.lock().heal();
+    cluster.check_end();
+}
