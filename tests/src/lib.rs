@@ -9,6 +9,7 @@ pub mod certificates;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;
+pub mod load;
 pub mod log_oracle;
 pub mod process;
 pub mod random_inputs;

@@ -1,10 +1,4 @@
-"""Takes and releases locks with redis-py until its input ends, and writes what it asked and was
-answered: see tests/src/bin/kills/main.rs.
-
-A line of the input is the number of an epoch. Each epoch has locks of its own. A line of the output
-is an event in the form of server/compat/src/history.rs, with the prefix `late` if the request may
-still take effect, or `epoch THREAD NUMBER`, or `problem TEXT`.
-"""
+"""Takes and releases locks with redis-py until its input ends: see ../README.md."""
 
 import random
 import sys
@@ -13,13 +7,15 @@ import time
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, ConnectionError, LockNotOwnedError, TimeoutError
+from redis.exceptions import BusyLoadingError, ConnectionError, LockNotOwnedError
+from redis.exceptions import MasterDownError, ReadOnlyError, TimeoutError
 from redis.lock import Lock
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 LOCKS = 5
-# No reply takes nearly as long while the server runs. A lost connection is noticed at once.
-REPLY_TIMEOUT_SECONDS = 10
+# Such a request has no effect.
+REFUSALS = (BusyLoadingError, MasterDownError, MasterNotFoundError, ReadOnlyError)
 RETRY_DELAY_SECONDS = 0.005
 
 
@@ -42,23 +38,31 @@ def seconds(ms):
     return (ms + 0.5) / 1000
 
 
+def connect(servers, reply_timeout_ms):
+    """Without retries: a request whose answer is lost must not be repeated unnoticed."""
+    options = {
+        "socket_timeout": reply_timeout_ms / 1000,
+        "socket_connect_timeout": reply_timeout_ms / 1000,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    kind, _, addresses = servers.rpartition("=")
+    addresses = [address.split(":") for address in addresses.split(",")]
+    if kind == "sentinel":
+        return Sentinel(addresses, sentinel_kwargs=options, **options).master_for("mymaster")
+    [(host, port)] = addresses
+    return redis.Redis(host=host, port=int(port), **options)
+
+
 class Worker:
     """One thread. Each attempt to take a lock has a token, so it is an owner of its own."""
 
-    def __init__(self, number, port, seed, least_lease_ms, most_lease_ms):
-        self.name = f"redis-py-{number}"
+    def __init__(self, number, library, servers, seed, lease_range_ms, reply_timeout_ms):
+        self.name = f"{library}-{number}"
         self.random = random.Random(f"{seed} {number}")
-        self.lease_range_ms = (least_lease_ms, most_lease_ms)
+        self.lease_range_ms = lease_range_ms
         self.epoch = None
         self.rounds = 0
-        # Without retries: a request whose answer is lost must not be repeated unnoticed.
-        self.server = redis.Redis(
-            host="127.0.0.1",
-            port=port,
-            socket_timeout=REPLY_TIMEOUT_SECONDS,
-            socket_connect_timeout=REPLY_TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
+        self.server = connect(servers, reply_timeout_ms)
 
     def run(self):
         try:
@@ -127,13 +131,13 @@ class Worker:
             answer = request()
         except LockNotOwnedError:
             answer = "not-owner"
-        except BusyLoadingError:
+        except REFUSALS:
             answer = None
         except TimeoutError:
             answer = "unknown"
             late = "late "
         except ConnectionError:
-            # The process is dead, so the request takes no effect any more.
+            # If there is one server, it is dead: the request takes no effect any more.
             answer = "unknown"
         returned_us = -(-time.monotonic_ns() // 1000)
         if answer is not None:
@@ -145,16 +149,21 @@ class Worker:
 
     def wait_until_ready(self):
         while not Shared.ended:
+            time.sleep(RETRY_DELAY_SECONDS)
             try:
                 self.server.ping()
                 return
-            except (ConnectionError, TimeoutError):
-                time.sleep(RETRY_DELAY_SECONDS)
+            except (ConnectionError, TimeoutError, *REFUSALS):
+                pass
 
 
 def main():
-    port, seed, threads, *lease_range_ms = (int(argument) for argument in sys.argv[1:])
-    workers = [Worker(number, port, seed, *lease_range_ms) for number in range(threads)]
+    library, servers, seed, *numbers = sys.argv[1:]
+    threads, *lease_range_ms, timeout_ms = map(int, numbers)
+    workers = [
+        Worker(number, library, servers, seed, lease_range_ms, timeout_ms)
+        for number in range(threads)
+    ]
     threads = [threading.Thread(target=worker.run) for worker in workers]
     Shared.epoch = int(sys.stdin.readline() or 0)
     for thread in threads:

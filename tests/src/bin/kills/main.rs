@@ -1,18 +1,13 @@
 //! Kills a server under load again and again, and checks that no lock is lost or granted twice.
 //!
-//! The server is the program `lockwheel` on one port and one directory. Clients of real libraries
-//! (`tests/kills/<language>`) take and release its locks all the time, and write what they asked
-//! and were answered. The program kills the server (`SIGKILL`) at random moments and starts it
-//! again at once. The judges of the compatibility suite check the histories, one lock at a time.
-//!
-//! The clients use other locks every few kills, an *epoch*. So histories are short, and are judged
-//! when no client uses their locks any more.
+//! The server is the program `lockwheel` on one port and one directory, loaded by clients of real
+//! libraries (`lockwheel_tests::load`). The program kills the server (`SIGKILL`) at random moments
+//! and starts it again at once. The judges of the compatibility suite check the histories, one lock
+//! at a time.
 
 #![allow(clippy::print_stdout)] // A command-line program.
 
-mod clients;
 mod server;
-mod verdict;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,13 +15,24 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use lockwheel_compat::random::Random;
 use lockwheel_compat::time;
+use lockwheel_tests::load::clients::{Library, Load, Settings};
+use lockwheel_tests::load::judge::{Campaign, Judge, Totals};
 
-use crate::clients::{Load, Settings};
 use crate::server::{Policy, Server};
-use crate::verdict::{Judge, Totals};
 
 /// The number of kills after which the clients use other locks.
 const KILLS_PER_EPOCH: u32 = 10;
+
+/// The threads of each client process.
+const THREADS: usize = 8;
+
+/// No reply takes nearly as long while the server runs. A lost connection is noticed at once,
+/// except in some cases by Redisson.
+const REPLY_TIMEOUT_MS: u32 = 1_000;
+
+/// A lease ends by this span late at most: it is a whole number of milliseconds, also after each
+/// of the restarts. None of the checks is about the end of a lease, so this is generous.
+const LATE_US: i64 = 250_000;
 
 /// The load between a restart and the next kill.
 const LOAD_MS: (i64, i64) = (50, 400);
@@ -53,7 +59,7 @@ struct Options {
     policy: Option<Policy>,
     /// The libraries of the clients
     #[arg(long, value_delimiter = ',', default_value = "redis-py,redisson")]
-    clients: Vec<clients::Library>,
+    clients: Vec<Library>,
     /// The seed of the moments and of the requests
     #[arg(long, default_value_t = 1)]
     seed: u32,
@@ -94,7 +100,14 @@ fn main() -> ExitCode {
 /// Kills a server with this policy so many times. Shows violations if `shows`.
 fn campaign(options: &Options, policy: Policy, kills: u32, shows: bool) -> Result<Totals, String> {
     let mut server = Server::start(policy)?;
-    let judge = Judge::new(policy, options.seed, shows);
+    let judge = Judge::new(Campaign {
+        name: format!("{policy:?}"),
+        seed: options.seed,
+        shows,
+        keeps_locks: policy.keeps_locks(),
+        is_replicated: false,
+        late_us: LATE_US,
+    });
     let outcome = kill_under_load(options, kills, &mut server, judge);
     let is_good = outcome.as_ref().is_ok_and(|totals| totals.violations() == 0);
     if !is_good && shows {
@@ -112,11 +125,18 @@ fn kill_under_load(
     server.wait_until_ready()?;
     let mut random = Random::of(options.seed.into(), 0);
     let lease_ms = server.policy().lease_ms();
-    let settings = Settings { port: server.port(), seed: options.seed, lease_ms };
+    let address = format!("127.0.0.1:{}", server.port());
+    let settings = Settings {
+        servers: &|_| address.clone(),
+        seed: options.seed,
+        threads: THREADS,
+        lease_ms,
+        reply_timeout_ms: REPLY_TIMEOUT_MS,
+    };
     let mut load = Load::start(&options.clients, settings)?;
     for kill in 1..=kills {
         load.pass(span(&mut random, LOAD_MS))?;
-        judge.add_kill(server.kill()?);
+        judge.add_fault(server.kill()?);
         server.start_again()?;
         if random.once_in(EARLY_KILL_ONCE_IN) {
             load.pass(span(&mut random, EARLY_KILL_MS))?;

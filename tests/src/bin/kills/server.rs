@@ -10,6 +10,7 @@ use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::time;
 use lockwheel_compat::wire::Wire;
 use lockwheel_tests::daemon::{self, Folder};
+use lockwheel_tests::load::{Fault, now_us};
 
 /// Below the ports from which Linux chooses those of clients: while no server listens, a client
 /// could otherwise connect to its own port, and the server could not listen there again.
@@ -54,15 +55,6 @@ impl Policy {
             Policy::Memory => vec!["--restart-guard", "no"],
         }
     }
-}
-
-/// A kill, in microseconds of the clock of the clients.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kill {
-    /// The process was still running.
-    pub(crate) sent_us: i64,
-    /// The process has ended: no request to it takes effect any more.
-    pub(crate) dead_us: i64,
 }
 
 /// A server process and its folder.
@@ -129,12 +121,12 @@ impl Server {
     }
 
     /// Kills the process and waits for its end.
-    pub(crate) fn kill(&mut self) -> Result<Kill, String> {
+    pub(crate) fn kill(&mut self) -> Result<Fault, String> {
         self.check_alive()?;
-        let sent_us = monotonic_us();
+        let begin_us = now_us();
         let ended = self.child.kill().and_then(|()| self.child.wait());
         ended.map_err(|error| format!("the server cannot be killed: {error}"))?;
-        Ok(Kill { sent_us, dead_us: monotonic_us() })
+        Ok(Fault { begin_us, end_us: now_us() })
     }
 
     /// Keeps the files when the program ends, and returns their path.
@@ -168,13 +160,4 @@ fn run(folder: &Folder, port: u16, policy: Policy) -> Result<Child, String> {
     let mut command = daemon::command(folder, &arguments);
     command.stdout(Stdio::from(log));
     command.spawn().map_err(|error| format!("the server cannot be started: {error}"))
-}
-
-/// The monotonic clock of the system, which the clients read as well.
-fn monotonic_us() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is valid for the time of the call.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    assert_eq!(status, 0, "Linux has this clock");
-    now.tv_sec * 1_000_000 + now.tv_nsec / 1000
 }

@@ -1,4 +1,4 @@
-//! The clients that load the server: processes of their languages, which write their histories.
+//! The clients that load servers: processes of their languages, which write their histories.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,9 +12,6 @@ use clap::ValueEnum;
 use lockwheel_compat::history::{self, Event};
 use lockwheel_compat::time;
 
-/// The threads of each process.
-const THREADS: usize = 8;
-
 /// The time within which the clients are installed and take locks.
 const INSTALL_TIMEOUT_US: i64 = 900_000_000;
 /// The time within which they end. A request takes ten seconds at most.
@@ -22,40 +19,70 @@ const END_TIMEOUT_US: i64 = 120_000_000;
 
 /// A client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Library {
+pub enum Library {
     /// redis-py and its class `Lock`
     RedisPy,
     /// Redisson and its `RLock`, with leases and with the watchdog
     Redisson,
+    /// The same, which finds the master among the servers itself
+    RedissonReplicated,
+    /// Redisson with its usual retries, whose locks are not judged
+    RedissonRetries,
+    /// Jedis, with a recipe
+    Jedis,
+    /// Lettuce, with a recipe
+    Lettuce,
+    /// ioredis, with a recipe
+    Ioredis,
+    /// go-redis, with a recipe
+    GoRedis,
+    /// redsync on go-redis
+    Redsync,
 }
 
 impl Library {
     fn folder(self) -> &'static str {
         match self {
             Library::RedisPy => "python",
-            Library::Redisson => "java",
+            Library::Redisson | Library::RedissonReplicated | Library::RedissonRetries => "java",
+            Library::Jedis | Library::Lettuce => "java",
+            Library::Ioredis => "node",
+            Library::GoRedis | Library::Redsync => "go",
         }
+    }
+
+    /// The word for it: in options, in the arguments of its program, and in the names of owners.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or(String::new(), |value| value.get_name().to_owned())
     }
 }
 
 /// What all clients must know.
 #[derive(Clone, Copy)]
-pub(crate) struct Settings {
-    pub(crate) port: u16,
-    pub(crate) seed: u32,
-    pub(crate) lease_ms: (u32, u32),
+pub struct Settings<'a> {
+    /// Where the servers are: `HOST:PORT`, or what `tests/kills/README.md` names.
+    pub servers: &'a dyn Fn(Library) -> String,
+    /// The seed of the requests.
+    pub seed: u32,
+    /// The threads of each process.
+    pub threads: usize,
+    /// The shortest and the longest lease.
+    pub lease_ms: (u32, u32),
+    /// How long a client waits for a reply.
+    pub reply_timeout_ms: u32,
 }
 
 /// A request and its answer.
-pub(crate) struct Record {
+pub struct Record {
     /// The epoch of the lock.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// The event. A check is a renewal: its answer says whether the client still holds the lock.
-    pub(crate) event: Event,
+    pub event: Event,
     /// Whether it is a check.
-    pub(crate) is_check: bool,
+    pub is_check: bool,
     /// The request may take effect after it was given up, as long as the server runs.
-    pub(crate) is_late: bool,
+    pub is_late: bool,
 }
 
 /// A line of a client.
@@ -71,7 +98,7 @@ enum Line {
 }
 
 /// All client processes.
-pub(crate) struct Load {
+pub struct Load {
     processes: Vec<Process>,
     lines: Receiver<Line>,
     epoch: u64,
@@ -95,7 +122,7 @@ impl Drop for Process {
 
 impl Load {
     /// Starts the clients, and waits until all their threads take locks.
-    pub(crate) fn start(libraries: &[Library], settings: Settings) -> Result<Load, String> {
+    pub fn start(libraries: &[Library], settings: Settings<'_>) -> Result<Load, String> {
         let (sender, lines) = mpsc::channel();
         let mut load = Load {
             processes: Vec::new(),
@@ -106,10 +133,10 @@ impl Load {
             ended: 0,
         };
         for &library in libraries {
-            load.processes.push(start(library, settings, sender.clone())?);
+            load.processes.push(start(library, &settings, sender.clone())?);
         }
         load.send_epoch()?;
-        let all = THREADS * libraries.len();
+        let all = settings.threads * libraries.len();
         let started = |load: &Load| load.threads.len() == all;
         load.read_until(time::now_us() + INSTALL_TIMEOUT_US, started)?;
         if load.threads.len() < all {
@@ -119,29 +146,29 @@ impl Load {
     }
 
     /// Lets that time pass.
-    pub(crate) fn pass(&mut self, span: Duration) -> Result<(), String> {
+    pub fn pass(&mut self, span: Duration) -> Result<(), String> {
         let span_us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         self.read_until(time::now_us() + span_us, |_| false)
     }
 
     /// Has the clients use other locks.
-    pub(crate) fn begin_epoch(&mut self) -> Result<(), String> {
+    pub fn begin_epoch(&mut self) -> Result<(), String> {
         self.epoch += 1;
         self.send_epoch()
     }
 
     /// The records so far.
-    pub(crate) fn take_records(&mut self) -> Vec<Record> {
+    pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
 
     /// The oldest epoch of which a client uses locks.
-    pub(crate) fn oldest_epoch(&self) -> u64 {
+    pub fn oldest_epoch(&self) -> u64 {
         self.threads.values().copied().min().unwrap_or(0)
     }
 
     /// Ends the clients. Returns the last records.
-    pub(crate) fn end(mut self) -> Result<Vec<Record>, String> {
+    pub fn end(mut self) -> Result<Vec<Record>, String> {
         self.processes.iter_mut().for_each(|process| process.input = None);
         let all = self.processes.len();
         self.read_until(time::now_us() + END_TIMEOUT_US, |load| load.ended == all)?;
@@ -189,12 +216,16 @@ impl Load {
     }
 }
 
-fn start(library: Library, settings: Settings, lines: Sender<Line>) -> Result<Process, String> {
+fn start(
+    library: Library,
+    settings: &Settings<'_>,
+    lines: Sender<Line>,
+) -> Result<Process, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kills").join(library.folder());
-    let (least_ms, most_ms) = settings.lease_ms;
+    let Settings { servers, seed, threads, lease_ms: (least_ms, most_ms), .. } = settings;
     let mut child = Command::new(folder.join("run"))
-        .args([settings.port.to_string(), settings.seed.to_string(), THREADS.to_string()])
-        .args([least_ms.to_string(), most_ms.to_string()])
+        .args([library.name(), servers(library), seed.to_string(), threads.to_string()])
+        .args([least_ms, most_ms, &settings.reply_timeout_ms].map(u32::to_string))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

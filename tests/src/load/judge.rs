@@ -1,5 +1,7 @@
 //! Judges the histories of the locks.
 
+#![allow(clippy::print_stdout)] // Programs show violations on their output.
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -8,12 +10,8 @@ use lockwheel_compat::judge::entitlement::{self, ViolationKind};
 use lockwheel_compat::judge::linear::{Budget, Linear};
 use lockwheel_compat::judge::{Rules, lock};
 
-use crate::clients::Record;
-use crate::server::{Kill, Policy};
-
-/// A lease ends by this span late at most: it is a whole number of milliseconds, also after each
-/// of the restarts. None of the checks is about the end of a lease, so this is generous.
-const LATE_US: i64 = 250_000;
+use super::Fault;
+use super::clients::Record;
 
 /// Of leases of which the end is not known.
 const NO_LIMIT_US: i64 = i64::MAX / 4;
@@ -28,12 +26,12 @@ const SHOWN_EVENTS: usize = 12;
 
 /// The numbers of a campaign.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    kills: usize,
+pub struct Totals {
+    faults: usize,
     requests: u64,
     acquired: u64,
     unknown: u64,
-    /// Answers to holders that show their locks after a kill.
+    /// Answers to holders that show their locks after a fault.
     found_again: u64,
     lost: u64,
     granted_twice: u64,
@@ -42,54 +40,74 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn violations(&self) -> u64 {
+    /// Answers that no server of locks may give.
+    pub fn violations(&self) -> u64 {
         self.lost + self.granted_twice + self.other
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { kills, requests, acquired, unknown, found_again, .. } = self;
+        let Totals { faults, requests, acquired, unknown, found_again, .. } = self;
         let Totals { lost, granted_twice, other, undecided, .. } = self;
         write!(
             f,
-            "{kills} kills, {requests} requests, {acquired} acquired, {unknown} unknown, \
-             {found_again} locks found again after kills; {lost} lost, {granted_twice} granted \
+            "{faults} faults, {requests} requests, {acquired} acquired, {unknown} unknown, \
+             {found_again} locks found again after faults; {lost} lost, {granted_twice} granted \
              twice, {other} other violations, {undecided} undecided"
         )
     }
 }
 
+/// What is judged.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// Its name, in the output and in the names of files.
+    pub name: String,
+    /// The seed of the clients.
+    pub seed: u32,
+    /// Violations are printed.
+    pub shows: bool,
+    /// Whether the servers keep the locks over a fault.
+    pub keeps_locks: bool,
+    /// Whether a request without an answer may take effect until the end of the next fault, also
+    /// if the connection was lost: another server may have got it.
+    pub is_replicated: bool,
+    /// A lease ends by this span late at most.
+    pub late_us: i64,
+}
+
 /// The histories that are not judged yet, and the numbers of those that are.
-pub(crate) struct Judge {
-    policy: Policy,
-    seed: u32,
-    shows: bool,
-    kills: Vec<Kill>,
+pub struct Judge {
+    campaign: Campaign,
+    faults: Vec<Fault>,
     records: BTreeMap<u64, Vec<Record>>,
     judged_before: u64,
     totals: Totals,
 }
 
 impl Judge {
-    /// A judge that prints violations if `shows`.
-    pub(crate) fn new(policy: Policy, seed: u32, shows: bool) -> Judge {
+    /// A judge without histories.
+    pub fn new(campaign: Campaign) -> Judge {
         Judge {
-            policy,
-            seed,
-            shows,
-            kills: Vec::new(),
+            campaign,
+            faults: Vec::new(),
             records: BTreeMap::new(),
             judged_before: 0,
             totals: Totals::default(),
         }
     }
 
-    pub(crate) fn add_kill(&mut self, kill: Kill) {
-        self.kills.push(kill);
+    /// Adds a fault, before the records of the time after it.
+    pub fn add_fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
     }
 
-    pub(crate) fn add_records(&mut self, records: Vec<Record>) {
+    /// Adds requests of clients.
+    ///
+    /// # Panics
+    /// If their epoch has been judged.
+    pub fn add_records(&mut self, records: Vec<Record>) {
         for record in records {
             assert!(record.epoch >= self.judged_before, "no client uses locks of ended epochs");
             self.records.entry(record.epoch).or_default().push(record);
@@ -97,7 +115,7 @@ impl Judge {
     }
 
     /// Judges the histories of the epochs before that one.
-    pub(crate) fn judge_before(&mut self, epoch: u64) {
+    pub fn judge_before(&mut self, epoch: u64) {
         self.judged_before = epoch;
         let rest = self.records.split_off(&epoch);
         let records = std::mem::replace(&mut self.records, rest).into_values().flatten();
@@ -113,8 +131,9 @@ impl Judge {
         }
     }
 
-    pub(crate) fn totals(&self) -> Totals {
-        Totals { kills: self.kills.len(), ..self.totals }
+    /// The numbers of what has been judged.
+    pub fn totals(&self) -> Totals {
+        Totals { faults: self.faults.len(), ..self.totals }
     }
 
     fn count(&mut self, records: &[Record]) {
@@ -134,8 +153,8 @@ impl Judge {
             }
             let before_us = held_us.insert(&event.client, returned_us).unwrap_or(i64::MAX);
             let between =
-                |kill: &Kill| before_us <= kill.sent_us && kill.dead_us <= event.invoked_us;
-            self.totals.found_again += u64::from(self.kills.iter().rev().any(between));
+                |fault: &Fault| before_us <= fault.begin_us && fault.end_us <= event.invoked_us;
+            self.totals.found_again += u64::from(self.faults.iter().rev().any(between));
         }
     }
 
@@ -146,29 +165,30 @@ impl Judge {
             // It changes nothing.
             return None;
         }
+        let is_late = is_late || self.campaign.is_replicated && event.answer == Answer::Unknown;
         if is_late && let Some(returned_us) = event.returned_us {
-            let later = |kill: &&Kill| kill.dead_us >= returned_us;
-            event.returned_us = self.kills.iter().find(later).map(|kill| kill.dead_us);
+            let later = |fault: &&Fault| fault.end_us >= returned_us;
+            event.returned_us = self.faults.iter().find(later).map(|fault| fault.end_us);
         }
         Some(event)
     }
 
     fn judge(&mut self, name: &str, events: &[Event]) {
-        let rules = rules(name);
+        let Campaign { keeps_locks, shows, late_us, .. } = self.campaign;
+        let rules = rules(name, late_us);
         let before = self.totals.violations();
         let mut problems = Vec::new();
         for violation in entitlement::judge(events, rules) {
             match violation.kind {
                 ViolationKind::DoubleGrant => self.totals.granted_twice += 1,
-                // The guard does not keep the locks.
-                _ if !self.policy.keeps_locks() => continue,
+                _ if !keeps_locks => continue,
                 ViolationKind::EarlyLoss => self.totals.lost += 1,
                 _ => self.totals.other += 1,
             }
             problems.push((violation.kind.to_string(), violation.event));
         }
         // A violation makes the history impossible in any order.
-        if problems.is_empty() && self.policy.keeps_locks() {
+        if problems.is_empty() && keeps_locks {
             match lock::judge(events, rules, &mut Budget::steps(STEPS)) {
                 Linear::Legal => {}
                 Linear::Unknown => self.totals.undecided += 1,
@@ -178,27 +198,28 @@ impl Judge {
                 }
             }
         }
-        if self.shows && before < SHOWN && !problems.is_empty() {
+        if shows && before < SHOWN && !problems.is_empty() {
             self.show(name, events, &problems);
         }
     }
 
     fn show(&self, name: &str, events: &[Event], problems: &[(String, usize)]) {
         for (problem, at) in problems {
-            println!("{:?}: {problem}: {}", self.policy, events[*at]);
+            println!("{}: {problem}: {}", self.campaign.name, events[*at]);
         }
         if let Some(&(_, at)) = problems.first() {
             let around = history::around(events, name, events[at].invoked_us, SHOWN_EVENTS);
             around.iter().for_each(|line| println!("    {line}"));
         }
-        for kill in &self.kills {
-            let within = |event: &Event| event.invoked_us <= kill.dead_us;
-            let after = |event: &Event| event.invoked_us >= kill.sent_us;
+        for fault in &self.faults {
+            let within = |event: &Event| event.invoked_us <= fault.end_us;
+            let after = |event: &Event| event.invoked_us >= fault.begin_us;
             if events.iter().any(within) && events.iter().any(after) {
-                println!("    killed at {}..{}", kill.sent_us, kill.dead_us);
+                println!("    a fault at {}..{}", fault.begin_us, fault.end_us);
             }
         }
-        let file = format!("lockwheel-kills-{:?}-{}-{name}.txt", self.policy, self.seed);
+        let Campaign { name: campaign, seed, .. } = &self.campaign;
+        let file = format!("lockwheel-load-{campaign}-{seed}-{name}.txt");
         let path = std::env::temp_dir().join(file);
         match std::fs::write(&path, history::write(events)) {
             Ok(()) => println!("    the whole history is in {}", path.display()),
@@ -208,8 +229,8 @@ impl Judge {
 }
 
 /// The rules of a lock, by the kind in its name.
-fn rules(name: &str) -> Rules {
-    let rules = Rules { late_us: LATE_US, ..Rules::LOCK };
+fn rules(name: &str, late_us: i64) -> Rules {
+    let rules = Rules { late_us, ..Rules::LOCK };
     match name.split('-').next() {
         Some("lease") => Rules { reentrant: true, ..rules },
         // The watchdog renews leases by requests that are not in the history.
