@@ -101,6 +101,8 @@ enum Line {
 pub struct Load {
     processes: Vec<Process>,
     lines: Receiver<Line>,
+    /// Keeps the channel open if there are no clients.
+    sender: Sender<Line>,
     epoch: u64,
     /// The epoch of each thread.
     threads: BTreeMap<String, u64>,
@@ -127,13 +129,14 @@ impl Load {
         let mut load = Load {
             processes: Vec::new(),
             lines,
+            sender,
             epoch: 0,
             threads: BTreeMap::new(),
             records: Vec::new(),
             ended: 0,
         };
         for &library in libraries {
-            load.processes.push(start(library, &settings, sender.clone())?);
+            load.processes.push(start(library, &settings, load.sender.clone())?);
         }
         load.send_epoch()?;
         let all = settings.threads * libraries.len();

@@ -1,0 +1,171 @@
+//! Makes the leader of a cluster fail again and again under load, and checks that no lock is lost
+//! or granted twice. Measures how long it takes until locks are granted again.
+//!
+//! The servers are processes of the program `lockwheel` on three hosts, or of Redis with sentinels,
+//! loaded by clients of real libraries (`lockwheel_tests::load`), which find the leader as they do
+//! with sentinels. The judges of the compatibility suite check the histories, one lock at a time.
+//! What Redis loses is shown, and is no failure.
+
+#![allow(clippy::print_stdout)] // A command-line program.
+
+mod cluster;
+mod faults;
+mod network;
+mod probe;
+mod program;
+mod redis;
+mod servers;
+mod times;
+
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use lockwheel_compat::random::Random;
+use lockwheel_compat::time;
+use lockwheel_tests::load::clients::{Library, Load, Record, Settings};
+use lockwheel_tests::load::judge::{Campaign, Judge, Totals};
+
+use crate::cluster::Cluster;
+use crate::faults::{Fault, Faults};
+use crate::network::Network;
+use crate::redis::Redis;
+use crate::servers::Servers;
+use crate::times::Times;
+
+/// The servers.
+const SERVERS: u8 = 3;
+
+/// The faults after which the clients use other locks.
+const FAULTS_PER_EPOCH: usize = 5;
+
+/// A lock can be seen lost only if its lease outlasts the failover.
+const LEASE_MS: (u32, u32) = (2_000, 6_000);
+
+/// As the default of Redisson. A request to a server that is stopped for less is answered by it.
+const REPLY_TIMEOUT_MS: u32 = 3_000;
+
+/// No lease time passes while there is no leader. How long that is depends on the machine, and is
+/// measured by the probe, so that here no limit is of use.
+const LATE_US: i64 = i64::MAX / 4;
+
+/// The kinds of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A cluster of Lockwheel
+    Lockwheel,
+    /// Redis with sentinels, if it is installed
+    Redis,
+}
+
+/// Makes the leader of a cluster fail under load, and checks that no lock is lost or granted twice.
+#[derive(Parser)]
+struct Options {
+    /// The number of failovers
+    #[arg(long, default_value_t = 200)]
+    failovers: u32,
+    /// The servers
+    #[arg(long, value_delimiter = ',', default_value = "lockwheel,redis")]
+    servers: Vec<Kind>,
+    /// The faults. Default: all
+    #[arg(long, value_delimiter = ',')]
+    faults: Vec<Fault>,
+    /// The libraries of the clients; none to measure only the probe
+    #[arg(long, value_delimiter = ',', num_args = 0.., default_value = "redis-py")]
+    clients: Vec<Library>,
+    /// The threads of each library
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    /// The seed of the faults and of the requests
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let mut is_good = true;
+    for &kind in &options.servers {
+        match campaign(&options, kind) {
+            Ok(Some(totals)) => is_good &= kind == Kind::Redis || totals.violations() == 0,
+            Ok(None) => println!("{kind:?} is left out: it is not installed"),
+            Err(problem) => {
+                println!("{kind:?}: {problem}");
+                is_good = false;
+            }
+        }
+    }
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `None` if there is no such server.
+fn campaign(options: &Options, kind: Kind) -> Result<Option<Totals>, String> {
+    let network = Network::new(SERVERS).unwrap_or_else(|(network, reason)| {
+        println!("{kind:?}: the network is not divided: {reason}");
+        network
+    });
+    let mut servers: Box<dyn Servers> = match kind {
+        Kind::Lockwheel => Box::new(Cluster::start(network)?),
+        Kind::Redis => match Redis::start(network)? {
+            Some(redis) => Box::new(redis),
+            None => return Ok(None),
+        },
+    };
+    let outcome = fail_under_load(options, kind, &mut *servers);
+    let is_good = outcome.as_ref().is_ok_and(|totals| totals.violations() == 0);
+    if !is_good && kind == Kind::Lockwheel {
+        println!("{kind:?}: the files of the servers are in {}", servers.keep_folders().join(" "));
+    }
+    outcome.map(Some)
+}
+
+fn fail_under_load(
+    options: &Options,
+    kind: Kind,
+    servers: &mut dyn Servers,
+) -> Result<Totals, String> {
+    let begin_us = time::now_us();
+    let mut judge = Judge::new(Campaign {
+        name: format!("{kind:?}"),
+        seed: options.seed,
+        shows: true,
+        keeps_locks: true,
+        is_replicated: true,
+        late_us: LATE_US,
+    });
+    let mut faults = Faults::new(servers, &options.faults, Random::of(options.seed.into(), 0))?;
+    let (nodes, sentinels) = (servers.addresses().join(","), servers.sentinels().join(","));
+    let settings = Settings {
+        servers: &|library| match library {
+            Library::RedissonReplicated => format!("replicated={nodes}"),
+            _ => format!("sentinel={sentinels}"),
+        },
+        seed: options.seed,
+        threads: options.threads,
+        lease_ms: LEASE_MS,
+        reply_timeout_ms: REPLY_TIMEOUT_MS,
+    };
+    let mut load = Load::start(&options.clients, settings)?;
+    let mut times = Times::default();
+    while times.failovers() < options.failovers {
+        let failed = faults.inject(servers, &mut load)?;
+        let records = load.take_records();
+        times.add(&failed, &records);
+        judge.add_fault(failed.span);
+        judge.add_records(judged(records));
+        if times.faults() % FAULTS_PER_EPOCH == 0 {
+            load.begin_epoch()?;
+        }
+        judge.judge_before(load.oldest_epoch());
+    }
+    judge.add_records(judged(load.end()?));
+    judge.judge_before(u64::MAX);
+    servers.wait_until_whole()?;
+    let (seconds, seed) = ((time::now_us() - begin_us) / 1_000_000, options.seed);
+    println!("{kind:?}, seed {seed}, {seconds} s: {}\n{times}", judge.totals());
+    Ok(judge.totals())
+}
+
+/// Without the requests of a library that repeats some of them unnoticed.
+fn judged(mut records: Vec<Record>) -> Vec<Record> {
+    records.retain(|record| !record.event.lock.starts_with("retried-"));
+    records
+}
