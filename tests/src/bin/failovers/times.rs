@@ -19,6 +19,8 @@ pub(crate) struct Times {
     probe_us: BTreeMap<Fault, Vec<i64>>,
     /// After the kills of leaders, by library: of each of its threads.
     libraries_us: BTreeMap<String, Vec<i64>>,
+    /// The threads of clients, and since when those wait that have got no lock after a kill.
+    waiting_us: BTreeMap<String, Option<i64>>,
 }
 
 impl Times {
@@ -32,31 +34,41 @@ impl Times {
         self.probe_us.values().map(Vec::len).sum()
     }
 
-    /// Adds a fault, with the requests until its end.
+    /// Adds a fault, with the requests since the one before.
     pub(crate) fn add(&mut self, failed: &Failed, records: &[Record]) {
         let Failed { fault, span, granted_us, has_moved } = *failed;
         self.failovers += u32::from(has_moved);
         self.probe_us.entry(fault).or_default().push(granted_us - span.begin_us);
-        if fault != Fault::KillLeader {
-            return;
-        }
-        let mut first_us: BTreeMap<&str, i64> = BTreeMap::new();
-        for Record { event, .. } in records {
-            let returned_us = event.returned_us.unwrap_or(i64::MAX);
-            let is_later = returned_us > span.begin_us + UNDER_WAY_US;
-            let is_acquired = matches!(event.action, Action::Acquire { .. });
-            if is_acquired && event.answer == Answer::Granted && is_later {
-                let thread = event.client.rsplit_once('.').map_or("", |(thread, _)| thread);
-                let first_us = first_us.entry(thread).or_insert(i64::MAX);
-                *first_us = returned_us.min(*first_us);
+        let grants = || records.iter().filter(|record| is_grant(record));
+        let is_later = |record: &&Record| returned_us(record) > span.begin_us + UNDER_WAY_US;
+        grants().filter(|record| !is_later(record)).for_each(|record| self.end_wait(record));
+        if fault == Fault::KillLeader {
+            for since_us in self.waiting_us.values_mut() {
+                since_us.get_or_insert(span.begin_us);
             }
         }
-        for (thread, first_us) in first_us {
-            let library = thread.rsplit_once('-').map_or(thread, |(library, _)| library);
+        grants().filter(is_later).for_each(|record| self.end_wait(record));
+    }
+
+    /// A thread has got a lock.
+    fn end_wait(&mut self, record: &Record) {
+        let client = &record.event.client;
+        let (thread, _) = client.rsplit_once('.').unwrap_or((client, ""));
+        let (library, _) = thread.rsplit_once('-').unwrap_or((thread, ""));
+        if let Some(since_us) = self.waiting_us.insert(thread.to_owned(), None).flatten() {
             let times = self.libraries_us.entry(library.to_owned()).or_default();
-            times.push(first_us - span.begin_us);
+            times.push(returned_us(record) - since_us);
         }
     }
+}
+
+fn returned_us(record: &Record) -> i64 {
+    record.event.returned_us.unwrap_or(i64::MAX)
+}
+
+fn is_grant(record: &Record) -> bool {
+    let is_acquire = matches!(record.event.action, Action::Acquire { .. });
+    is_acquire && record.event.answer == Answer::Granted
 }
 
 impl fmt::Display for Times {
@@ -66,7 +78,7 @@ impl fmt::Display for Times {
             write!(f, "\n  {fault:?}: {}", Spread::of(times_us))?;
         }
         for (library, times_us) in &self.libraries_us {
-            write!(f, "\n  {library}, threads after KillLeader: {}", Spread::of(times_us))?;
+            write!(f, "\n  {library}, its threads after KillLeader: {}", Spread::of(times_us))?;
         }
         Ok(())
     }
