@@ -153,6 +153,11 @@ impl Builder {
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
+        #[cfg(feature = "replication")]
+        if settings.is_node() {
+            // Before clients are served: the state is not there yet.
+            engine.follow();
+        }
         #[cfg(feature = "tls")]
         engine.set_settings_user(Box::new(tls.clone()));
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);

@@ -218,14 +218,13 @@ impl Host {
         begun.map_err(|_| io::Error::other("the engine has failed"))?
     }
 
-    /// The units of the engine go to `log`, which is replicated. The server follows until it leads.
+    /// The units of the engine, which follows, go to `log` when it leads.
     #[cfg(feature = "replication")]
-    pub(crate) fn start_replicated_log(self: &Arc<Self>, log: &Arc<RaftLog>) -> io::Result<()> {
+    pub(crate) fn start_replicated_log(self: &Arc<Self>, log: &Arc<RaftLog>) {
         // Only the start of a server calls this.
         let _ = self.this.set(Arc::downgrade(self));
         let _ = self.log.set(Arc::<RaftLog>::clone(log));
         let _ = self.raft_log.set(Arc::clone(log));
-        self.with(Engine::follow).map_err(|_| io::Error::other("the engine has failed"))
     }
 
     /// A leader that may not be the only one any more serves no commands: another one may have

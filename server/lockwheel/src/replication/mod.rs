@@ -78,7 +78,7 @@ impl Replication {
             .build()
             .map_err(|error| io_error(&error))?;
         let log = Arc::new(RaftLog::new(host));
-        host.start_replicated_log(&log).map_err(|error| io_error(&error))?;
+        host.start_replicated_log(&log);
         let node = runtime.block_on(start_node(settings, &identity, host, &log, listeners));
         let (node, tasks) = node.map_err(|error| io_error(&error))?;
         log.use_node(&node);
