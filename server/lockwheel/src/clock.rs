@@ -147,7 +147,7 @@ impl Clock {
         Clock::controlled(Some(Millis(0)), Rate::STOPPED)
     }
 
-    /// The node leads: the lease clock runs from `begin` on, or from where it is if that is later.
+    /// The node leads: the lease clock runs from `begin` on, the time of the log.
     /// The first leader of a cluster begins at the wall clock.
     #[cfg(feature = "replication")]
     pub(crate) fn begin_leading(&self, begin: Millis) {
@@ -158,10 +158,15 @@ impl Clock {
         });
     }
 
-    /// The node leads no more: the lease clock is stopped.
+    /// The node leads no more: the lease clock is stopped, and goes back to its beginning. From there
+    /// the log sets it, which is applied anew. It has run ahead of the log if the node was stopped
+    /// or cut off: the time of the log stands still while another node is elected.
     #[cfg(feature = "replication")]
     pub(crate) fn end_leading(&self) {
-        self.set_rate(Rate::STOPPED);
+        self.change_control(|control, monotonic_us| {
+            (control.lease_us, control.since_us) = (0, monotonic_us);
+            control.rate = Rate::STOPPED;
+        });
     }
 
     /// The current time.
@@ -386,6 +391,16 @@ mod tests {
         clock.set(Millis(1_500));
         clock.set(Millis(1_200));
         assert_eq!(clock.now().now, Millis(1_500));
+    }
+
+    #[cfg(feature = "replication")]
+    #[test]
+    fn former_leader_goes_on_from_the_time_of_the_log() {
+        let clock = Clock::following();
+        clock.begin_leading(Millis(9_000));
+        clock.end_leading();
+        clock.set(Millis(5_000));
+        assert_eq!(clock.now().now, Millis(5_000));
     }
 
     #[test]

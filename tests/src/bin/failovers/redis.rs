@@ -185,7 +185,7 @@ impl Servers for Redis {
 
 /// An element of an answer, as text.
 fn item(frame: &Frame, index: usize) -> String {
-    frame.items.get(index).map_or(String::new(), |item| text(item))
+    frame.items.get(index).map_or(String::new(), text)
 }
 
 fn text(frame: &Frame) -> String {
