@@ -158,9 +158,9 @@ impl Clock {
         });
     }
 
-    /// The node leads no more: the lease clock is stopped, and goes back to its beginning. From there
-    /// the log sets it, which is applied anew. It has run ahead of the log if the node was stopped
-    /// or cut off: the time of the log stands still while another node is elected.
+    /// The node leads no more: the lease clock is stopped, and goes back to its beginning. From
+    /// there the log sets it, which is applied anew. It has run ahead of the log if the node was
+    /// stopped or cut off: no time of the log passes while another node is elected.
     #[cfg(feature = "replication")]
     pub(crate) fn end_leading(&self) {
         self.change_control(|control, monotonic_us| {

@@ -150,14 +150,7 @@ impl Builder {
         engine.set_clock_rate(clock.rate());
         let acl_file = AclFileOnDisk::at(settings.text("aclfile"));
         engine.load_users(acl_file).map_err(|error| Error::new(ErrorKind::Config, error))?;
-        if let Some(restored) = &restored {
-            engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
-        }
-        #[cfg(feature = "replication")]
-        if settings.is_node() {
-            // Before clients are served: the state is not there yet.
-            engine.follow();
-        }
+        await_state(&mut engine, restored.as_ref(), &clock);
         #[cfg(feature = "tls")]
         engine.set_settings_user(Box::new(tls.clone()));
         let host = Arc::new(Host::new(engine, clock, runtime_files)?);
@@ -453,6 +446,17 @@ fn find_log(settings: &Settings) -> Result<(clock::Clock, Option<Restored>), Err
     let restored = Restored::find(settings)?;
     let clock = clock(settings, restored.as_ref().and_then(Restored::lease_clock));
     Ok((clock, restored))
+}
+
+/// Until the state is there, no command is served that needs it.
+fn await_state(engine: &mut Engine, restored: Option<&Restored>, clock: &clock::Clock) {
+    if let Some(restored) = restored {
+        engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
+    }
+    #[cfg(feature = "replication")]
+    if engine.settings().is_node() {
+        engine.follow();
+    }
 }
 
 /// Where to listen: for TLS at any free port if `listens_for_tls` and no directive names one.

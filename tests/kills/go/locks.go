@@ -1,3 +1,5 @@
+// The locks of go-redis, by a recipe, and of redsync.
+
 package main
 
 import (

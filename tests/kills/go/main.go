@@ -170,7 +170,8 @@ func (w *worker) ask(
 		return "", err
 	}
 	returnedUs := nowUs(999)
-	write(fmt.Sprintf("%s%d..%d %s %s %s %s", late, invokedUs, returnedUs, name, w.owner, action, answer))
+	times := fmt.Sprintf("%s%d..%d", late, invokedUs, returnedUs)
+	write(fmt.Sprintf("%s %s %s %s %s", times, name, w.owner, action, answer))
 	if answer == "unknown" {
 		return answer, w.waitUntilReady()
 	}

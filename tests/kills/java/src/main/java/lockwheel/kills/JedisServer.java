@@ -1,3 +1,5 @@
+// Sends the requests of a recipe with Jedis.
+
 package lockwheel.kills;
 
 import java.util.List;

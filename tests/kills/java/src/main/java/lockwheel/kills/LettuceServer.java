@@ -1,3 +1,5 @@
+// Sends the requests of a recipe with Lettuce.
+
 package lockwheel.kills;
 
 import io.lettuce.core.ClientOptions;
@@ -25,7 +27,9 @@ final class LettuceServer implements PlainWorker.Server {
             int colon = server.lastIndexOf(':');
             String host = server.substring(0, colon);
             int port = Integer.parseInt(server.substring(colon + 1));
-            uri = settings.hasSentinels() ? uri.withSentinel(host, port) : uri.withHost(host).withPort(port);
+            uri = settings.hasSentinels()
+                    ? uri.withSentinel(host, port)
+                    : uri.withHost(host).withPort(port);
         }
         if (settings.hasSentinels()) {
             uri = uri.withSentinelMasterId("mymaster");

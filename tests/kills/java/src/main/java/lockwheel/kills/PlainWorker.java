@@ -1,3 +1,5 @@
+// Takes locks by a recipe.
+
 package lockwheel.kills;
 
 /** A thread that takes locks by the recipe of `SET NX PX` and of scripts that compare the owner. */

@@ -1,3 +1,5 @@
+// Takes locks with Redisson.
+
 package lockwheel.kills;
 
 import java.time.Duration;

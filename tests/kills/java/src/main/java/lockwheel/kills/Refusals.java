@@ -1,3 +1,5 @@
+// Recognizes requests that a server refuses.
+
 package lockwheel.kills;
 
 import java.util.List;

@@ -1,3 +1,5 @@
+// Takes locks with a Redisson that repeats requests.
+
 package lockwheel.kills;
 
 import java.util.concurrent.TimeUnit;

@@ -1,3 +1,5 @@
+// Parses the arguments.
+
 package lockwheel.kills;
 
 import java.util.List;

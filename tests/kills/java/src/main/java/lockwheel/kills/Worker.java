@@ -1,3 +1,5 @@
+// Runs rounds, and writes what was asked and answered.
+
 package lockwheel.kills;
 
 import java.util.Random;
