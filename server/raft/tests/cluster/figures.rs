@@ -19,7 +19,8 @@ macro_rules! figures {
 
         impl fmt::Display for Figures {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let shown = [$(format!("{} {}", self.$name, stringify!($name).replace('_', " "))),*];
+                let name = |name: &str| name.replace('_', " ");
+                let shown = [$(format!("{} {}", self.$name, name(stringify!($name)))),*];
                 f.write_str(&shown.join(", "))
             }
         }
