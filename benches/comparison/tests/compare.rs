@@ -83,6 +83,18 @@ fn cycles_are_measured_over_tls() {
 }
 
 #[test]
+fn nodes_that_replicate_are_measured_beside_one() {
+    let measure = ["--replication", "--quick", "--seconds", "0.01", "--only", "16 clients"];
+    let peers = ["--peers", "one node,Lockwheel", "--format", "json"];
+    let output = run(on_one_core(&[&measure[..], &peers].concat()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let peers = figures["peers"].as_array().expect("servers");
+    let names: Vec<_> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
+    assert_eq!(names, ["Lockwheel, one node", "Lockwheel, three nodes"]);
+}
+
+#[test]
 fn impossible_requests_are_reported() {
     for (arguments, error) in [
         (&["--only", "no such thing"][..], "no workload has that in its name"),

@@ -23,6 +23,7 @@ mod options;
 mod page;
 mod plots;
 mod progress;
+mod replication;
 mod report;
 mod requests;
 mod running;
@@ -76,6 +77,7 @@ fn run(options: &Options) -> Outcome<bool> {
     let effort = options.effort();
     let mut workloads = match options {
         Options { durable: true, .. } => durable::all(&options.flush_delays()),
+        Options { replication: true, .. } => replication::all(),
         Options { tls: true, .. } => cycles::all(),
         _ => workload::all(),
     };

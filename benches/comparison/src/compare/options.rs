@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// Measure the cycles without contention over TLS
     #[arg(long, conflicts_with = "durable")]
     pub(crate) tls: bool,
+    /// Measure three nodes that replicate, with logs on the disk of TMPDIR, beside one
+    #[arg(long, conflicts_with_all = ["durable", "tls"])]
+    pub(crate) replication: bool,
     /// By how much flushes take longer, for measurements that show slower disks
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0,0.25,2")]
     #[arg(value_parser = delay, requires = "durable")]

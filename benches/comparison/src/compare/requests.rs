@@ -18,10 +18,13 @@ pub(crate) struct Template {
 impl Template {
     /// One request, with a placeholder at every [`NUMBER`].
     pub(crate) fn of(words: &[&str]) -> Template {
-        let bytes = request(words);
-        let width = NUMBER.len();
+        Template::from(request(words))
+    }
+
+    /// Bytes with a placeholder at every [`NUMBER`].
+    pub(crate) fn from(bytes: Vec<u8>) -> Template {
         let is_placeholder = |at: &usize| bytes[*at..].starts_with(NUMBER.as_bytes());
-        let placeholders = (0..bytes.len().saturating_sub(width)).filter(is_placeholder).collect();
+        let placeholders = (0..bytes.len()).filter(is_placeholder).collect();
         Template { bytes, placeholders }
     }
 
@@ -131,7 +134,7 @@ impl Requests for Cycles {
 }
 
 /// The requests of the steps in one template.
-fn concatenate(steps: &[Step]) -> Template {
+pub(crate) fn concatenate(steps: &[Step]) -> Template {
     let mut whole = Template::default();
     for Step { request, .. } in steps {
         let begin = whole.bytes.len();
@@ -153,6 +156,8 @@ mod tests {
         let filled = "*3\r\n$4\r\nMGET\r\n$15\r\nlock:0000000042\r\n$15\r\nlock:0000000042\r\n";
         assert_eq!(template.fill(7).len(), filled.len());
         assert_eq!(String::from_utf8_lossy(template.fill(42)), filled);
+        let mut bytes = Template::from(key.into_bytes());
+        assert_eq!(bytes.fill(42), b"lock:0000000042");
     }
 
     fn steps() -> [Step; 2] {

@@ -105,13 +105,24 @@ impl Running {
             None => command.args(["--appendonly", "no"]),
         };
         command.args(rest);
+        Running::spawn(command, port, core, directory, Running::answers)
+    }
+
+    /// Starts a process that listens on this port, and waits until it answers.
+    pub(crate) fn spawn(
+        mut command: Command,
+        port: u16,
+        core: Option<usize>,
+        directory: Option<&Rc<LogDirectory>>,
+        answers: impl Fn(&Running) -> bool,
+    ) -> Outcome<Running> {
         let began = Instant::now();
         let child = on_core(core, || shutdown::spawn(&mut command))?;
-        let child = child.map_err(|error| format!("{}: {error}", words.join(" ")))?;
+        let child = child.map_err(|error| format!("{command:?}: {error}"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let _directory = directory.map(Rc::clone);
         let mut running = Running { child, _directory, address, tls: None, start: Duration::ZERO };
-        while !running.answers() {
+        while !answers(&running) {
             if let Some(status) = running.child.try_wait()? {
                 return Err(format!("{command:?} ended at once: {status}").into());
             }
@@ -213,11 +224,12 @@ fn on_core<R>(core: Option<usize>, work: impl FnOnce() -> R) -> Outcome<R> {
     Ok(result)
 }
 
-fn command(words: &[String]) -> Command {
+/// The command of a server, without variables that are its settings.
+pub(crate) fn command(words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or("", String::as_str));
     command.args(words.get(1..).unwrap_or_default());
-    // Variables with this prefix are settings of Lockwheel.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
+    let is_setting = |name: &str| name.starts_with("LOCKWHEEL_") || name.starts_with("ETCD_");
+    for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir(std::env::temp_dir());

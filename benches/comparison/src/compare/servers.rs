@@ -9,8 +9,9 @@ use lockwheel_tests::redis_server;
 
 use crate::log_directory::LogDirectory;
 use crate::options::{BARE_SERVER, Options, holds_one_of};
+use crate::replication::ClusterType;
 use crate::running::{Running, bind_to};
-use crate::{Outcome, progress};
+use crate::{Outcome, progress, replication};
 
 /// The directive that enables plans, which run scripts without Lua.
 const PLANS_DIRECTIVE: &str = "script-plans";
@@ -19,6 +20,7 @@ const PLANS_DIRECTIVE: &str = "script-plans";
 pub(crate) const BARE: &str = "bare server";
 
 /// A server that is compared.
+#[derive(Clone)]
 pub(crate) struct ComparedServer {
     /// Its name in the report.
     pub(crate) name: String,
@@ -32,6 +34,8 @@ pub(crate) struct ComparedServer {
     pub(crate) is_bare: bool,
     /// Whether it is measured in the first round only, to save time.
     pub(crate) first_round_only: bool,
+    /// Its nodes, of which only [`crate::replication`] measures several.
+    pub(crate) nodes: ClusterType,
     words: Vec<String>,
     core: Option<usize>,
     /// Those of its port for TLS, if its clients use that.
@@ -77,12 +81,18 @@ impl ComparedServer {
         Running::start(&self.words, arguments, None, Some(directory))
     }
 
+    /// The words it is started with.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
     /// The processor it is bound to, if any.
     pub(crate) fn core(&self) -> Option<usize> {
         self.core
     }
 
-    fn new(name: &str, words: Vec<String>, core: Option<usize>) -> ComparedServer {
+    /// A server that is started with these words and arguments of each measurement.
+    pub(crate) fn new(name: &str, words: Vec<String>, core: Option<usize>) -> ComparedServer {
         let version = String::new();
         ComparedServer {
             name: name.to_owned(),
@@ -91,6 +101,7 @@ impl ComparedServer {
             ours: false,
             is_bare: false,
             first_round_only: false,
+            nodes: ClusterType::One,
             words,
             core,
             certificates: None,
@@ -120,9 +131,13 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
         server.name = format!("{} {}", server.name, server.version);
     }
     let alone = servers.is_empty();
-    servers.extend(own_servers(core)?);
+    let ours = own_servers(core)?;
+    match options.replication {
+        true => servers = replication::servers(&ours[0], &servers),
+        false => servers.extend(ours),
+    }
     // The bare server is useful only in a comparison with other servers.
-    if !alone && !options.durable && !options.tls {
+    if !alone && !options.durable && !options.replication && !options.tls {
         servers.push(bare_server(core)?);
     }
     if options.tls {
@@ -136,7 +151,7 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
         return Err("no server has that in its name".into());
     }
     for server in servers.iter_mut().skip(1) {
-        server.first_round_only = !server.ours && !server.is_bare;
+        server.first_round_only = !server.ours && !server.is_bare && !options.replication;
     }
     bind_to(options.client_core)?;
     if options.server_core == options.client_core {

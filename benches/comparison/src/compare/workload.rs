@@ -68,7 +68,8 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
     }
 }
 
-/// Every workload without a log, in the order of the report. [`crate::durable`] has the others.
+/// Every workload without a log, in the order of the report. [`crate::durable`] and
+/// [`crate::replication`] have the others.
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     let hand_offs = handoff::all().into_iter().chain(native_handoff::all()).collect();
     let locks = [cycles::all(), hand_offs, watchdog::all(), latency::all(), expiry::all()];
@@ -81,16 +82,20 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use super::{Effort, Workload, all, title};
-    use crate::durable;
     use crate::servers::ComparedServer;
+    use crate::{durable, replication};
 
     /// Runs a workload briefly on Lockwheel. Its values are not checked.
     pub(crate) fn check_runs(workload: &mut dyn Workload) {
-        let server = ComparedServer::lockwheel();
+        check_runs_on(&ComparedServer::lockwheel(), workload);
+    }
+
+    /// Runs a workload briefly on a server.
+    pub(crate) fn check_runs_on(server: &ComparedServer, workload: &mut dyn Workload) {
         let span = Duration::from_millis(10);
         let effort = Effort { span, warm_up: span, quick: true };
         let outcome =
-            workload.prepare(&[&server], &effort).and_then(|()| workload.measure(&server, &effort));
+            workload.prepare(&[server], &effort).and_then(|()| workload.measure(server, &effort));
         let readings = outcome.unwrap_or_else(|error| panic!("{}: {error}", title(workload)));
         assert!(!readings.is_empty());
         for reading in readings {
@@ -101,7 +106,7 @@ pub(crate) mod tests {
     #[test]
     fn workload_titles_are_unique() {
         let durable = durable::all(&[Duration::ZERO, Duration::from_millis(2)]);
-        let all = all().into_iter().chain(durable);
+        let all = all().into_iter().chain(durable).chain(replication::all());
         let mut titles: Vec<_> = all.map(|workload| title(workload.as_ref())).collect();
         titles.sort();
         let count = titles.len();

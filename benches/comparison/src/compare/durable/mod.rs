@@ -92,18 +92,22 @@ fn rewrite(running: &Running) -> Outcome<Duration> {
 }
 
 /// An empty histogram of nanoseconds.
-fn histogram() -> Outcome<Histogram<u64>> {
+pub(crate) fn histogram() -> Outcome<Histogram<u64>> {
     Ok(Histogram::new_with_max(LONGEST_NS, DIGITS)?)
 }
 
 /// Adds the time since a moment.
-fn record(latencies: &mut Histogram<u64>, since: Instant, now: Instant) {
+pub(crate) fn record(latencies: &mut Histogram<u64>, since: Instant, now: Instant) {
     let latency = now.saturating_duration_since(since).as_nanos();
     latencies.saturating_record(u64::try_from(latency).unwrap_or(LONGEST_NS));
 }
 
 /// Readings of a distribution of latencies.
-fn quantiles(what: &str, latencies: &Histogram<u64>, quantiles: &[(&str, f64)]) -> Vec<Reading> {
+pub(crate) fn quantiles(
+    what: &str,
+    latencies: &Histogram<u64>,
+    quantiles: &[(&str, f64)],
+) -> Vec<Reading> {
     let reading = |(name, quantile): &(&str, f64)| {
         let latency_us = latencies.value_at_quantile(*quantile) as f64 / 1e3;
         Metric::cost(format!("{what}, {name}"), "us").with(latency_us)
