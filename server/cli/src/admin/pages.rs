@@ -129,9 +129,9 @@ async fn metrics(
 }
 
 /// `/node`: the role of the server in its cluster, the fields `raft_...` of `INFO`; none if it is
-/// no node.
-async fn node(caller: Caller) -> Result<Response, Failure> {
-    let info = run(&caller.commands, |client| client.call(&["INFO", "lockwheel"])).await?;
+/// no node. Every user that may log in may see it.
+async fn node(State(admin): State<Arc<Admin>>, _: Caller) -> Result<Response, Failure> {
+    let info = run(&admin.system, |client| client.call(&["INFO", "lockwheel"])).await?;
     let mut fields = metrics::fields(&info).unwrap_or_default();
     fields.retain(|name, _| name.starts_with("raft_"));
     Ok(json(StatusCode::OK, serde_json::json!(fields).to_string()))
