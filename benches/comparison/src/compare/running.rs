@@ -118,7 +118,8 @@ impl Running {
     ) -> Outcome<Running> {
         let began = Instant::now();
         let child = on_core(core, || shutdown::spawn(&mut command))?;
-        let child = child.map_err(|error| format!("{command:?}: {error}"))?;
+        let program = command.get_program().to_string_lossy();
+        let child = child.map_err(|error| format!("{program}: {error}"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let _directory = directory.map(Rc::clone);
         let mut running = Running { child, _directory, address, tls: None, start: Duration::ZERO };
