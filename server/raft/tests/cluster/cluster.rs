@@ -5,9 +5,10 @@
 //! the length of the step and the rate of the clock. A suspended node does not run; when it is
 //! resumed, its clock jumps, and everything that was due meanwhile is.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -38,6 +39,23 @@ pub(crate) const CLOCK_ERROR_PPM: i64 = 500;
 /// A step is at least so long, and less than this longer.
 const STEP_US: u64 = 1_000;
 const STEP_VARIES_US: u64 = 6_000;
+
+thread_local! {
+    /// Panics on this thread: a runtime hides those of its tasks.
+    static PANICS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on panics are counted.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let shown = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.set(PANICS.get() + 1);
+            shown(panic);
+        }));
+    });
+}
 
 /// So often in a step, a node runs the tasks that have something to do, up to 61 of them.
 const TURNS: usize = 3;
@@ -110,6 +128,7 @@ pub(crate) struct Execution {
 impl Cluster {
     /// A new cluster of these nodes.
     pub(crate) fn start(seed: u64, nodes: usize) -> Cluster {
+        count_panics();
         let mut cluster = Cluster {
             now: Duration::ZERO,
             random: Random::new(seed),
@@ -288,12 +307,14 @@ impl Machine {
         let rate = 1_000_000_u64.saturating_add_signed(self.rate_ppm);
         // No node is suspended for hours.
         let elapsed = Duration::from_nanos(missed_ns * rate / 1_000_000);
+        let panics = PANICS.get();
         process.runtime.block_on(async {
             advance(elapsed).await;
             for _ in 0..TURNS {
                 yield_now().await;
             }
         });
+        assert_eq!(PANICS.get(), panics, "a task of the node has panicked");
     }
 
     /// The barrier with which this node leads, if it does, by its own clock.

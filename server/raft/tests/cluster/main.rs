@@ -38,6 +38,11 @@ fn new_node_gets_a_snapshot_and_then_a_vote() {
 }
 
 #[test]
+fn damaged_snapshot_is_sent_again() {
+    scenarios::damaged_snapshot();
+}
+
+#[test]
 fn leader_needs_the_contact_of_the_voters_before_a_change() {
     scenarios::learners_in_contact();
 }

@@ -16,6 +16,7 @@ pub(crate) const ALL: &[fn()] = &[
     divided_leader,
     same_term,
     new_node,
+    damaged_snapshot,
     learners_in_contact,
     restart_of_all_nodes,
     suspended_leader,
@@ -103,19 +104,44 @@ fn begin_snapshot(cluster: &mut Cluster, id: NodeId) {
     cluster.finish(begun).expect("it runs").expect("it is begun");
 }
 
+/// A new node needs a snapshot from now on. Returns the node that leads, and all units.
+fn prepare_snapshot(cluster: &mut Cluster) -> (NodeId, Vec<u64>) {
+    let (leader, _) = cluster.leader();
+    let mut expected = notes(cluster, 50);
+    begin_snapshot(cluster, leader);
+    cluster.sleep(SETTLED);
+    expected.append(&mut notes(cluster, 10));
+    (leader, expected)
+}
+
+/// Adds a node without a vote.
+fn add_node(cluster: &mut Cluster, leader: NodeId) -> NodeId {
+    let id = cluster.add_machine();
+    let added = cluster
+        .call(leader, move |node| async move { node.add_learner(id, Peer::default()).await });
+    cluster.finish(added).expect("it runs").expect("it is added");
+    id
+}
+
+/// A snapshot that has changed on its way is not used, but sent again.
+pub(crate) fn damaged_snapshot() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, expected) = prepare_snapshot(&mut cluster);
+    let disk = &cluster.machines[&leader].disk;
+    // Its latest entries are in memory: what it reads in these operations is the snapshot.
+    for operation in disk.operations()..disk.operations() + 12 {
+        disk.add_fault(operation, DiskFault::ReadsWrongBit);
+    }
+    let id = add_node(&mut cluster, leader);
+    cluster.sleep(SETTLED);
+    assert_eq!(units(&cluster, id), expected);
+    cluster.check_end();
+}
+
 pub(crate) fn new_node() {
     let mut cluster = Cluster::start(1, 3);
-    let (leader, _) = cluster.leader();
-    let mut expected = notes(&mut cluster, 50);
-    begin_snapshot(&mut cluster, leader);
-    cluster.sleep(SETTLED);
-    expected.append(&mut notes(&mut cluster, 10));
-    assert_eq!(cluster.add_machine(), 4);
-    let add = |node: std::sync::Arc<lockwheel_raft::Node>| async move {
-        node.add_learner(4, Peer::default()).await
-    };
-    let added = cluster.call(leader, add);
-    cluster.finish(added).expect("it runs").expect("it is added");
+    let (leader, expected) = prepare_snapshot(&mut cluster);
+    assert_eq!(add_node(&mut cluster, leader), 4);
     cluster.sleep(SETTLED);
     assert_eq!(units(&cluster, 4), expected);
     let names = lockwheel_log::Disk::names(&cluster.machines[&4].disk).expect("names");
@@ -136,13 +162,7 @@ pub(crate) fn learners_in_contact() {
     for change_voters in [false, true] {
         let mut cluster = Cluster::start(1, 3);
         let (leader, _) = cluster.leader();
-        for _ in 4..=5 {
-            let id = cluster.add_machine();
-            let added = cluster.call(leader, move |node| async move {
-                node.add_learner(id, Peer::default()).await
-            });
-            cluster.finish(added).expect("it runs").expect("it is added");
-        }
+        assert_eq!([(); 2].map(|()| add_node(&mut cluster, leader)), [4, 5]);
         let others: Vec<NodeId> = (1..=3).filter(|id| *id != leader).collect();
         for old in &others {
             cluster.cut([leader, 4, 5].into_iter().flat_map(|id| both_ways(id, *old)));
@@ -260,7 +280,7 @@ pub(crate) fn promise_of_a_voter() {
     let (leader, _) = cluster.leader();
     cluster.sleep(LEASE);
     cluster.cut([(leader, leader % 3 + 1)]);
-    cluster.sleep(LEASE * 4 / 5);
+    cluster.sleep(LEASE);
     cluster.isolate(leader);
     let is_over = |cluster: &mut Cluster| cluster.leader.is_some_and(|(id, _)| id != leader);
     cluster.wait("other leader", |cluster| is_over(cluster).then_some(()));
