@@ -17,10 +17,17 @@ pub(crate) struct Times {
     failovers: u32,
     /// Of a client that connects anew at once, by fault.
     probe_us: BTreeMap<Fault, Vec<i64>>,
-    /// After the kills of leaders, by library: of each of its threads.
-    libraries_us: BTreeMap<String, Vec<i64>>,
+    libraries: BTreeMap<String, Waits>,
     /// The threads of clients, and since when those wait that have got no lock after a kill.
     waiting_us: BTreeMap<String, Option<i64>>,
+}
+
+/// Of the threads of a library.
+#[derive(Default)]
+struct Waits {
+    locks: u64,
+    /// After the kills of leaders, of each thread.
+    times_us: Vec<i64>,
 }
 
 impl Times {
@@ -39,6 +46,11 @@ impl Times {
         let Failed { fault, span, granted_us, has_moved } = *failed;
         self.failovers += u32::from(has_moved);
         self.probe_us.entry(fault).or_default().push(granted_us - span.begin_us);
+        for record in records {
+            let (_, library) = thread_and_library(record);
+            let waits = self.libraries.entry(library.to_owned()).or_default();
+            waits.locks += u64::from(is_grant(record));
+        }
         let grants = || records.iter().filter(|record| is_grant(record));
         let is_later = |record: &&Record| returned_us(record) > span.begin_us + UNDER_WAY_US;
         grants().filter(|record| !is_later(record)).for_each(|record| self.end_wait(record));
@@ -52,14 +64,19 @@ impl Times {
 
     /// A thread has got a lock.
     fn end_wait(&mut self, record: &Record) {
-        let client = &record.event.client;
-        let (thread, _) = client.rsplit_once('.').unwrap_or((client, ""));
-        let (library, _) = thread.rsplit_once('-').unwrap_or((thread, ""));
+        let (thread, library) = thread_and_library(record);
         if let Some(since_us) = self.waiting_us.insert(thread.to_owned(), None).flatten() {
-            let times = self.libraries_us.entry(library.to_owned()).or_default();
-            times.push(returned_us(record) - since_us);
+            let waits = self.libraries.entry(library.to_owned()).or_default();
+            waits.times_us.push(returned_us(record) - since_us);
         }
     }
+}
+
+fn thread_and_library(record: &Record) -> (&str, &str) {
+    let client = &record.event.client;
+    let (thread, _) = client.rsplit_once('.').unwrap_or((client, ""));
+    let (library, _) = thread.rsplit_once('-').unwrap_or((thread, ""));
+    (thread, library)
 }
 
 fn returned_us(record: &Record) -> i64 {
@@ -77,8 +94,9 @@ impl fmt::Display for Times {
         for (fault, times_us) in &self.probe_us {
             write!(f, "\n  {fault:?}: {}", Spread::of(times_us))?;
         }
-        for (library, times_us) in &self.libraries_us {
-            write!(f, "\n  {library}, its threads after KillLeader: {}", Spread::of(times_us))?;
+        for (library, Waits { locks, times_us }) in &self.libraries {
+            let spread = Spread::of(times_us);
+            write!(f, "\n  {library}: {locks} locks; its threads after KillLeader: {spread}")?;
         }
         Ok(())
     }
