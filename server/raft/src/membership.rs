@@ -95,7 +95,7 @@ impl Node {
     }
 
     /// Makes a node one of those that vote, or changes its addresses. Returns when it has got the
-    /// log. `was_member` if it was one of them before.
+    /// log. `was_member` if it has a log of this cluster already.
     ///
     /// # Errors
     /// If this node does not lead, the other one was removed, or it cannot be reached.
@@ -119,9 +119,6 @@ impl Node {
         }
         if membership.membership().voter_ids().any(|voter| voter == node) {
             return Ok(());
-        }
-        if was_member {
-            return Err(MembershipError::Removed);
         }
         self.add_learner(node, peer).await?;
         // Otherwise this node might lose its majority for a moment.

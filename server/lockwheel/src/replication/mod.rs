@@ -190,7 +190,10 @@ impl Entering {
     async fn enter(&mut self, node: &Node) -> Result<(), MembershipError> {
         let Identity { node: id, is_member, ref authority, ref address, .. } = self.identity;
         let peer = self.settings.own.clone();
-        let entered = node.enter(id, peer.clone(), is_member).await;
+        let failed = |error: io::Error| MembershipError::Refused(error.to_string());
+        // It may have been removed before it could note that it was one of them.
+        let was_member = is_member || node.has_log().await.map_err(failed)?;
+        let entered = node.enter(id, peer.clone(), was_member).await;
         if let Err(MembershipError::NotLeader(leader)) = entered {
             let failed = MembershipError::Refused;
             let config = authority.client_config(id, MEMBERSHIP).map_err(failed)?;
@@ -198,7 +201,7 @@ impl Entering {
             let mut addresses: Vec<String> = leader.into_iter().map(|peer| peer.address).collect();
             addresses.extend(others.map(|(_, other)| other.peer.address));
             addresses.push(address.clone());
-            let request = Request::Enter { node: id, peer: peer.clone(), was_member: is_member };
+            let request = Request::Enter { node: id, peer: peer.clone(), was_member };
             ask(&addresses, &config, &request).await?;
         } else {
             entered?;
@@ -206,7 +209,7 @@ impl Entering {
         if !is_member || *address != peer.address {
             (self.identity.is_member, self.identity.address) = (true, peer.address);
             let written = tokio::task::block_in_place(|| self.identity.write(&self.settings.dir));
-            written.map_err(|error| MembershipError::Refused(error.to_string()))?;
+            written.map_err(failed)?;
         }
         Ok(())
     }
