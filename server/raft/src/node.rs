@@ -179,7 +179,7 @@ impl Node {
     }
 
     /// Whether this node leads for certain.
-    pub(crate) fn leads(&self) -> bool {
+    pub fn leads(&self) -> bool {
         self.leads_until().is_some_and(|until| until > Instant::now())
     }
 

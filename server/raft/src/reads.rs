@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockwheel_log::mutants;
 use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::network::{Connection, unexpected};
 use crate::wire::{Reply, Request};
@@ -36,8 +36,7 @@ impl Node {
     /// The index up to which the log is applied here, if this node leads for certain. It is
     /// determined after that is: so the log has what an earlier leader has acknowledged.
     pub(crate) fn confirmed_index(&self) -> Option<u64> {
-        let leads = self.leads_until().is_some_and(|until| until > Instant::now());
-        if leads || mutants::is_on("raft-read-index-unconfirmed") {
+        if self.leads() || mutants::is_on("raft-read-index-unconfirmed") {
             self.machine.applied_index()
         } else {
             None

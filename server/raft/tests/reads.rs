@@ -12,7 +12,7 @@ use lockwheel_log::simulated_disk::SimulatedDisk;
 use lockwheel_raft::{Batch, Connect, Connecting, Node, NodeId, Peer, Role, Settings, WritesOn};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use common::Words;
 
@@ -119,7 +119,7 @@ impl Cluster {
         loop {
             let running = self.network.lock().running.clone();
             for (id, node) in running.into_iter().filter(|(id, _)| Some(*id) != old) {
-                let leads = node.leads_until().is_some_and(|until| until > Instant::now());
+                let leads = node.leads();
                 if let (true, Role::Leader { barrier }) = (leads, *node.role().borrow()) {
                     return (id, barrier);
                 }

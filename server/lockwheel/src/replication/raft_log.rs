@@ -103,8 +103,7 @@ impl RaftLog {
 
     /// Whether this node leads now, for certain.
     pub(crate) fn leads(&self) -> bool {
-        let until = self.node.get().and_then(Weak::upgrade).and_then(|node| node.leads_until());
-        until.is_some_and(|until| until > Instant::now())
+        self.node.get().and_then(Weak::upgrade).is_some_and(|node| node.leads())
     }
 
     /// The batches have this barrier from now on. Returns the number of the unit before the first.
