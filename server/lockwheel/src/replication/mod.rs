@@ -92,24 +92,21 @@ impl Replication {
 
     /// Ends the node.
     pub(crate) fn stop(&self) {
-        self.block_on(async {
+        let runtime = self.runtime.as_ref().expect("it is there until the drop");
+        block_on(runtime, async {
             self.node.stop().await;
             // None of them may be polled while the runtime ends: it has no timers then.
             self.tasks.lock().await.shutdown().await;
         });
     }
+}
 
-    fn block_on<T>(&self, work: impl Future<Output = T> + Send) -> T
-    where
-        T: Send,
-    {
-        let runtime = self.runtime.as_ref().expect("it is there until the drop");
-        // The caller may be within asynchronous code of its own.
-        std::thread::scope(|scope| {
-            let work = scope.spawn(|| runtime.block_on(work));
-            work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
+/// Runs `work` to its end. The caller may be within asynchronous code of its own.
+fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| runtime.block_on(work));
+        work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Starts a node and its tasks.

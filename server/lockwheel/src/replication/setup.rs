@@ -11,11 +11,11 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::ClientConfig;
 use tokio::runtime;
 
-use super::NodeSettings;
 use super::authority::{Authority, MEMBERSHIP, client_config_of_new_node};
 use super::identity::Identity;
 use super::membership::{Reply, Request, ask, ask_node, now_seconds};
 use super::token::Token;
+use super::{NodeSettings, block_on};
 use crate::error::{Error, ErrorKind};
 
 /// The number of the node that begins a cluster.
@@ -159,11 +159,8 @@ fn unexpected() -> Error {
     failed("the node has sent a reply to another request")
 }
 
-/// Runs `work` to its end. The caller may be within asynchronous code of its own.
+/// Runs `work` to its end.
 fn run<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    std::thread::scope(|scope| {
-        let work = scope.spawn(|| runtime.block_on(work));
-        Ok(work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+    Ok(block_on(&runtime, work))
 }
