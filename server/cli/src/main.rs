@@ -139,7 +139,7 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
 fn check_node(settings: &Settings) -> Result<(), String> {
     let dir = settings.text("dir");
     let has_node = lockwheel::replication::has_node(dir.as_ref());
-    if settings.text("raft-port") == "0" && has_node.map_err(|error| error.to_string())? {
+    if !settings.is_node() && has_node.map_err(|error| error.to_string())? {
         return Err(format!(
             "'{dir}' is the directory of a node of a cluster: start it with its raft-port"
         ));
@@ -149,9 +149,9 @@ fn check_node(settings: &Settings) -> Result<(), String> {
 
 #[cfg(not(feature = "replication"))]
 fn check_node(settings: &Settings) -> Result<(), String> {
-    match settings.text("raft-port") == "0" {
-        true => Ok(()),
-        false => Err("this lockwheel was built without the feature \"replication\"".to_owned()),
+    match settings.is_node() {
+        true => Err("this lockwheel was built without the feature \"replication\"".to_owned()),
+        false => Ok(()),
     }
 }
 
