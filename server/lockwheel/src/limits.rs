@@ -244,6 +244,7 @@ pub(crate) const RAFT_MEMBERSHIP_PAUSE: Duration = Duration::from_millis(500);
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_REDIRECTIONS: u32 = 3;
 
-/// A node that has had no leader for so long asks the others whether it was removed.
+/// A node asks so often to be one of its cluster, whether it is or not: so it announces its
+/// addresses, and finds out that it was removed.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_REMOVAL_CHECK: Duration = Duration::from_secs(10);

@@ -55,7 +55,7 @@ impl From<WriteError> for MembershipError {
 pub struct Status {
     /// The name of the cluster.
     pub cluster: String,
-    /// The node that tells this.
+    /// The node that sees the cluster so.
     pub node: NodeId,
     /// The term of its vote.
     pub term: u64,
