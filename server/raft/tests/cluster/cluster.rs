@@ -110,6 +110,8 @@ const STORY_LINES: usize = 120;
 impl Drop for Cluster {
     #[expect(clippy::print_stderr, reason = "it is a part of the message of the panic")]
     fn drop(&mut self) {
+        // The nodes and the network refer to each other.
+        *self.network.lock() = Network::default();
         if std::thread::panicking() {
             let story: Vec<&str> = self.story.iter().map(String::as_str).collect();
             // Another run may not fail with it: `openraft` draws its own random numbers.
