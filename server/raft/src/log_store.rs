@@ -188,6 +188,11 @@ impl Shared {
         log.committed = log.committed.max(Some(log_id));
     }
 
+    /// Whether the entries after this one have not been removed.
+    pub(crate) fn goes_on_after(&self, log_id: Option<LogId<NodeId>>) -> bool {
+        position_of(self.log.lock().purged) <= position_of(log_id)
+    }
+
     /// The state at this position was installed in the place of the log: see
     /// [`lockwheel_log::files::Files::go_on_after`].
     pub(crate) fn use_snapshot(&self, snapshot: Position, lease_ms: i64) -> io::Result<()> {

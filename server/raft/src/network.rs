@@ -21,6 +21,7 @@ use openraft::{OptionalSend, Vote};
 use tokio::time::{Instant, timeout};
 
 use crate::contact::Contacts;
+use crate::log_store::Shared;
 use crate::node::milliseconds;
 use crate::state_machine::SnapshotFile;
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
@@ -42,6 +43,7 @@ pub(crate) struct Network {
     pub(crate) lease: Duration,
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) contacts: Arc<Contacts>,
+    pub(crate) log: Arc<Shared>,
 }
 
 /// One connection to one node, made when it is needed.
@@ -50,6 +52,7 @@ pub(crate) struct Connection {
     peer: Peer,
     connect: Arc<dyn Connect>,
     contacts: Arc<Contacts>,
+    log: Arc<Shared>,
     /// `None` also while a request is under way: if that is given up, its reply may still come.
     stream: Option<Box<dyn Stream>>,
 }
@@ -71,6 +74,7 @@ impl Network {
             peer: peer.clone(),
             connect: Arc::clone(&self.connect),
             contacts: Arc::clone(&self.contacts),
+            log: Arc::clone(&self.log),
             stream: None,
         }
     }
@@ -167,6 +171,12 @@ impl RaftNetwork<Types> for Connection {
         request: AppendEntriesRequest<Types>,
         _: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError> {
+        // A deposed leader may have removed entries that `openraft` is about to send: it would send
+        // those after them. After this error it begins anew, if need be with a snapshot.
+        if !self.log.goes_on_after(request.prev_log_id) {
+            let error = io::Error::other("the entries that follow have been removed");
+            return Err(NetworkError::new(&error).into());
+        }
         let (vote, sent) = (request.vote, Instant::now());
         match self.call(&Request::Append(request)).await {
             Ok(Reply::Append(Ok(reply))) => {

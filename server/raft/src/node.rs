@@ -91,8 +91,9 @@ impl Node {
         let (log, machine) =
             StateMachine::open(disk, state, settings.writes_on).map_err(io::Error::other)?;
         let Settings { lease, ref cluster, .. } = settings;
-        let network =
-            Network { cluster: cluster.clone(), lease, connect, contacts: Arc::default() };
+        let (cluster, contacts) = (cluster.clone(), Arc::default());
+        let log_of_node = Arc::clone(&machine.shared);
+        let network = Network { cluster, lease, connect, contacts, log: log_of_node };
         let raft =
             Raft::new(settings.id, Arc::new(config), network.clone(), log, machine.clone()).await;
         let started = Instant::now();

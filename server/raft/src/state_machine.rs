@@ -71,7 +71,7 @@ pub trait SnapshotParts: Send + Sync {
 /// See the module's documentation. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct StateMachine {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     state: Arc<dyn State>,
     applied: Arc<Mutex<Applied>>,
 }
