@@ -2,7 +2,8 @@
 //!
 //! Every node has the key of the authority and makes its own certificate at each start: a node that
 //! is compromised can stop a cluster anyway, and so any node can admit another one. The
-//! certificates have no end; a node that was removed gets no entries, and ends when it asks to enter.
+//! certificates have no end; a node that was removed gets no entries, and ends when it asks to
+//! enter.
 
 use std::sync::Arc;
 
