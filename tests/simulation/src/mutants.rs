@@ -21,7 +21,8 @@ macro_rules! left_out {
 }
 
 /// All defects. Some effects are not here: the simulation has no commands that record them, they
-/// change no state, or they seldom matter alone (`TokensIssued`: if no grant follows a snapshot).
+/// change no state, they seldom matter alone (`TokensIssued`: if no grant follows a snapshot), or
+/// only the nodes of a cluster record them (users).
 pub const MUTANTS: &[Mutant] = &[
     mutant("reply-before-flush", "output is released before its units are written"),
     mutant(
