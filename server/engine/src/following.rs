@@ -142,7 +142,7 @@ mod tests {
     /// A server that follows this leader.
     fn follower_of_leader() -> Stage {
         let mut stage = follower();
-        stage.engine.set_nodes(nodes_with_leader());
+        stage.set_nodes(nodes_with_leader());
         stage
     }
 
@@ -267,6 +267,35 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_looked_for_the_leader_too_early_look_again() {
+        let mut stage = follower();
+        let flow_of_write = |stage: &mut Stage, name: &str| {
+            let client = stage.client(name);
+            let (reply, flow) = stage.run(client, &words("SET k v"));
+            assert_eq!(reply, REFUSAL);
+            flow
+        };
+        stage.client("early");
+        stage.client("r");
+        stage.set_nodes(nodes_with_leader());
+        stage.check("+9000ms");
+        stage.client("soon");
+        stage.check("+2000ms");
+        stage.client("late");
+        stage.set_nodes(Nodes::default());
+        stage.set_nodes(nodes_with_leader());
+        assert_eq!(flow_of_write(&mut stage, "early"), Flow::Close);
+        assert_eq!(flow_of_write(&mut stage, "soon"), Flow::Close);
+        assert_eq!(flow_of_write(&mut stage, "late"), Flow::Next);
+        stage.check("r> PING => PONG");
+        stage.set_nodes(Nodes {
+            leader: Some(Address { host: "10.0.0.1".into(), port: 8 }),
+            ..Nodes::default()
+        });
+        assert_eq!(flow_of_write(&mut stage, "late"), Flow::Close);
+    }
+
+    #[test]
     fn held_requests_are_refused_in_the_end() {
         let mut stage = follower();
         let clients = [hold(&mut stage, "a", "GET k"), hold(&mut stage, "b", "SET k v")];
@@ -293,9 +322,9 @@ mod tests {
         let mut stage = follower();
         let client = hold(&mut stage, "a", "SET k v");
         hold(&mut stage, "b", "GET k");
-        stage.engine.set_nodes(Nodes::default());
+        stage.set_nodes(Nodes::default());
         assert_eq!(resumed(&mut stage), []);
-        stage.engine.set_nodes(nodes_with_leader());
+        stage.set_nodes(nodes_with_leader());
         assert_eq!(resumed(&mut stage), [client]);
         assert_eq!(stage.step("SET k v"), REFUSAL);
     }

@@ -233,6 +233,12 @@ pub const DEBUG_KEYS_MAX: usize = 10_000_000;
 /// Bytes of each value of `DEBUG POPULATE`: as long as the longest string.
 pub const DEBUG_VALUE_BYTES_MAX: usize = BULK_BYTES_MAX;
 
+// Nodes of a cluster.
+
+/// Milliseconds after this node was notified of a leader in which clients may still connect to it as
+/// to the leader: another node has directed them here before it was notified.
+pub const LEADER_NEWS_MS: i64 = 10_000;
+
 // Figures.
 
 /// Counters are sampled ten times a second at most, and a rate covers 16 samples, as in Redis.

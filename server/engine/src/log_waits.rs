@@ -109,7 +109,7 @@ mod tests {
             acknowledged: acknowledged.unwrap_or(9),
         };
         let followers = (7..).zip(acknowledged).map(follower).collect();
-        stage.engine.set_nodes(Nodes { followers, ..Nodes::default() });
+        stage.set_nodes(Nodes { followers, ..Nodes::default() });
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use sha1::{Digest, Sha1};
 
-use crate::Engine;
-use crate::sessions::{ClientId, Session};
+use crate::sessions::{ClientId, Close, Session};
+use crate::time::{Millis, Time};
 use crate::unit_log::Position;
+use crate::{Engine, limits};
 
 /// The address of a node for clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Nodes {
     pub(crate) last_leader: Option<Address>,
     /// How often another one has led than before; set by the engine.
     pub(crate) leader_changes: u64,
+    /// When this server was notified of the last one, by the lease clock; set by the engine.
+    pub(crate) leader_known_at: Millis,
 }
 
 impl Nodes {
@@ -91,8 +94,12 @@ fn has_only_events(session: &Session) -> bool {
 impl Engine {
     /// From now on clients are shown these nodes. If another one leads than before, the clients of
     /// this server that follow such events are notified; the event is not part of the log.
-    pub fn set_nodes(&mut self, nodes: Nodes) {
-        let (last, mut leader_changes) = (self.nodes.last_leader.take(), self.nodes.leader_changes);
+    pub fn set_nodes(&mut self, nodes: Nodes, time: Time) {
+        let Nodes { last_leader: last, mut leader_changes, mut leader_known_at, .. } =
+            std::mem::take(&mut self.nodes);
+        if nodes.leader.is_some() && nodes.leader != last {
+            leader_known_at = time.now;
+        }
         if let (Some(last), Some(leader)) = (&last, &nodes.leader)
             && last != leader
         {
@@ -103,7 +110,7 @@ impl Engine {
             self.sessions.publish(SWITCH, message.as_bytes());
         }
         let last_leader = nodes.leader.clone().or(last);
-        self.nodes = Nodes { last_leader, leader_changes, ..nodes };
+        self.nodes = Nodes { last_leader, leader_changes, leader_known_at, ..nodes };
         self.serve_log_waits();
         self.refuse_to_lead();
     }
@@ -113,6 +120,17 @@ impl Engine {
     pub fn outlives_leader(&self, client: ClientId) -> bool {
         self.sessions.get(client).is_some_and(has_only_events)
             && !self.sessions.bindings.has(client)
+    }
+
+    /// Closes the connection of a client that asks this server to lead and may have been directed
+    /// to it as to the leader, so that it looks for the leader again.
+    pub(crate) fn redirect(&mut self, client: ClientId) {
+        let known_at = self.nodes.leader_known_at;
+        if let Some(session) = self.sessions.get_mut(client)
+            && session.connected_at.0 <= known_at.0.saturating_add(limits::LEADER_NEWS_MS)
+        {
+            session.close = Some(Close::AfterReplies);
+        }
     }
 
     /// How far the log is that followers replicate, in units; 0 if there are none.
@@ -160,13 +178,13 @@ mod tests {
             (nodes.term, nodes.lag_entries) = (3, 5);
             nodes
         };
-        stage.engine.set_nodes(of(8));
+        stage.set_nodes(of(8));
         stage.check(
             "INFO lockwheel => ...raft_role:follower\\r\\nraft_leads:0\\r\\n\
              raft_leader:10.0.0.1:8\\r\\nraft_has_leader:1\\r\\nraft_term:3\\r\\n\
              raft_leader_changes:0\\r\\nraft_lag_entries:5\\r\\nraft_nodes:3\\r\\n\"",
         );
-        stage.engine.set_nodes(of(7));
+        stage.set_nodes(of(7));
         stage.engine.lead(0, stage.time());
         stage.check(
             "INFO lockwheel => ...raft_role:leader\\r\\n...raft_leader_changes:1\\r\\n...\
@@ -177,12 +195,12 @@ mod tests {
     #[test]
     fn nodes_are_shown_with_their_roles() {
         let mut stage = node();
-        stage.engine.set_nodes(nodes(None, None));
+        stage.set_nodes(nodes(None, None));
         stage.check(
             "INFO replication => ...role:slave\\r\\nmaster_host:\\r\\n...; \
              ROLE => [\"slave\", \"\", 0, \"connect\", -1]",
         );
-        stage.engine.set_nodes(nodes(Some(9), None));
+        stage.set_nodes(nodes(Some(9), None));
         stage.check(
             "INFO replication => ...master_host:10.0.0.1\\r\\nmaster_port:9\\r\\n\
              master_link_status:up...; ROLE => [\"slave\", \"10.0.0.1\", 9, \"connected\", 0]; \
@@ -190,7 +208,7 @@ mod tests {
              WAITAOF 0 0 0 => !READONLY ...",
         );
         stage.engine.lead(3, stage.time());
-        stage.engine.set_nodes(nodes(Some(7), Some(9)));
+        stage.set_nodes(nodes(Some(7), Some(9)));
         stage.check(
             "SET k v; INFO replication => ...role:master\\r\\nconnected_slaves:1\\r\\n\
              slave0:ip=10.0.0.1,port=8,state=online,offset=0,lag=0\\r\\n...offset:4\\r\\n...; \
@@ -204,7 +222,7 @@ mod tests {
         stage.check(
             "SENTINEL MASTERS => []; SENTINEL GET-MASTER-ADDR-BY-NAME mymaster => nil-array",
         );
-        stage.engine.set_nodes(nodes(Some(9), None));
+        stage.set_nodes(nodes(Some(9), None));
         stage.check(
             "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster => [\"10.0.0.1\", \"9\"]; \
              SENTINEL GET-MASTER-ADDR-BY-NAME other => nil-array; \
@@ -221,7 +239,7 @@ mod tests {
         );
         let own_id = stage.step("SENTINEL MYID");
         let mut other = node();
-        other.engine.set_nodes(Nodes { own: address(8), ..nodes(Some(9), None) });
+        other.set_nodes(Nodes { own: address(8), ..nodes(Some(9), None) });
         let sentinels = other.step("SENTINEL SENTINELS mymaster");
         assert!(sentinels.contains(&own_id), "{own_id} is not in {sentinels}");
         assert!(sentinels.contains("\"7\"") && sentinels.contains("\"9\""), "{sentinels}");
@@ -231,8 +249,8 @@ mod tests {
     #[test]
     fn node_without_leader_shows_the_last_one_as_down() {
         let mut stage = node();
-        stage.engine.set_nodes(nodes(Some(9), None));
-        stage.engine.set_nodes(nodes(None, None));
+        stage.set_nodes(nodes(Some(9), None));
+        stage.set_nodes(nodes(None, None));
         stage.check(
             "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster => [\"10.0.0.1\", \"9\"]; \
              SENTINEL MASTER mymaster => [...\"s_down,o_down,master,disconnected\", ...]; \
@@ -246,7 +264,7 @@ mod tests {
     fn leader_shows_nodes_without_contact_as_down() {
         let mut stage = node();
         stage.engine.lead(0, stage.time());
-        stage.engine.set_nodes(nodes(Some(7), Some(9)));
+        stage.set_nodes(nodes(Some(7), Some(9)));
         let is_down = "\"s_down,slave,disconnected\", ...\"master-link-status\", \"err\"";
         stage.check(&format!("SENTINEL SLAVES mymaster => [[...\"slave\", ...{is_down}...]]"));
         stage.check(
@@ -266,11 +284,11 @@ mod tests {
         let mut stage = node();
         stage.check("b> SUBSCRIBE +switch-master; c> PSUBSCRIBE *");
         for leader in [Some(8), Some(8), None, Some(8)] {
-            stage.engine.set_nodes(nodes(leader, None));
+            stage.set_nodes(nodes(leader, None));
         }
         stage.check("b< => ; c< => ");
-        stage.engine.set_nodes(nodes(None, None));
-        stage.engine.set_nodes(nodes(Some(9), None));
+        stage.set_nodes(nodes(None, None));
+        stage.set_nodes(nodes(Some(9), None));
         let event = "\"+switch-master\", \"mymaster 10.0.0.1 8 10.0.0.1 9\"]";
         stage.check(&format!("b< => [\"message\", {event}; c< => [\"pmessage\", \"*\", {event}"));
     }

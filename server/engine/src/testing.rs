@@ -14,6 +14,7 @@ use bytes::BytesMut;
 use lockwheel_resp::{Reply, decode::decode};
 
 use crate::inputs::Process;
+use crate::nodes::Nodes;
 use crate::notify::Events;
 use crate::sessions::pubsub::Subscription;
 use crate::sessions::{ClientId, Origin};
@@ -152,6 +153,11 @@ impl Stage {
     /// The present time.
     pub(crate) fn time(&self) -> Time {
         Time::from_micros(self.lease_us, self.wall_us)
+    }
+
+    /// From now on clients are shown these nodes.
+    pub(crate) fn set_nodes(&mut self, nodes: Nodes) {
+        self.engine.set_nodes(nodes, self.time());
     }
 
     /// Runs one request; returns its reply in the notation of conversations, and the next step.

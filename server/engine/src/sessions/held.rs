@@ -34,14 +34,6 @@ impl Need {
         let reads = flags.contains(Flags::READONLY) || call.entry.command.script.is_some();
         reads.then_some(Need::State)
     }
-
-    /// The error for a request that needs it.
-    fn error(self) -> Error {
-        match self {
-            Need::State => Error::NoLeader,
-            Need::Leadership => Error::ReadOnlyReplica,
-        }
-    }
 }
 
 /// See the module's documentation.
@@ -157,13 +149,24 @@ impl Engine {
         }
     }
 
+    /// The error for a request of a client that needs what this server does not have.
+    fn refuse(&mut self, client: ClientId, need: Need) -> Error {
+        match need {
+            Need::State => Error::NoLeader,
+            Need::Leadership => {
+                self.redirect(client);
+                Error::ReadOnlyReplica
+            }
+        }
+    }
+
     /// Lets a command pass that this server may serve although it does not lead, or not for
     /// certain.
     pub(crate) fn check_leadership(&mut self, call: &Invocation<'_>) -> Result<(), Closed> {
         let Some(need) = Need::of(call) else { return Ok(()) };
         let Some(session) = self.sessions.get(call.client) else { return Ok(()) };
         if need == Need::Leadership && self.follows_leader() {
-            return Err(need.error().into());
+            return Err(self.refuse(call.client, need).into());
         }
         let is_queued = session.transaction.is_some() && !call.flags.contains(Flags::NOT_QUEUED);
         if is_queued && call.path == Paths::REQUEST {
@@ -171,7 +174,7 @@ impl Engine {
             return Ok(());
         }
         match session.verdict.filter(|verdict| verdict.era == self.sessions.held.era) {
-            Some(Verdict { is_granted: false, .. }) => Err(need.error().into()),
+            Some(Verdict { is_granted: false, .. }) => Err(self.refuse(call.client, need).into()),
             Some(_) if need == Need::State => Ok(()),
             _ => Err(Closed::Held(need)),
         }

@@ -249,7 +249,7 @@ impl Host {
     #[cfg(feature = "replication")]
     fn note_nodes(&self, engine: &mut Engine) {
         if let Some(nodes) = self.raft_log.get().and_then(|log| log.take_nodes()) {
-            engine.set_nodes(nodes);
+            engine.set_nodes(nodes, self.now());
         }
     }
 
