@@ -172,8 +172,9 @@ impl RaftNetwork<Types> for Connection {
         _: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError> {
         // A deposed leader may have removed entries that `openraft` is about to send: it would send
-        // those after them. After this error it begins anew, if need be with a snapshot.
-        if !self.log.goes_on_after(request.prev_log_id) {
+        // those after them. After this error it begins anew, if need be with a snapshot. A message
+        // without entries only keeps contact.
+        if !request.entries.is_empty() && !self.log.goes_on_after(request.prev_log_id) {
             let error = io::Error::other("the entries that follow have been removed");
             return Err(NetworkError::new(&error).into());
         }
