@@ -11,7 +11,13 @@ use crate::unit_log::Position;
 impl Engine {
     /// Whether another server leads, as far as this one has been notified.
     pub(crate) fn follows_leader(&self) -> bool {
-        self.is_following() && !self.has_log() && self.nodes.leader.is_some()
+        self.is_follower() && self.nodes.leader.is_some()
+    }
+
+    /// Whether this server applies the log of another one. A leader that may not be the only one
+    /// any more does not.
+    pub(crate) fn is_follower(&self) -> bool {
+        self.is_following() && !self.has_log()
     }
 
     /// Whether another server writes the log, or none.
@@ -293,6 +299,21 @@ mod tests {
             ..Nodes::default()
         });
         assert_eq!(flow_of_write(&mut stage, "late"), Flow::Close);
+    }
+
+    #[test]
+    fn pause_of_a_follower_ends_at_its_time() {
+        let mut stage = follower_of_leader();
+        stage.check("CLIENT PAUSE 100 => OK");
+        let client = stage.client("a");
+        assert_eq!(stage.run(client, &words("PING")), (String::new(), Flow::Again));
+        assert!(stage.engine.next_deadline().is_some());
+        stage.check("+99ms");
+        stage.tick(10_000);
+        assert_eq!(resumed(&mut stage), []);
+        stage.check("+1ms");
+        stage.tick(10_000);
+        assert_eq!(resumed(&mut stage), [client]);
     }
 
     #[test]

@@ -643,7 +643,9 @@ impl Engine {
     /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         if self.applies_log() {
-            self.free(budget);
+            let budget_left =
+                if self.is_follower() { self.fire_timers(time, budget) } else { budget };
+            self.free(budget_left);
             return;
         }
         let begin_ns = (self.process.clock_ns)();
@@ -691,7 +693,7 @@ impl Engine {
     /// When [`Engine::tick`] next has something to do.
     pub fn next_deadline(&self) -> Option<Millis> {
         if self.applies_log() {
-            return None;
+            return self.sessions.timers.next_deadline().filter(|_| self.is_follower());
         }
         let moments = [self.next_due(), self.writer.keyspace().next_work_ahead()];
         moments.into_iter().flatten().min()
@@ -752,6 +754,23 @@ impl Engine {
             self.observe_effects(None);
             return;
         }
+        self.fire_next(moment, time, budget);
+    }
+
+    /// Fires all timers that are due, on a server that follows: its log ends the leases. Returns the
+    /// rest of `budget`.
+    fn fire_timers(&mut self, time: Time, mut budget: u32) -> u32 {
+        while budget > 0
+            && let Some(moment) = self.sessions.timers.next_deadline()
+            && moment <= time.now
+        {
+            self.fire_next(moment, time, &mut budget);
+        }
+        budget
+    }
+
+    /// Fires the next timer, which is due at `moment`.
+    fn fire_next(&mut self, moment: Millis, time: Time, budget: &mut u32) {
         match self.sessions.timers.pop_due(moment, budget) {
             Some((_, Timer::Blocked(place))) => self.wait_timed_out(place, time),
             Some((_, Timer::Retry(place))) => self.retry(place),

@@ -3,6 +3,7 @@
 
 use sha1::{Digest, Sha1};
 
+use crate::error::Error;
 use crate::sessions::{ClientId, Close, Session};
 use crate::time::{Millis, Time};
 use crate::unit_log::Position;
@@ -112,7 +113,7 @@ impl Engine {
         let last_leader = nodes.leader.clone().or(last);
         self.nodes = Nodes { last_leader, leader_changes, leader_known_at, ..nodes };
         self.serve_log_waits();
-        self.refuse_to_lead();
+        self.refuse_held_for_leader();
     }
 
     /// Whether a client stays when this server leads no more: it only waits for the event of the
@@ -122,15 +123,17 @@ impl Engine {
             && !self.sessions.bindings.has(client)
     }
 
-    /// Closes the connection of a client that asks this server to lead and may have been directed
-    /// to it as to the leader, so that it looks for the leader again.
-    pub(crate) fn redirect(&mut self, client: ClientId) {
+    /// The error for a client whose request needs a leader, which this server is not. If the client
+    /// may have been directed to it as to the leader, its connection is closed, so that it looks for
+    /// the leader again.
+    pub(crate) fn refuse_to_lead(&mut self, client: ClientId) -> Error {
         let known_at = self.nodes.leader_known_at;
         if let Some(session) = self.sessions.get_mut(client)
             && session.connected_at.0 <= known_at.0.saturating_add(limits::LEADER_NEWS_MS)
         {
             session.close = Some(Close::AfterReplies);
         }
+        Error::ReadOnlyReplica
     }
 
     /// How far the log is that followers replicate, in units; 0 if there are none.

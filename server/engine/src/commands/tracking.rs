@@ -243,7 +243,7 @@ fn tracking(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if on_or_off(argv[2])? {
         // Effects of another server invalidate nothing.
         if context.engine.is_following() {
-            return Err(Error::ReadOnlyReplica);
+            return Err(context.engine.refuse_to_lead(context.client));
         }
         let before = context.client().tracking.as_deref();
         let mode = options.mode(before)?;

@@ -180,7 +180,7 @@ fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     // Effects of another server break no watch.
     if context.engine.is_following() {
-        return Err(Error::ReadOnlyReplica);
+        return Err(context.engine.refuse_to_lead(context.client));
     }
     for key in &argv[1..] {
         context.engine.watch(context.client, context.database, key, context.time);

@@ -143,7 +143,7 @@ impl Engine {
     }
 
     /// Refuses the held requests that need leadership, if another server leads.
-    pub(crate) fn refuse_to_lead(&mut self) {
+    pub(crate) fn refuse_held_for_leader(&mut self) {
         if self.follows_leader() {
             self.sessions.end_holds(Some(false), |held| held.need == Need::Leadership);
         }
@@ -153,10 +153,7 @@ impl Engine {
     fn refuse(&mut self, client: ClientId, need: Need) -> Error {
         match need {
             Need::State => Error::NoLeader,
-            Need::Leadership => {
-                self.redirect(client);
-                Error::ReadOnlyReplica
-            }
+            Need::Leadership => self.refuse_to_lead(client),
         }
     }
 
