@@ -119,6 +119,10 @@ fn cluster_of_one_node_refuses_what_would_end_it() {
     let alone = run(&["--dir", &first.dir, "--port", "0"]);
     assert!(error_of(&alone).contains("is the directory of a node of a cluster"));
     assert!(error_of(&first.raft(&["status"])).contains("Connection refused"));
+
+    let for_tests = ["raft", "init", "--enable-test-commands", "yes"].map(str::to_owned);
+    let refused = run(&[&for_tests[..], &other.arguments].concat());
+    assert!(error_of(&refused).contains("raft-port and enable-test-commands exclude each other"));
 }
 
 #[test]

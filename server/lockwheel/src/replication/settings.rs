@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockwheel_engine::settings::Settings;
+use lockwheel_engine::settings::{Permission, Settings};
 use lockwheel_raft::Peer;
 
 use super::identity::Identity;
@@ -31,6 +31,11 @@ impl NodeSettings {
     pub(crate) fn of(settings: &Settings) -> Result<Option<NodeSettings>, Error> {
         if !settings.is_node() {
             return Ok(None);
+        }
+        if settings.enable_test_commands != Permission::No {
+            let reason = "raft-port and enable-test-commands exclude each other: the commands for \
+                          tests change the clock and the keys of one node only";
+            return Err(Error::new(ErrorKind::Config, reason));
         }
         let number = |name: &str| settings.text(name).parse::<u16>().unwrap_or(0);
         let text = |name: &str| Some(settings.text(name)).filter(|text| !text.is_empty());
