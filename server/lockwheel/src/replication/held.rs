@@ -5,22 +5,36 @@
 //! leader, the lease clock stops.
 
 use std::collections::VecDeque;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use lockwheel_engine::Engine;
-use lockwheel_raft::Reads;
+use lockwheel_raft::{Node, Reads};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::debug;
 
 use crate::limits;
 use crate::net::host::Host;
 
 /// Serves the requests that are held, until the server ends. `held` has the number of the last one.
-pub(super) async fn serve(host: Weak<Host>, held: watch::Receiver<u64>, reads: Reads) {
+pub(super) async fn serve(host: Weak<Host>, held: watch::Receiver<u64>, node: Arc<Node>) {
     tokio::select! {
-        () = confirm(&host, held.clone(), reads) => {}
+        () = confirm(&host, held.clone(), node.reads()) => {}
+        () = resume(&host, held.clone(), &node) => {}
         () = refuse(&host, held) => {}
+    }
+}
+
+/// Has requests run that the engine has held while it was not certain that this server leads.
+async fn resume(host: &Weak<Host>, mut held: watch::Receiver<u64>, node: &Node) {
+    while held.changed().await.is_ok() {
+        while !node.leads() {
+            sleep(node.heartbeat()).await;
+        }
+        // The engine finds out whenever it is used.
+        if with(host, |_| ()).is_none() {
+            return;
+        }
     }
 }
 

@@ -151,7 +151,7 @@ async fn start_node(
     }
     tasks.spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
     tasks.spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
-    tasks.spawn(held::serve(Arc::downgrade(host), log.held(), node.reads()));
+    tasks.spawn(held::serve(Arc::downgrade(host), log.held(), Arc::clone(&node)));
     tasks.spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
     let entering = Entering { settings: settings.clone(), identity: identity.clone() };
     tasks.spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
