@@ -3,6 +3,7 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockwheel_tests::redis_server::free_port;
 use nix::unistd::geteuid;
@@ -31,7 +32,10 @@ impl Network {
     /// # Errors
     /// The reason why there are no namespaces, with hosts on the loopback interface.
     pub(crate) fn new(count: u8) -> Result<Network, (Network, String)> {
+        // The system frees the names of a network some time after its end.
+        static NETWORKS: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
+        let name = format!("lw{process}.{}", NETWORKS.fetch_add(1, Ordering::Relaxed));
         // Several of these programs may run at once.
         let subnet = format!("10.231.{}", process % 256);
         let numbers = || 1..=count;
@@ -40,7 +44,7 @@ impl Network {
             namespaces: Vec::new(),
             bridge: None,
         };
-        match network.create(&subnet, process) {
+        match network.create(&subnet, &name) {
             Ok(()) => Ok(network),
             Err(reason) => {
                 let hosts = numbers().map(|number| format!("127.0.0.{number}")).collect();
@@ -49,18 +53,18 @@ impl Network {
         }
     }
 
-    fn create(&mut self, subnet: &str, process: u32) -> Result<(), String> {
+    fn create(&mut self, subnet: &str, bridge: &str) -> Result<(), String> {
         if !geteuid().is_root() {
             return Err("only root can divide the network".to_owned());
         }
-        let bridge = format!("lw{process}");
         run(&format!("ip link add {bridge} type bridge"))?;
-        self.bridge = Some(bridge.clone());
+        self.bridge = Some(bridge.to_owned());
         run(&format!("ip addr add {subnet}.254/24 dev {bridge}"))?;
         run(&format!("ip link set {bridge} up"))?;
         for (index, host) in self.hosts.iter().enumerate() {
-            let (name, outside) =
-                (format!("lockwheel-{process}-{index}"), format!("{bridge}-{index}"));
+            // A name of an interface has 15 characters at most.
+            let outside = format!("{bridge}.{index}");
+            let name = format!("lockwheel-{outside}");
             run(&format!("ip netns add {name}"))?;
             self.namespaces.push(name.clone());
             run(&format!("ip link add {outside} type veth peer name eth0 netns {name}"))?;
