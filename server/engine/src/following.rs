@@ -22,7 +22,7 @@ impl Engine {
 
     /// Whether another server writes the log, or none.
     pub(crate) fn is_following(&self) -> bool {
-        matches!(self.readiness, Readiness::Following)
+        matches!(self.readiness, Readiness::Following(_))
     }
 
     /// From now on the state is that of a log which another server writes: nothing is due, and
@@ -34,7 +34,7 @@ impl Engine {
         // The leader ends the leases of bound locks; connections that end here must not.
         self.sessions.bindings = Bindings::default();
         self.writer.set_lock_notes(false);
-        self.readiness = Readiness::Following;
+        self.readiness = Readiness::Following(None);
         self.update_conditions();
     }
 
@@ -81,12 +81,17 @@ impl Engine {
     /// Whether a server that leads serves commands: not while another one may lead. Commands are
     /// held meanwhile.
     pub fn set_serves(&mut self, serves: bool) {
-        if self.has_log() && serves != self.is_ready() {
-            self.readiness = if serves { Readiness::Ready } else { Readiness::Following };
-            self.update_conditions();
-            if serves {
-                self.sessions.run_held();
-            }
+        if !self.has_log() || serves != self.is_following() {
+            return;
+        }
+        self.readiness = match std::mem::take(&mut self.readiness) {
+            Readiness::Following(guard) => guard.map_or(Readiness::Ready, Readiness::Guarded),
+            Readiness::Guarded(guard) => Readiness::Following(Some(guard)),
+            _ => Readiness::Following(None),
+        };
+        self.update_conditions();
+        if serves {
+            self.sessions.run_held();
         }
     }
 
@@ -405,6 +410,36 @@ mod tests {
         stage.engine.set_serves(true);
         assert_eq!(resumed(&mut stage), clients);
         stage.check("GET k => nil; b> SET l v => OK");
+    }
+
+    #[test]
+    fn guard_of_a_leader_outlasts_a_moment_without_service() {
+        let mut stage = leader();
+        let begin = |stage: &mut Stage| {
+            let until = Millis(stage.time().now.0 + 30);
+            stage.engine.begin_guard(until, "a test".into());
+        };
+        begin(&mut stage);
+        stage.check("SET k v => !LOADING ...; +10ms");
+        stage.engine.set_serves(false);
+        hold(&mut stage, "a", "SET k v");
+        stage.engine.set_serves(true);
+        stage.check("SET k v => !LOADING ...; +19ms; SET k v => !LOADING ...; +1ms; SET k v => OK");
+        // A guard that ends meanwhile lets nothing be served.
+        begin(&mut stage);
+        stage.engine.set_serves(false);
+        stage.check("+30ms");
+        hold(&mut stage, "a", "SET k v");
+        stage.engine.set_serves(true);
+        stage.check("SET k w => OK");
+        // The guard of a former leader does not end that of a later one.
+        begin(&mut stage);
+        stage.engine.set_serves(false);
+        stage.engine.follow();
+        stage.engine.lead(9, stage.time());
+        stage.check("+20ms");
+        begin(&mut stage);
+        stage.check("+29ms; SET k v => !LOADING ...; +1ms; SET k v => OK");
     }
 
     #[test]

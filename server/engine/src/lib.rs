@@ -685,7 +685,7 @@ impl Engine {
         self.observe_effects(None);
         self.end_unit(time);
         self.sessions.postpone(span);
-        if let Readiness::Guarded(guard) = &mut self.readiness {
+        if let Some(guard) = self.guard_mut() {
             guard.until = Millis(guard.until.0.saturating_add(span.0));
         }
     }

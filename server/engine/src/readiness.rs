@@ -34,8 +34,9 @@ pub enum Readiness {
     Loading(Loading),
     /// The restart guard.
     Guarded(Guard),
-    /// The log of another server is being applied: see [`Engine::follow`].
-    Following,
+    /// The log of another server is being applied: see [`Engine::follow`]. A leader that does not
+    /// serve for a moment keeps its restart guard.
+    Following(Option<Guard>),
 }
 
 /// The progress of loading.
@@ -152,10 +153,19 @@ impl Engine {
 
     /// Ends the restart guard, if it is on; returns whether it was.
     pub(crate) fn end_guard(&mut self) -> bool {
-        let Readiness::Guarded(guard) = &self.readiness else { return false };
-        self.sessions.timers.cancel(guard.timer);
-        self.guard_is_over();
-        true
+        let guard = match std::mem::take(&mut self.readiness) {
+            Readiness::Guarded(guard) => Some(guard),
+            Readiness::Following(guard) => {
+                self.readiness = Readiness::Following(None);
+                guard
+            }
+            other => {
+                self.readiness = other;
+                None
+            }
+        };
+        self.update_conditions();
+        guard.map(|guard| self.sessions.timers.cancel(guard.timer)).is_some()
     }
 
     /// As [`Engine::end_guard`], when its timer has fired.
@@ -163,16 +173,25 @@ impl Engine {
         self.become_ready();
     }
 
+    /// The restart guard, if it is on, to move its end.
+    pub(crate) fn guard_mut(&mut self) -> Option<&mut Guard> {
+        match &mut self.readiness {
+            Readiness::Guarded(guard) => Some(guard),
+            Readiness::Following(guard) => guard.as_mut(),
+            Readiness::Ready | Readiness::Loading(_) => None,
+        }
+    }
+
     /// Whether a log is being applied: it contains the expirations.
     pub(crate) fn applies_log(&self) -> bool {
-        matches!(self.readiness, Readiness::Loading(_) | Readiness::Following)
+        matches!(self.readiness, Readiness::Loading(_) | Readiness::Following(_))
     }
 
     /// The error for a command while the server is not ready.
     pub(crate) fn check_ready(&self, time: Time) -> Result<(), Error> {
         match &self.readiness {
             // See `Engine::check_leadership`.
-            Readiness::Ready | Readiness::Following => Ok(()),
+            Readiness::Ready | Readiness::Following(_) => Ok(()),
             Readiness::Loading(_) => {
                 let (product, _) = self.settings.compat_version.introduction();
                 let product = if product == "valkey" { "Valkey" } else { "Redis" };
