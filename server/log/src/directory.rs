@@ -54,7 +54,17 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 impl Disk for Directory {
     fn lock(&self) -> io::Result<Box<dyn DiskLock>> {
         let path = self.path.join(LOCK);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = match self.is_read_only {
+            false => options.create(true).truncate(false).write(true).open(path)?,
+            true => match options.read(true).open(path) {
+                // No process has used the directory.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Box::new(self.handle.try_clone()?));
+                }
+                opened => opened?,
+            },
+        };
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),

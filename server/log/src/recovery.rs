@@ -433,7 +433,10 @@ pub(crate) fn epoch(frame: &Frame<'_>) -> Option<u64> {
 }
 
 /// Takes the directory for this process.
-pub(crate) fn lock(disk: &dyn Disk) -> Result<Box<dyn DiskLock>, RecoveryError> {
+///
+/// # Errors
+/// [`RecoveryError::InUse`] if another process has it, or [`RecoveryError::Io`].
+pub fn lock(disk: &dyn Disk) -> Result<Box<dyn DiskLock>, RecoveryError> {
     disk.lock().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => RecoveryError::InUse,
         _ => RecoveryError::io(&LOCK)(error),

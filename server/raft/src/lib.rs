@@ -11,6 +11,7 @@
 mod batch;
 mod contact;
 mod elections;
+mod import;
 mod limits;
 mod log_store;
 mod membership;
@@ -23,12 +24,13 @@ mod vote;
 mod wire;
 
 pub use batch::{Batch, Peer, Types};
+pub use import::{Contents, OfNode, begin_with, read_log};
 pub use log_store::{LogReader, LogStore, WritesOn};
 pub use membership::{MembershipError, NodeStatus, Status};
 pub use network::{Connect, Connecting};
 pub use node::{Node, Role, Settings};
 pub use reads::Reads;
-pub use state_machine::{SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
+pub use state_machine::{Guard, SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
 pub use wire::{Stream, receive, send};
 
 use lockwheel_log::Position;

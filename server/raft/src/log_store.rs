@@ -82,8 +82,8 @@ pub(crate) struct Log {
 
 /// An entry as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Stored<E> {
-    entry: E,
+pub(crate) struct Stored<E> {
+    pub(crate) entry: E,
     /// What was known to be committed then.
     committed: Option<LogId<NodeId>>,
 }
@@ -303,11 +303,11 @@ impl Shared {
 }
 
 /// Reads what [`encode`] has written.
-fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String> {
     rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
 }
 
-fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(crate) fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
     rmp_serde::to_vec_named(value).map_err(io::Error::other)
 }
 

@@ -38,9 +38,10 @@ pub trait State: Debug + Send + Sync + 'static {
     /// As [`State::load`].
     fn commit(&self, batch: &Batch) -> Result<(), String>;
 
-    /// From now on this process produces batches with this barrier, beginning at this log time.
-    /// Returns the number of the unit before the first one.
-    fn begin_leading(&self, barrier: u64, lease_ms: i64) -> u64;
+    /// From now on this process produces batches with this barrier, beginning at this log time. It
+    /// grants nothing before the end of the guard, if there is one. Returns the number of the unit
+    /// before the first one.
+    fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64;
 
     /// This process produces no batches any more; [`State::clear`] follows, since the state may
     /// have effects that will never be committed.
@@ -66,6 +67,15 @@ pub trait SnapshotParts: Send + Sync {
     /// The snapshot is durable, or has failed. Not called for one that [`SnapshotParts::write`] has
     /// given up.
     fn end(&mut self, is_complete: bool);
+}
+
+/// Leases may be held that the log does not have: no leader grants anything before their end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// When the last one ends in log time, in milliseconds.
+    pub until_ms: i64,
+    /// Why they may be held.
+    pub reason: String,
 }
 
 /// See the module's documentation. Clones are the same one.
@@ -110,16 +120,20 @@ impl Applied {
 
 /// A place in the log: the first part of each snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
-    last: Option<LogId<NodeId>>,
-    membership: StoredMembership<NodeId, Peer>,
+pub(crate) struct Place {
+    pub(crate) last: Option<LogId<NodeId>>,
+    pub(crate) membership: StoredMembership<NodeId, Peer>,
     /// The barrier of the leader whose batches have effects.
-    barrier: u64,
-    lease_ms: i64,
+    pub(crate) barrier: u64,
+    pub(crate) lease_ms: i64,
+    /// The guard with which the cluster has begun, until it is over: each snapshot has it, and no
+    /// entry, since the log of such a cluster begins with a snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guard: Option<Guard>,
 }
 
 impl Place {
-    fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         position_of(self.last)
     }
 
@@ -132,8 +146,14 @@ impl Place {
     }
 
     /// Whether the batch at this index has effects; moves the place behind it.
-    fn pass(&mut self, entry: &Entry<Types>) -> bool {
+    pub(crate) fn pass(&mut self, entry: &Entry<Types>) -> bool {
         self.last = Some(entry.log_id);
+        let has_effects = self.pass_payload(entry);
+        self.guard.take_if(|guard| guard.until_ms <= self.lease_ms);
+        has_effects
+    }
+
+    fn pass_payload(&mut self, entry: &Entry<Types>) -> bool {
         match &entry.payload {
             EntryPayload::Blank => false,
             EntryPayload::Membership(membership) => {
@@ -226,7 +246,9 @@ impl StateMachine {
             if mutants::is_on("raft-election-added-to-lease-time") {
                 lease_ms += 1_000;
             }
-            let last = self.state.begin_leading(barrier, lease_ms);
+            let guard = applied.at.guard.as_ref();
+            let guard = guard.filter(|_| !mutants::is_on("raft-guard-skipped"));
+            let last = self.state.begin_leading(barrier, lease_ms, guard);
             applied.leading = Some((barrier, last));
         }
         is_latest
@@ -515,6 +537,9 @@ impl StateMachine {
         }
         if mutants::is_on("raft-snapshot-without-lease-time") {
             place.lease_ms = 0;
+        }
+        if mutants::is_on("raft-snapshot-without-guard") {
+            place.guard = None;
         }
         if mutants::is_on("raft-snapshot-without-members") {
             place.membership = StoredMembership::default();

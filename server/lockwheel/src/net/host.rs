@@ -283,11 +283,25 @@ impl Host {
             warn!("keys without a deadline may have been lost; the restart guard waits for none");
         }
         if left_ms > 0 {
-            warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             let until = Millis(self.now().now.0.saturating_add(left_ms));
+            self.begin_guard_until(engine, until, reason);
+        }
+    }
+
+    /// Refuses commands until the lease clock reaches `until`.
+    pub(crate) fn begin_guard_until(&self, engine: &mut Engine, until: Millis, reason: String) {
+        let left_ms = self.now().remaining(until).0;
+        if left_ms > 0 {
+            warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             engine.begin_guard(until, reason);
             self.guard_until_ms.store(until.0, Ordering::Relaxed);
         }
+    }
+
+    /// The engine has no guard any more, since another server may lead.
+    #[cfg(feature = "replication")]
+    pub(crate) fn forget_guard(&self) {
+        self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
     }
 
     /// Takes the free space of the disk that has the log.

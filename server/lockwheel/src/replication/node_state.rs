@@ -7,7 +7,7 @@ use lockwheel_engine::Engine;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_engine::time::Millis;
 use lockwheel_log::files::Snapshot;
-use lockwheel_raft::{Batch, SnapshotParts, State};
+use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 
 use super::raft_log::{RaftLog, ended};
 use crate::limits;
@@ -54,13 +54,16 @@ impl State for NodeState {
         self.load(&batch.effects, batch.lease_ms)
     }
 
-    fn begin_leading(&self, barrier: u64, lease_ms: i64) -> u64 {
+    fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64 {
         let position = self.log.begin(barrier);
         // A failed engine has ended the server.
         let _ = self.with(|host, engine| {
             host.clock.begin_leading(Millis(lease_ms));
             engine.set_clock_rate(host.clock.rate());
             engine.lead(position, host.now());
+            if let Some(Guard { until_ms, reason }) = guard {
+                host.begin_guard_until(engine, Millis(*until_ms), reason.clone());
+            }
         });
         position
     }
@@ -72,6 +75,7 @@ impl State for NodeState {
             // leader. First, while it is known which locks are bound to them.
             host.close_clients(engine);
             engine.follow();
+            host.forget_guard();
             host.clock.end_leading();
             engine.set_clock_rate(host.clock.rate());
         });

@@ -133,10 +133,10 @@ pub(crate) struct Execution {
 }
 
 impl Cluster {
-    /// A new cluster of these nodes.
-    pub(crate) fn start(seed: u64, nodes: usize) -> Cluster {
+    /// A cluster without nodes.
+    fn new(seed: u64) -> Cluster {
         count_panics();
-        let mut cluster = Cluster {
+        Cluster {
             now: Duration::ZERO,
             random: Random::new(seed),
             network: Arc::default(),
@@ -152,7 +152,12 @@ impl Cluster {
             complaints: Complaints::default(),
             story: VecDeque::new(),
             seed,
-        };
+        }
+    }
+
+    /// A new cluster of these nodes.
+    pub(crate) fn start(seed: u64, nodes: usize) -> Cluster {
+        let mut cluster = Cluster::new(seed);
         for _ in 0..nodes {
             cluster.add_machine();
         }
@@ -163,13 +168,25 @@ impl Cluster {
         cluster
     }
 
+    /// A cluster of one node, whose disk has a log. No unit in it has a greater number.
+    pub(crate) fn start_on(seed: u64, disk: SimulatedDisk, units: u64) -> Cluster {
+        let mut cluster = Cluster::new(seed);
+        cluster.units = units;
+        cluster.add_machine_with(disk);
+        cluster
+    }
+
     /// Adds a machine with an empty disk, and its node.
     pub(crate) fn add_machine(&mut self) -> NodeId {
+        self.add_machine_with(SimulatedDisk::new())
+    }
+
+    fn add_machine_with(&mut self, disk: SimulatedDisk) -> NodeId {
         self.last_machine += 1;
         let id = self.last_machine;
         let rates = [-CLOCK_ERROR_PPM, 0, CLOCK_ERROR_PPM];
         let rate_ppm = rates[self.random.below(3) as usize];
-        let (disk, suspended_until) = (SimulatedDisk::new(), Duration::ZERO);
+        let suspended_until = Duration::ZERO;
         self.machines.insert(id, Machine { disk, process: None, rate_ppm, suspended_until });
         self.run(id);
         id

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use lockwheel_log::files::Snapshot;
-use lockwheel_raft::{Batch, SnapshotParts, State};
+use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -76,11 +76,12 @@ pub(crate) struct Known {
 }
 
 /// While this process leads, log time goes on from a stamp.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Leading {
     barrier: u64,
     lease_ms: i64,
     since: Instant,
+    guard: Option<Guard>,
 }
 
 /// What should not have happened, on any node.
@@ -109,7 +110,12 @@ impl Locks {
 
     /// The barrier of the batches of this process, if it leads.
     pub(crate) fn barrier(&self) -> Option<u64> {
-        self.state.lock().1.map(|leading| leading.barrier)
+        self.state.lock().1.as_ref().map(|leading| leading.barrier)
+    }
+
+    /// The guard with which this process leads, if there is one.
+    pub(crate) fn guard(&self) -> Option<Guard> {
+        self.state.lock().1.as_ref().and_then(|leading| leading.guard.clone())
     }
 
     /// Leases that have ended in log time.
@@ -228,13 +234,14 @@ impl State for Locks {
         if is_own { Ok(()) } else { self.load(&batch.effects, batch.lease_ms) }
     }
 
-    fn begin_leading(&self, barrier: u64, lease_ms: i64) -> u64 {
+    fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64 {
         let mut state = self.state.lock();
         let (known, leading) = &mut *state;
         if lease_ms < known.lease_ms {
             self.complain(format!("log time goes back from {} to {lease_ms} ms", known.lease_ms));
         }
-        *leading = Some(Leading { barrier, lease_ms, since: Instant::now() });
+        let (since, guard) = (Instant::now(), guard.cloned());
+        *leading = Some(Leading { barrier, lease_ms, since, guard });
         known.units.len() as u64
     }
 
@@ -244,7 +251,7 @@ impl State for Locks {
 
     fn begin_snapshot(&self) -> Box<dyn SnapshotParts> {
         let (known, leading) = &*self.state.lock();
-        let last = leading.map(|_| known.units.len() as u64);
+        let last = leading.as_ref().map(|_| known.units.len() as u64);
         Box::new(Parts { known: known.clone(), last })
     }
 }

@@ -53,6 +53,11 @@ fn leases_go_on_after_a_restart_of_all_nodes() {
 }
 
 #[test]
+fn cluster_begins_with_the_log_of_another_one() {
+    scenarios::cluster_from_a_log();
+}
+
+#[test]
 fn suspended_leader_does_not_lead_when_it_is_resumed() {
     scenarios::suspended_leader();
 }

@@ -1,18 +1,20 @@
 //! Situations in which one rule decides.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lockwheel_log::simulated_disk::DiskFault;
-use lockwheel_raft::{Batch, NodeId, Peer, Role};
+use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+use lockwheel_raft::{Batch, Contents, Guard, NodeId, Peer, Role, State, begin_with, read_log};
 
 use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways};
-use crate::locks::Request;
+use crate::locks::{Complaints, Locks, Request};
 
 /// All of them, for defects.
 #[cfg(feature = "mutants")]
 pub(crate) const ALL: &[fn()] = &[
     entries,
+    cluster_from_a_log,
     divided_leader,
     same_term,
     new_node,
@@ -205,6 +207,78 @@ pub(crate) fn restart_of_all_nodes() {
     assert_eq!(cluster.locks(leader).known().holds, before);
     cluster.sleep(Duration::from_secs(2));
     assert!(cluster.locks(leader).known().holds.is_empty());
+    cluster.check_end();
+}
+
+/// Reads the log on a disk.
+fn contents(disk: &SimulatedDisk) -> (Contents, Locks) {
+    let (complaints, names) = (Complaints::default(), lockwheel_log::Disk::names(disk));
+    let locks = Locks::new(&complaints);
+    let read = read_log(disk, |effects, lease_ms| locks.load(effects, lease_ms));
+    assert!(complaints.lock().is_empty(), "{complaints:?}");
+    assert_eq!(lockwheel_log::Disk::names(disk).expect("names"), names.expect("names"));
+    (read.expect("a log").expect("entries"), locks)
+}
+
+/// The last node of a cluster is lost, and a new one begins with its log, also with what is not
+/// committed. Until the end of the guard all nodes lead with it, after any restart and failover.
+pub(crate) fn cluster_from_a_log() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let mut expected = notes(&mut cluster, 20);
+    let acquire = Request::Acquire { lock: 1, lease_ms: 600_000 };
+    let acquired = cluster.execute(acquire).expect("a leader");
+    expected.push(acquired.number);
+    assert_eq!(cluster.finish(acquired.is_committed), Some(true));
+    begin_snapshot(&mut cluster, leader);
+    cluster.sleep(LEASE);
+    expected.append(&mut notes(&mut cluster, 2));
+    cluster.isolate(leader);
+    expected.push(cluster.execute(Request::Note).expect("it leads").number);
+    cluster.sleep(HEARTBEAT);
+    cluster.kill(leader, false);
+
+    let (read, locks) = contents(&cluster.machines[&leader].disk);
+    assert_eq!(locks.known().units, expected);
+    let until_ms = read.lease_ms + 60_000;
+    let guard = Some(Guard { until_ms, reason: "a test".into() });
+    let disk = SimulatedDisk::new();
+    let on_disk: Arc<dyn lockwheel_log::Disk> = Arc::new(disk.clone());
+    let mut parts = locks.begin_snapshot();
+    let begun = begin_with(&on_disk, (1, Peer::default()), read.lease_ms, guard.clone(), |file| {
+        parts.write(file).map(drop)
+    });
+    begun.expect("a disk");
+    let mut cluster = Cluster::start_on(2, disk, expected.len() as u64);
+    assert_eq!(cluster.leader().0, 1);
+    assert_eq!(cluster.locks(1).known().holds, locks.known().holds);
+    assert_eq!(cluster.locks(1).guard(), guard);
+    assert_eq!([(); 2].map(|()| add_node(&mut cluster, 1)), [2, 3]);
+    let changed = cluster.call(1, |node| async move { node.change_voters(1..=3).await });
+    cluster.finish(changed).expect("it runs").expect("a majority");
+    expected.append(&mut notes(&mut cluster, 20));
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        begin_snapshot(&mut cluster, id);
+    }
+    cluster.sleep(LEASE);
+    for _ in 0..3 {
+        let (leader, _) = cluster.leader();
+        assert_eq!(cluster.locks(leader).guard(), guard);
+        assert_eq!(units(&cluster, leader), expected);
+        cluster.kill(leader, true);
+        assert_ne!(cluster.leader().0, leader);
+        cluster.run(leader);
+    }
+    let (leader, _) = cluster.leader();
+    assert_eq!(cluster.locks(leader).guard(), guard);
+    // When it is over, none of them has it.
+    cluster.sleep(Duration::from_secs(60));
+    cluster.acknowledge();
+    cluster.sleep(LEASE);
+    cluster.kill(leader, true);
+    let (leader, _) = cluster.leader();
+    assert_eq!(cluster.locks(leader).guard(), None);
     cluster.check_end();
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use lockwheel_log::files::Snapshot;
-use lockwheel_raft::{Batch, SnapshotParts, State};
+use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 use parking_lot::Mutex;
 
 /// The effects of all batches, in order.
@@ -32,7 +32,7 @@ impl State for Words {
         if is_own { Ok(()) } else { self.load(&batch.effects, batch.lease_ms) }
     }
 
-    fn begin_leading(&self, barrier: u64, _: i64) -> u64 {
+    fn begin_leading(&self, barrier: u64, _: i64, _: Option<&Guard>) -> u64 {
         let mut known = self.0.lock();
         known.leading = Some(barrier);
         known.words.len() as u64
