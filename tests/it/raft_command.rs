@@ -5,27 +5,29 @@ use std::process::Output;
 use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::wire::Wire;
 
 /// A directory and ports for a node.
 struct Place {
     dir: String,
+    port: u16,
     arguments: Vec<String>,
 }
 
 impl Place {
     fn new(folder: &Folder, name: &str) -> Place {
         let dir = folder.path(name);
-        let (port, raft_port) = (free_port().to_string(), free_port().to_string());
+        let (port, raft_port) = (free_port(), free_port().to_string());
         let directives = [
             ("--dir", &*dir),
-            ("--port", &port),
+            ("--port", &port.to_string()),
             ("--raft-port", &raft_port),
             // A busy machine may not run a process for a while.
             ("--raft-election-timeout", "2000"),
         ];
         let words =
             directives.iter().flat_map(|(name, value)| [name.to_string(), value.to_string()]);
-        Place { arguments: words.collect(), dir }
+        Place { arguments: words.collect(), dir, port }
     }
 
     /// Starts the node, with these words before its directives.
@@ -146,4 +148,115 @@ fn node_that_has_lost_its_log_does_not_start() {
     let mut daemon = Daemon::start(&place.arguments);
     daemon.wait_for("its log is gone");
     assert!(!daemon.end().success());
+}
+
+/// A server with a log and its clients, in the directory of `place`.
+fn start_alone(place: &Place) -> (Daemon, Wire) {
+    let arguments = ["--dir", &place.dir, "--port", "0", "--appendonly", "yes"];
+    let mut daemon = Daemon::start(&arguments);
+    let port = daemon.wait_for_port();
+    let wire = daemon.connect(port);
+    (daemon, wire)
+}
+
+/// The number after `token` in the reply to a command about locks.
+fn token_in(reply: &str) -> u64 {
+    let after = reply.split_once("token\r\n:").expect("a token").1;
+    after.split("\r\n").next().and_then(|token| token.parse().ok()).expect("a number")
+}
+
+#[test]
+fn server_goes_on_as_a_cluster() {
+    const CODE: &str = "#!lua name=l\nredis.register_function('f', function() return 7 end)";
+    let folder = Folder::new();
+    let (first, second) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (mut alone, mut wire) = start_alone(&first);
+    wire.ask("SET lock token PX 600000");
+    let token = token_in(&wire.ask("LOCK.ACQUIRE k a TTL 600000"));
+    wire.send(&["FUNCTION", "LOAD", CODE]);
+    assert_eq!(wire.read(), b"$1\r\nl\r\n");
+    let log = format!("{}/appendonlydir", first.dir);
+    let from = ["raft", "init", "--from", &log];
+    let init = |words: &[&str]| {
+        let words = words.iter().map(|word| (*word).to_owned());
+        run(&words.chain(first.arguments.iter().cloned()).collect::<Vec<String>>())
+    };
+    assert!(error_of(&init(&from)).contains("another process uses the directory"));
+    alone.signal("TERM");
+    alone.end();
+    // Its locks are not ignored.
+    let error = error_of(&init(&["raft", "init"]));
+    assert!(error.contains(&format!("raft init --from {log}' begins")), "{error}");
+
+    let daemon = first.start(&from);
+    assert!(daemon.log_text.contains("keys: 2.\n"), "{}", daemon.log_text);
+    assert!(!daemon.log_text.contains("guard"), "{}", daemon.log_text);
+    let join = ["raft", "join", &first.raft_text(&["token"]).expect("a token")];
+    let joined = second.start(&join.map(str::trim));
+    first.wait_for_nodes(2);
+    for place in [&first, &second] {
+        let mut wire = Wire::connect(([127, 0, 0, 1], place.port).into(), 2);
+        assert_eq!(wire.ask("GET lock"), "$5\r\ntoken\r\n");
+        assert_eq!(token_in(&wire.ask("LOCK.INFO k")), token);
+    }
+    let mut wire = Wire::connect(([127, 0, 0, 1], first.port).into(), 2);
+    assert_eq!(wire.ask("SET lock other NX"), "$-1\r\n");
+    assert!(token_in(&wire.ask("LOCK.ACQUIRE l a TTL 600000")) > token);
+    assert_eq!(wire.ask("FCALL f 0"), ":7\r\n");
+    drop((daemon, joined));
+    assert!(error_of(&init(&from)).contains("there is a node of a cluster in"));
+}
+
+/// Grants may have followed a copy: the cluster waits for their end, also after a restart.
+#[test]
+fn cluster_that_begins_with_a_copy_is_guarded() {
+    let folder = Folder::new();
+    let (place, restored) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (mut alone, mut wire) = start_alone(&place);
+    wire.ask("SET lock token PX 600000");
+    alone.signal("TERM");
+    alone.end();
+    let log = format!("{}/appendonlydir", place.dir);
+    let daemon = restored.start(&["raft", "init", "--from", &log]);
+    assert!(daemon.log_text.contains("Restart guard: commands are refused for 6"));
+    let is_guarded = || {
+        let mut wire = Wire::connect(([127, 0, 0, 1], restored.port).into(), 2);
+        wire.ask("SET lock other NX").starts_with("-LOADING ")
+    };
+    assert!(is_guarded());
+    drop(daemon);
+    let _daemon = restored.start(&[]);
+    assert!(is_guarded());
+
+    let unguarded = Place::new(&folder, "3");
+    let daemon = unguarded.start(&["raft", "init", "--from", &log, "--restart-guard", "no"]);
+    assert!(daemon.log_text.contains("Warning: no restart guard although "));
+    let mut wire = Wire::connect(([127, 0, 0, 1], unguarded.port).into(), 2);
+    assert_eq!(wire.ask("GET lock"), "$5\r\ntoken\r\n");
+}
+
+#[test]
+fn cluster_does_not_begin_with_a_log_that_cannot_be_used() {
+    let folder = Folder::new();
+    let (place, other) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (mut alone, mut wire) = start_alone(&place);
+    wire.ask("SET lock token PX 600000");
+    wire.ask("SET other token");
+    alone.signal("TERM");
+    alone.end();
+    let refusal = |from: &str| {
+        let words = ["raft", "init", "--from", from].map(str::to_owned);
+        error_of(&run(&[&words[..], &other.arguments].concat()))
+    };
+    assert!(refusal(&place.dir).contains("there is no log"));
+    assert!(refusal(&folder.path("none")).contains("No such file"));
+    let log = format!("{}/appendonlydir", place.dir);
+    let segment = format!("{log}/00000000000000000001.log");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    bytes[10] ^= 1;
+    std::fs::write(&segment, bytes).expect("a segment");
+    let error = refusal(&log);
+    assert!(error.contains("00000000000000000001.log is damaged at byte 0"), "{error}");
+    // What has failed is not in the way of the next attempt.
+    let _daemon = other.start(&["raft", "init"]);
 }

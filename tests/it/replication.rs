@@ -1,6 +1,7 @@
 //! Servers that replicate their log, with real connections.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings, replication};
@@ -13,29 +14,36 @@ use lockwheel_tests::wire::Wire;
 struct Cluster {
     settings: BTreeMap<u64, Settings>,
     servers: BTreeMap<u64, Server>,
-    _folder: Folder,
+    folder: Folder,
+}
+
+/// The settings of a server in a new directory.
+fn settings_of(dir: &str) -> Settings {
+    std::fs::create_dir(dir).expect("a directory");
+    let mut settings = Settings::default();
+    for (name, value) in [
+        ("dir", dir),
+        ("port", &free_port().to_string()),
+        ("raft-port", &free_port().to_string()),
+        ("raft-election-timeout", "1500"),
+    ] {
+        settings.apply(name, value).expect("a value of its kind");
+    }
+    settings
 }
 
 impl Cluster {
     fn start() -> Cluster {
+        Cluster::begin(|settings| replication::begin_cluster(settings).expect("a cluster"))
+    }
+
+    /// A cluster whose first node `begin` creates; it returns a join token.
+    fn begin(begin: impl FnOnce(&Settings) -> String) -> Cluster {
         let folder = Folder::new();
-        let settings = |id: u64| {
-            let mut settings = Settings::default();
-            let dir = folder.path(&id.to_string());
-            std::fs::create_dir(&dir).expect("a directory");
-            for (name, value) in [
-                ("dir", &*dir),
-                ("port", &free_port().to_string()),
-                ("raft-port", &free_port().to_string()),
-                ("raft-election-timeout", "1500"),
-            ] {
-                settings.apply(name, value).expect("a value of its kind");
-            }
-            (id, settings)
-        };
-        let settings = (1..=3).map(settings).collect();
-        let mut cluster = Cluster { settings, servers: BTreeMap::new(), _folder: folder };
-        let token = replication::begin_cluster(&cluster.settings[&1]).expect("a cluster");
+        let settings = (1..=3).map(|id| (id, settings_of(&folder.path(&id.to_string()))));
+        let (settings, servers) = (settings.collect(), BTreeMap::new());
+        let mut cluster = Cluster { settings, servers, folder };
+        let token = begin(&cluster.settings[&1]);
         cluster.run(1);
         for id in 2..=3 {
             replication::join_cluster(&cluster.settings[&id], &token).expect("a number");
@@ -293,6 +301,58 @@ fn number_after(name: &str, reply: &str) -> u64 {
     let mut lines = reply.split("\r\n").skip_while(|line| *line != name);
     let number = lines.nth(1).and_then(|line| line.strip_prefix(':')?.parse().ok());
     number.unwrap_or_else(|| panic!("no {name} in {reply:?}"))
+}
+
+/// Of a cluster one node is left. A new one begins with its folder, and waits for the leases that it
+/// may not have, whichever node leads.
+#[test]
+fn cluster_begins_with_the_folder_of_the_last_node() {
+    const GUARDED: &str = "keys: 2.\nRestart guard: commands are refused for ";
+    let mut lost = Cluster::start();
+    assert_eq!(lost.ask("SET lock token PX 600000"), "+OK\r\n");
+    let token = number_after("token", &lost.ask("LOCK.ACQUIRE k a TTL 600"));
+    let last = lost.leader();
+    let from = Path::new(&lost.settings[&last].text("dir")).join("raft");
+    let backup = from.with_file_name("backup");
+    std::fs::create_dir(&backup).expect("a folder");
+    for (path, bytes) in files(&from) {
+        let copy = backup.join(path.file_name().expect("a file"));
+        std::fs::write(copy, bytes).expect("a copy");
+    }
+    lost.servers.clear();
+    let before = files(&from);
+    let mut cluster = Cluster::begin(|settings| {
+        let (token, taken) = replication::begin_cluster_from(settings, &from).expect("a log");
+        assert!(taken.to_string().contains(GUARDED), "{taken}");
+        token
+    });
+    // As well with a copy that was made while the node ran.
+    let restored = settings_of(&lost.folder.path("restored"));
+    let (_, taken) = replication::begin_cluster_from(&restored, &backup).expect("a log");
+    assert!(taken.to_string().contains(GUARDED), "{taken}");
+    assert_eq!(files(&from), before);
+    let refused = "-LOADING Leases from before the restart may still be held; ready in ";
+    for command in ["SET lock other NX", "LOCK.ACQUIRE l a TTL 600", "GET lock"] {
+        assert!(cluster.ask(command).starts_with(refused));
+    }
+    let old = cluster.leader();
+    cluster.servers.remove(&old);
+    assert!(cluster.ask("SET lock other NX").starts_with(refused));
+    cluster.run(old);
+    eventually("the end of the guard", || {
+        let left = Duration::from_secs(600);
+        cluster.servers[&cluster.leader()].advance(left).expect("a clock that moves");
+        let next = cluster.ask("LOCK.ACQUIRE k a TTL 600000");
+        next.contains("acquired") && number_after("token", &next) > token + (1 << 46)
+    });
+    assert_eq!(cluster.ask("GET lock"), "$-1\r\n");
+}
+
+/// The files in a folder, with their contents.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let paths = files.map(|file| file.expect("a file").path());
+    paths.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! `lockwheel raft`: begins a cluster, adds nodes to it, shows and removes them.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use lockwheel::Settings;
 use lockwheel::replication::{
-    NodeStatus, Status, begin_cluster, join_cluster, new_token, remove_node, status,
+    NodeStatus, Status, begin_cluster, begin_cluster_from, join_cluster, new_token, remove_node,
+    status,
 };
 
 use crate::{fail, print, server_main};
@@ -18,6 +19,7 @@ init and join also start the server. Later it is started as any server, with the
 
 Examples:
   lockwheel raft init --dir /var/lib/lockwheel --raft-port 7379 --bind 10.0.0.1
+  lockwheel raft init --from /backup/raft --dir /var/lib/lockwheel --raft-port 7379 --bind 10.0.0.1
   lockwheel raft join TOKEN --dir /var/lib/lockwheel --raft-port 7379 --bind 10.0.0.2
   lockwheel raft status --dir /var/lib/lockwheel
   lockwheel raft remove 3 --dir /var/lib/lockwheel";
@@ -34,6 +36,10 @@ struct Arguments {
 enum Action {
     /// Begin a cluster and start its first node; prints a join token
     Init {
+        /// Begin with the log in this directory: of a stopped server (appendonlydir), of a stopped
+        /// node of another cluster (raft), or a copy of one of them
+        #[arg(long, value_name = "DIRECTORY")]
+        from: Option<PathBuf>,
         /// The arguments of the server, with raft-port
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SERVER ARGUMENT")]
         server: Vec<String>,
@@ -89,7 +95,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     let program = args.first().cloned().unwrap_or_default();
     let with_program = |server| [vec![program], server].concat();
     let done = match arguments.action {
-        Action::Init { server } => return server_main(&with_program(server), begin),
+        Action::Init { from, server } => {
+            return server_main(&with_program(server), |settings| begin(settings, from.as_deref()));
+        }
         Action::Join { token, server } => {
             return server_main(&with_program(server), |settings| join(settings, &token));
         }
@@ -108,8 +116,15 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     }
 }
 
-fn begin(settings: &Settings) -> Result<(), String> {
-    let token = begin_cluster(settings).map_err(|error| error.to_string())?;
+fn begin(settings: &Settings, from: Option<&Path>) -> Result<(), String> {
+    let begun = match from {
+        None => begin_cluster(settings),
+        Some(from) => begin_cluster_from(settings, from).map(|(token, taken)| {
+            print(&taken.to_string());
+            token
+        }),
+    };
+    let token = begun.map_err(|error| error.to_string())?;
     let port = settings.text("raft-port");
     print(&format!(
         "A cluster begins with this node. To add a node, run this on its machine, with an address \

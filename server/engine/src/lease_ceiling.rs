@@ -82,6 +82,12 @@ impl Engine {
         self.update_consumers();
     }
 
+    /// Fencing tokens that follow are greater than `floor`, as the next snapshot says: the effects
+    /// of units do not.
+    pub fn raise_tokens(&mut self, floor: u64) {
+        self.writer.raise_tokens(floor);
+    }
+
     /// What has to be recorded before the output of the units so far is sent, if anything.
     #[inline]
     pub fn take_ceiling(&mut self, now: Millis) -> Option<Ceiling> {

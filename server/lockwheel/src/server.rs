@@ -501,7 +501,7 @@ fn tls_config(settings: &Settings, is_used: bool) -> Result<TlsConfig, Error> {
     Ok(config)
 }
 
-fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {
+pub(crate) fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {
     let mut seeds = [0; 4];
     for (at, place) in seeds.iter_mut().enumerate() {
         *place = match seed {

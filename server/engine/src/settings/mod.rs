@@ -505,14 +505,14 @@ impl Settings {
     }
 
     /// Decides whether there is a restart guard, unless a directive has: if the directory is given
-    /// or the log is on, and the server is not started for tests. Must be called before the program
+    /// or there is a log, and the server is not started for tests. Must be called before the program
     /// sets `dir` itself.
     pub fn choose_restart_guard(&mut self) {
         if self.kept.contains_key("restart-guard") {
             return;
         }
         let is_for_tests = self.enable_test_commands != Permission::No;
-        let is_lasting = self.has_log() || self.kept.contains_key("dir");
+        let is_lasting = self.has_log() || self.is_node() || self.kept.contains_key("dir");
         let choice = is_lasting && !is_for_tests && self.sentinel.is_none();
         self.kept.insert("restart-guard", Value::Bool(choice));
         self.guards_by_default = choice;

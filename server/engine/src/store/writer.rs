@@ -441,6 +441,12 @@ impl Writer {
         self.state.last_token
     }
 
+    /// Fencing tokens that follow are greater than `floor`. There is no effect: the next snapshot
+    /// records it.
+    pub fn raise_tokens(&mut self, floor: u64) {
+        self.state.last_token = self.state.last_token.max(floor);
+    }
+
     /// Gives out the next fencing token, which is greater than `floor`. The effect of the grant
     /// that follows records it.
     pub fn issue_token(&mut self, floor: u64) -> u64 {

@@ -49,15 +49,19 @@ impl Identity {
         serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from)
     }
 
-    /// Writes the identity, durably. Only the user of the server can read the folder: it has the
-    /// key of the authority.
+    /// Writes the identity, durably.
     pub(super) fn write(&self, dir: &Path) -> io::Result<()> {
-        let folder = Identity::folder(dir);
-        match DirBuilder::new().mode(0o700).create(&folder) {
+        self.write_in(&Identity::folder(dir))
+    }
+
+    /// As [`Identity::write`], in this folder. Only the user of the server can read it: it has the
+    /// key of the authority.
+    pub(super) fn write_in(&self, folder: &Path) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         let bytes = serde_json::to_vec_pretty(self)?;
-        small_file::write(&Directory::open(&folder)?, FILE, &bytes)
+        small_file::write(&Directory::open(folder)?, FILE, &bytes)
     }
 }

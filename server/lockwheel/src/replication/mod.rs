@@ -8,6 +8,7 @@
 mod authority;
 mod held;
 mod identity;
+mod import;
 mod membership;
 mod node_state;
 mod peers;
@@ -32,12 +33,15 @@ use tracing::{error, info, warn};
 
 use self::authority::MEMBERSHIP;
 use self::identity::Identity;
+pub use self::import::Taken;
 use self::membership::{Membership, Request, ask};
 use self::node_state::NodeState;
 use self::peers::{Peers, Services, accept};
 pub(crate) use self::raft_log::RaftLog;
 pub(crate) use self::settings::NodeSettings;
-pub use self::setup::{begin_cluster, has_node, join_cluster, new_token, remove_node, status};
+pub use self::setup::{
+    begin_cluster, begin_cluster_from, has_node, join_cluster, new_token, remove_node, status,
+};
 use self::shown_nodes::show_nodes;
 use crate::error::{Error, ErrorKind};
 use crate::limits;

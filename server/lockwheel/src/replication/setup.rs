@@ -1,11 +1,14 @@
 //! What an operator does with a cluster: to begin it, add nodes and remove them, and see its state.
 
 use std::future::Future;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockwheel_engine::settings::Settings;
+use lockwheel_log::recovery::recover;
+use lockwheel_log::{Directory, Disk};
 use lockwheel_raft::{MembershipError, NodeId, Status};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::ClientConfig;
@@ -13,10 +16,12 @@ use tokio::runtime;
 
 use super::authority::{Authority, MEMBERSHIP, client_config_of_new_node};
 use super::identity::Identity;
+use super::import::{Taken, import};
 use super::membership::{Reply, Request, ask, ask_node, now_seconds};
 use super::token::Token;
 use super::{NodeSettings, block_on};
 use crate::error::{Error, ErrorKind};
+use crate::log::directory;
 
 /// The number of the node that begins a cluster.
 pub(super) const FIRST_NODE: NodeId = 1;
@@ -24,7 +29,7 @@ pub(super) const FIRST_NODE: NodeId = 1;
 /// How long a join token is valid if nothing else is said.
 const TOKEN_VALID: Duration = Duration::from_secs(24 * 3_600);
 
-fn failed(error: impl std::fmt::Display) -> Error {
+pub(super) fn failed(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Io, error.to_string())
 }
 
@@ -47,27 +52,87 @@ fn new_node(settings: &Settings) -> Result<NodeSettings, Error> {
             format!("there is a node of a cluster in '{dir}' already: start it as a server");
         return Err(Error::new(ErrorKind::Config, reason));
     }
+    // Without its identity: the new node would go on with it.
+    let folder = Identity::folder(&node.dir);
+    if has_units(&folder)? {
+        let reason = format!("there is the log of a node in '{}': move it away", folder.display());
+        return Err(Error::new(ErrorKind::Config, reason));
+    }
     Ok(node)
 }
 
-/// Begins a new cluster, of which the server with these settings is the first node. Returns a join
-/// token.
+/// Begins a new cluster without keys, of which the server with these settings is the first node.
+/// Returns a join token.
 ///
 /// # Errors
-/// If there is a node in `dir` already, or it cannot be written.
+/// If there is a node or the log of a server in `dir` already, or it cannot be written.
 pub fn begin_cluster(settings: &Settings) -> Result<String, Error> {
     let node = new_node(settings)?;
+    // It would be ignored from now on.
+    let log = directory(settings);
+    if has_units(&log)? {
+        let log = log.display();
+        let reason = format!(
+            "there is the log of a server in '{log}': 'lockwheel raft init --from {log}' begins a \
+             cluster with its keys; move it away to begin one without keys"
+        );
+        return Err(Error::new(ErrorKind::Config, reason));
+    }
+    first_identity(&node)?.write(&node.dir).map_err(failed)?;
+    new_token(&node.dir, None)
+}
+
+/// As [`begin_cluster`], with the keys, functions and fencing tokens of a log: the directory of the
+/// log of a server, the folder `raft` of a node of another cluster, or a copy of one of them. No
+/// server may use it. Returns a join token, and what was taken.
+///
+/// # Errors
+/// If there is a node in `dir` already, there is no log in `from`, it is damaged or in use, or
+/// `dir` cannot be written.
+pub fn begin_cluster_from(settings: &Settings, from: &Path) -> Result<(String, Taken), Error> {
+    let node = new_node(settings)?;
+    let identity = first_identity(&node)?;
+    let folder = Identity::folder(&node.dir);
+    // It gets its name when it is complete.
+    let partial = folder.with_extension("partial");
+    match std::fs::remove_dir_all(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    identity.write_in(&partial).map_err(failed)?;
+    let taken = import(settings, from, &node.own, &partial)?;
+    let moved = std::fs::rename(&partial, &folder).and_then(|()| sync(&node.dir));
+    moved.map_err(|error| failed(format!("{}: {error}", folder.display())))?;
+    Ok((new_token(&node.dir, None)?, taken))
+}
+
+/// Makes the names in a directory durable.
+fn sync(dir: &Path) -> io::Result<()> {
+    Directory::existing(dir)?.sync()
+}
+
+/// Whether there is a log with units in a directory.
+fn has_units(path: &Path) -> Result<bool, Error> {
+    let disk = match Directory::read_only(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened.map_err(failed)?,
+    };
+    let found = recover(&disk, |_| Ok(()));
+    let found = found.map_err(|error| failed(format!("{}: {error}", path.display())))?;
+    Ok(found.last > 0)
+}
+
+/// The identity of the first node of a new cluster.
+fn first_identity(node: &NodeSettings) -> Result<Identity, Error> {
     let mut name = [0; 8];
     SystemRandom::new().fill(&mut name).map_err(failed)?;
-    let identity = Identity {
+    Ok(Identity {
         cluster: format!("{:016x}", u64::from_be_bytes(name)),
         node: FIRST_NODE,
         is_member: false,
         address: node.own.address.clone(),
         authority: Authority::create().map_err(failed)?,
-    };
-    identity.write(&node.dir).map_err(failed)?;
-    new_token(&node.dir, None)
+    })
 }
 
 /// Gets a number in the cluster of this join token for the server with these settings; the server

@@ -1,0 +1,185 @@
+//! The state with which a new cluster begins: that of a log.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use lockwheel_engine::Engine;
+use lockwheel_engine::inputs::Process;
+use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::settings::Settings;
+use lockwheel_engine::store::snapshot::SnapshotProgress;
+use lockwheel_engine::time::{Millis, Time};
+use lockwheel_log::ceiling::CeilingRecord;
+use lockwheel_log::files::Snapshot;
+use lockwheel_log::{Directory, Disk, recovery};
+use lockwheel_raft::{Contents, Guard, Peer, begin_with, read_log};
+
+use super::setup::{FIRST_NODE, failed};
+use crate::clock::{Clock, MachineTime};
+use crate::error::{Error, ErrorKind};
+use crate::limits;
+use crate::log::directory;
+use crate::restart_guard::{Found, GuardSettings, Necessary, decide};
+use crate::server::seeds;
+
+/// What a new cluster has taken from a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Where the log ends: with a unit of a server, or an entry of a node.
+    end: String,
+    /// The number of keys.
+    keys: usize,
+    /// Why the cluster refuses commands at first, and for how many milliseconds.
+    guard: Option<(i64, String)>,
+    /// What no guard waits for.
+    warning: Option<String>,
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Taken { end, keys, guard, warning } = self;
+        write!(f, "The log ends with {end}; keys: {keys}.")?;
+        if let Some((left_ms, reason)) = guard {
+            write!(f, "\nRestart guard: commands are refused for {left_ms} ms: {reason}.")?;
+        }
+        warning.iter().try_for_each(|warning| write!(f, "\nWarning: {warning}."))
+    }
+}
+
+/// Writes the log of a new cluster, whose first node is `own`, to `folder`, with the state of the
+/// log in `from`.
+pub(super) fn import(
+    settings: &Settings,
+    from: &Path,
+    own: &Peer,
+    folder: &Path,
+) -> Result<Taken, Error> {
+    let in_from = |error: &dyn fmt::Display| failed(format!("{}: {error}", from.display()));
+    let disk = Directory::read_only(from).map_err(|error| in_from(&error))?;
+    let _lock = recovery::lock(&disk).map_err(|error| in_from(&error))?;
+    let now = Clock::system().now();
+    let mut engine = Engine::new(settings.clone(), Process::default(), now, seeds(None)?);
+    engine.follow();
+    let apply = |effects: &[u8], lease_ms| {
+        let at = Millis(lease_ms);
+        let applied = engine.apply_committed(effects, at, Time::at(at));
+        applied.map_err(|error| format!("it cannot be applied: {error:?}"))
+    };
+    let contents = read_log(&disk, apply).map_err(|error| in_from(&error))?;
+    let Some(contents) = contents else {
+        let reason = "there is no log: that of a server is in its folder 'appendonlydir', that of \
+                      a node in its folder 'raft'";
+        return Err(Error::new(ErrorKind::Config, format!("{}: {reason}", from.display())));
+    };
+    let record = CeilingRecord::read(&disk).map_err(|error| in_from(&error))?;
+    let origin = Origin { contents: &contents, record, is_copy: !is_same(from, settings) };
+    let mut taken = Taken { end: origin.end(), keys: 0, guard: None, warning: None };
+    let databases = 0..settings.databases as usize;
+    taken.keys = databases.map(|database| engine.key_count(database)).sum();
+    let guard = origin.guard(&mut engine, settings, &mut taken);
+    let disk: Arc<dyn Disk> = Arc::new(Directory::existing(folder).map_err(failed)?);
+    let node = (FIRST_NODE, own.clone());
+    let write = |file: &mut Snapshot| write_keys(&mut engine, Millis(contents.lease_ms), file);
+    begin_with(&disk, node, contents.lease_ms, guard, write).map_err(failed)?;
+    Ok(taken)
+}
+
+/// Whether the log is that of the server with these settings, which goes on as a node.
+fn is_same(from: &Path, settings: &Settings) -> bool {
+    let own = directory(settings).canonicalize();
+    own.is_ok_and(|own| from.canonicalize().is_ok_and(|from| from == own))
+}
+
+/// The log that a cluster begins with.
+struct Origin<'a> {
+    contents: &'a Contents,
+    /// The lease ceiling of a server.
+    record: Option<CeilingRecord>,
+    /// The server may have gone on after it, unlike one that was stopped in order to go on as a
+    /// node.
+    is_copy: bool,
+}
+
+impl Origin<'_> {
+    /// Where the log ends.
+    fn end(&self) -> String {
+        match &self.contents.of_node {
+            Some(node) => format!("entry {}", node.last_index),
+            None => format!("unit {}", self.contents.recovered.last),
+        }
+    }
+
+    /// Why leases and tokens may be missing in it, if that does not depend on the lease ceiling.
+    fn gap(&self) -> Option<String> {
+        let marker = self.contents.recovered.marker.as_ref().map(|marker| marker.reason.clone());
+        let is_gap = self.is_copy || self.contents.of_node.is_some();
+        let begun = || format!("the cluster has begun with a log that ends with {}", self.end());
+        marker.or_else(|| is_gap.then(begun))
+    }
+
+    /// The guard that the cluster begins with, as at the start of a server with this log. Fencing
+    /// tokens that follow are greater than all before.
+    fn guard(&self, engine: &mut Engine, settings: &Settings, taken: &mut Taken) -> Option<Guard> {
+        let Contents { recovered, lease_ms, of_node } = self.contents;
+        let mut settings = settings.clone();
+        settings.choose_restart_guard();
+        let settings = GuardSettings::of(&settings);
+        let token = self.record.map_or(0, |record| record.token);
+        engine.track_ceiling(Ceiling { token, ..Ceiling::NONE }, settings.exempt.clone());
+        let keys = engine.ceiling_of_keys().unwrap_or(Ceiling::NONE);
+        let gap = self.gap();
+        let tokens_lost = if gap.is_some() { limits::TOKENS_AFTER_RESTORE } else { 0 };
+        engine.raise_tokens(keys.token.saturating_add(tokens_lost));
+        if !settings.is_on {
+            taken.warning = gap.map(|gap| format!("no restart guard although {gap}"));
+            return None;
+        }
+        let found = Found {
+            record: self.record,
+            log_time: recovered.time,
+            torn: recovered.torn,
+            marker: gap.as_deref(),
+            keys_left_ms: keys.deadline.0.saturating_sub(*lease_ms),
+            now: MachineTime::now(),
+        };
+        let mut left_ms = 0;
+        let mut reason = gap.clone().unwrap_or_default();
+        let mut lasting = gap.is_some() && keys.has_lasting_keys;
+        if let Some(necessary) = decide(&found, &settings) {
+            let Necessary { had_lasting_keys, .. } = necessary;
+            (left_ms, reason) = (necessary.left_ms, necessary.reason);
+            lasting |= had_lasting_keys;
+        }
+        // Of a cluster that has begun with a log, too.
+        let guard_before = of_node.as_ref().and_then(|node| node.guard.as_ref());
+        let before_ms = guard_before.map_or(0, |guard| guard.until_ms.saturating_sub(*lease_ms));
+        left_ms = left_ms.max(before_ms);
+        if lasting {
+            let lasting = "keys without a deadline may have been lost; the guard waits for none";
+            taken.warning = Some(lasting.to_owned());
+        }
+        taken.guard = (left_ms > 0).then(|| (left_ms, reason.clone()));
+        let until_ms = lease_ms.saturating_add(left_ms);
+        (left_ms > 0).then_some(Guard { until_ms, reason })
+    }
+}
+
+/// Writes the state of the engine to a snapshot.
+fn write_keys(engine: &mut Engine, at: Millis, file: &mut Snapshot) -> io::Result<()> {
+    engine.begin_snapshot(Time::at(at));
+    let mut part = Vec::new();
+    loop {
+        part.clear();
+        let take = |effects: &[u8]| part.extend_from_slice(effects);
+        let progress = engine.snapshot_part(limits::SNAPSHOT_PART_KEYS, take);
+        if !part.is_empty() {
+            file.write(&part)?;
+        }
+        // Nothing changes meanwhile.
+        if progress != SnapshotProgress::Partial {
+            return Ok(());
+        }
+    }
+}
