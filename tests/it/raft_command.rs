@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use lockwheel_tests::cluster;
 use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
@@ -52,12 +53,7 @@ impl Place {
 
     /// Waits until so many nodes vote and can be reached.
     fn wait_for_nodes(&self, count: usize) {
-        eventually("the nodes vote", || {
-            let status = self.raft_text(&["status"]).unwrap_or_default();
-            let votes = |line: &&str| line.contains(" leader ") || line.contains(" follower ");
-            let lines = status.lines().skip(3).filter(votes);
-            lines.filter(|line| line.contains(" yes ")).count() == count
-        });
+        cluster::wait_for_leader(&self.dir, count).expect("the nodes vote");
     }
 }
 

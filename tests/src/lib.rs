@@ -6,6 +6,7 @@
 
 pub mod attack;
 pub mod certificates;
+pub mod cluster;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;

@@ -125,11 +125,24 @@ pub fn let_pass(span: Duration) {
 }
 
 /// Waits for a condition that does not depend on the clock of the tests.
-#[expect(clippy::disallowed_methods, reason = "the operating system does not use the tests' clock")]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    until(what, || holds().then_some(())).unwrap_or_else(|problem| panic!("{problem}"));
+}
+
+/// As [`eventually`], until there is a result.
+///
+/// # Errors
+/// If that takes too long.
+#[expect(clippy::disallowed_methods, reason = "the operating system does not use the tests' clock")]
+pub fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> Result<T, String> {
     let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < TIMEOUT, "timed out: {what}");
+    loop {
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        if begin.elapsed() >= TIMEOUT {
+            return Err(format!("timed out: {what}"));
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -336,6 +336,11 @@ fn sentinel() {
     let Some(url) = servers::optional("REDIS_SENTINEL_URL") else {
         return skipped(LIBRARY, sentence, "there is no sentinel");
     };
+    if !is_only_sentinel(&url) {
+        let reason = "redis-rs takes no address as a sentinel whose ROLE is that of a server, and \
+                      a node of a cluster is both";
+        return skipped(LIBRARY, sentence, reason);
+    }
     behaviour(LIBRARY, sentence, async {
         use redis::sentinel::{SentinelClient, SentinelServerType};
         let connect = async || {
@@ -348,4 +353,10 @@ fn sentinel() {
         };
         properties::excludes(&unique("sentinel"), connect).await;
     });
+}
+
+fn is_only_sentinel(url: &str) -> bool {
+    let mut connection = Client::open(url).expect("a URL").get_connection().expect("a connection");
+    let role = cmd("ROLE").query(&mut connection).expect("a role");
+    matches!(role, redis::Role::Sentinel { .. })
 }

@@ -33,6 +33,9 @@ struct Options {
     /// Let a second engine verify the effects of Lockwheel's commands
     #[arg(long)]
     verify_effects: bool,
+    /// Run on Lockwheel only, with the leader of three nodes as the main server
+    #[arg(long, conflicts_with = "only_redis")]
+    replicated: bool,
     /// List the suites
     #[arg(long)]
     list: bool,
@@ -54,7 +57,10 @@ async fn run(options: &Options) -> Vec<String> {
         Ok(languages) => languages,
         Err(problem) => return vec![problem],
     };
-    let kinds = options.choice.kinds();
+    let kinds = match options.replicated {
+        true => &[ServerProgram::Lockwheel],
+        false => options.choice.kinds(),
+    };
     let mut problems = Vec::new();
     let mut versions = BTreeMap::new();
     let path = folder.join("scripts.txt");
@@ -96,7 +102,7 @@ async fn one(
     versions: &mut BTreeMap<ServerProgram, String>,
     scripts: &mut List,
 ) -> (Vec<Line>, Vec<String>) {
-    let mut servers = match Servers::start(kind, options.verify_effects) {
+    let mut servers = match Servers::start(kind, options.verify_effects, options.replicated) {
         Ok(servers) => servers,
         Err(problem) => return (Vec::new(), vec![problem]),
     };

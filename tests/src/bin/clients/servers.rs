@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use lockwheel_tests::certificates::Certificates;
+use lockwheel_tests::cluster;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::frame;
 use lockwheel_tests::process::eventually;
@@ -17,6 +18,8 @@ use lockwheel_tests::wire::Wire;
 /// For locks on a majority of several servers: enough for every test of a suite that ends some of
 /// its servers to have its own.
 const DISPOSABLE_COUNT: usize = 16;
+/// The nodes of the cluster that the main server may be in.
+const NODES: usize = 3;
 /// Another program can take a free port before the server binds it; the number of attempts.
 const PORT_ATTEMPTS: usize = 5;
 
@@ -26,6 +29,8 @@ pub(crate) struct Servers {
     main: Server,
     /// The port for TLS of `main`.
     tls_port: u16,
+    /// The other nodes of the cluster of `main`.
+    followers: Vec<Server>,
     certificates: Certificates,
     disposable: Vec<Server>,
     cluster: Option<Server>,
@@ -40,27 +45,35 @@ pub(crate) struct Servers {
 impl Servers {
     /// Starts the servers. A cluster and a sentinel may be missing, a server may not.
     ///
-    /// With `verify_effects`, a second engine verifies the effects of Lockwheel's commands.
-    pub(crate) fn start(kind: ServerProgram, verify_effects: bool) -> Result<Servers, String> {
+    /// With `verify_effects`, a second engine verifies the effects of Lockwheel's commands. With
+    /// `replicated`, the main server leads a cluster, and a follower answers as the sentinel.
+    pub(crate) fn start(
+        kind: ServerProgram,
+        verify_effects: bool,
+        replicated: bool,
+    ) -> Result<Servers, String> {
         let folder = Folder::new();
         let verifies = verify_effects && kind == ServerProgram::Lockwheel;
         let verify_effects = if verifies { VERIFY_EFFECTS } else { &[] };
         let launch = Launch { program: kind.program()?, verify_effects, folder: &folder };
-        let (certificates, tls_port) = (Certificates::new(), free_port());
-        let tls = certificates.options(tls_port);
-        let tls = tls.iter().map(String::as_str).chain(["--tls-auth-clients", "no"]);
-        let main = launch.server("main", &tls.collect::<Vec<_>>())?;
+        let certificates = Certificates::new();
+        let ((main, tls_port), followers) = match replicated {
+            true => launch.nodes(&certificates)?,
+            false => (launch.server_with_tls("main", &[], &certificates, &[])?, Vec::new()),
+        };
         let disposable = (0..DISPOSABLE_COUNT)
             .map(|number| launch.server(&format!("disposable-{number}"), &[]))
             .collect::<Result<_, _>>()?;
         let mut missing = Vec::new();
         let mut note = |problem| missing.push(problem);
         let cluster = launch.cluster().map_err(&mut note).ok();
-        let (watched, sentinel) = launch.sentinel().map_err(&mut note).ok().unzip();
+        let sentinel = (!replicated).then(|| launch.sentinel().map_err(&mut note).ok());
+        let (watched, sentinel) = sentinel.flatten().unzip();
         Ok(Servers {
             kind,
             main,
             tls_port,
+            followers,
             certificates,
             disposable,
             cluster,
@@ -82,8 +95,9 @@ impl Servers {
         ];
         let cluster = self.cluster.iter().map(|server| ("REDIS_CLUSTER_URL", server.url()));
         environment.extend(cluster);
-        let sentinel = self.sentinel.iter().map(|server| ("REDIS_SENTINEL_URL", server.url()));
-        environment.extend(sentinel);
+        // Every node answers as a sentinel.
+        let sentinel = self.sentinel.as_ref().or(self.followers.first());
+        environment.extend(sentinel.map(|server| ("REDIS_SENTINEL_URL", server.url())));
         environment
     }
 
@@ -109,6 +123,7 @@ impl Servers {
     pub(crate) fn deaths(&mut self) -> Vec<String> {
         let lasting = [Some(&mut self.main), self.cluster.as_mut(), self.sentinel.as_mut()];
         let lasting = lasting.into_iter().flatten().chain(self.watched.as_mut());
+        let lasting = lasting.chain(&mut self.followers);
         let mut deaths = Vec::new();
         for server in lasting {
             if let Ok(Some(status)) = server.child.try_wait() {
@@ -135,12 +150,48 @@ struct Launch<'a> {
 }
 
 const VERIFY_EFFECTS: &[&str] = &["--verify-effects", "yes"];
+const USUAL: &[&str] = &["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
 
 impl Launch<'_> {
     /// A server with these further arguments.
     fn server(&self, name: &str, more: &[&str]) -> Result<Server, String> {
-        let usual = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        self.spawn(name, &[&usual, self.verify_effects, more].concat())
+        self.spawn(name, &[USUAL, self.verify_effects, more].concat())
+    }
+
+    /// A server with a port for TLS, which is also returned, and with these words before its
+    /// directives.
+    fn server_with_tls(
+        &self,
+        name: &str,
+        words: &[&str],
+        certificates: &Certificates,
+        more: &[&str],
+    ) -> Result<(Server, u16), String> {
+        let port = free_port();
+        let tls = certificates.options(port);
+        let tls: Vec<_> =
+            tls.iter().map(String::as_str).chain(["--tls-auth-clients", "no"]).collect();
+        let arguments = [words, USUAL, self.verify_effects, &tls, more].concat();
+        Ok((self.spawn(name, &arguments)?, port))
+    }
+
+    /// The nodes of a cluster: the leader with its port for TLS, and the others.
+    fn nodes(&self, certificates: &Certificates) -> Result<((Server, u16), Vec<Server>), String> {
+        let name = |index| format!("node-{index}");
+        let first = self.folder.path(&name(0));
+        let mut nodes = cluster::start(&first, NODES, |index, words| {
+            let dir = self.folder.path(&name(index));
+            fs::create_dir(&dir).map_err(|error| format!("{dir}: {error}"))?;
+            let port = free_port().to_string();
+            // The suites know one address: a machine that stalls for a second is no reason to elect
+            // another leader.
+            let more = ["--dir", &dir, "--raft-port", &port, "--raft-election-timeout", "5000"];
+            self.server_with_tls(&name(index), words, certificates, &more)
+        })?;
+        let leader = cluster::wait_for_leader(&first, NODES)?;
+        let index = nodes.iter().position(|(node, _)| node.address().to_string() == leader);
+        let leader = nodes.swap_remove(index.ok_or("no node has the address of the leader")?);
+        Ok((leader, nodes.into_iter().map(|(node, _)| node).collect()))
     }
 
     /// One node that has all slots.

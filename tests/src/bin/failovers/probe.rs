@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lockwheel_compat::wire::Wire;
 use lockwheel_tests::load::now_us;
+use lockwheel_tests::process::until;
 
-use crate::program::until;
 use crate::servers::open;
 
 /// How long one server may take. A server that takes longer was stopped or is cut off.

@@ -2,16 +2,9 @@
 
 use std::fs::OpenOptions;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use lockwheel_compat::time::{self, Deadline};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// The time within which anything must happen. Nothing needs nearly as long.
-const TIMEOUT: Duration = Duration::from_secs(120);
-/// Between two looks, so that they are no load.
-const INTERVAL: Duration = Duration::from_millis(5);
 
 /// A process, which is killed when this is dropped.
 pub(crate) struct Program {
@@ -58,16 +51,4 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Waits until there is a result.
-pub(crate) fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> Result<T, String> {
-    let deadline = Deadline::after(TIMEOUT);
-    while !deadline.is_over() {
-        if let Some(found) = find() {
-            return Ok(found);
-        }
-        time::sleep(INTERVAL);
-    }
-    Err(format!("timed out: {what}"))
 }

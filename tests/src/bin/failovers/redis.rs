@@ -6,11 +6,12 @@ use std::process::Command;
 
 use lockwheel_compat::frame::Frame;
 use lockwheel_tests::daemon::Folder;
+use lockwheel_tests::process::until;
 use lockwheel_tests::redis_server;
 use nix::sys::signal::Signal;
 
 use crate::network::Network;
-use crate::program::{Program, until};
+use crate::program::Program;
 use crate::servers::{Servers, ask};
 
 /// The master at the start.
