@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings, replication};
 use lockwheel_tests::daemon::Folder;
-use lockwheel_tests::process::eventually;
+use lockwheel_tests::process::{eventually, until};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
-/// Three servers in this process.
+/// How often a server is stopped under load, and the clients that are its load.
+const STOPS: usize = 5;
+const STOP_CLIENTS: usize = 8;
+
+/// Up to three servers in this process.
 struct Cluster {
     settings: BTreeMap<u64, Settings>,
     servers: BTreeMap<u64, Server>,
@@ -32,19 +37,20 @@ fn settings_of(dir: &str) -> Settings {
     settings
 }
 
+/// The node begins a cluster without keys.
+fn begin_empty(settings: &Settings) {
+    replication::begin_cluster(settings).expect("a cluster");
+}
+
 impl Cluster {
     fn start() -> Cluster {
-        Cluster::begin(|settings| replication::begin_cluster(settings).expect("a cluster"))
+        Cluster::start_with(begin_empty)
     }
 
-    /// A cluster whose first node `begin` creates; it returns a join token.
-    fn begin(begin: impl FnOnce(&Settings) -> String) -> Cluster {
-        let folder = Folder::new();
-        let settings = (1..=3).map(|id| (id, settings_of(&folder.path(&id.to_string()))));
-        let (settings, servers) = (settings.collect(), BTreeMap::new());
-        let mut cluster = Cluster { settings, servers, folder };
-        let token = begin(&cluster.settings[&1]);
-        cluster.run(1);
+    /// A cluster whose first node `begin` creates.
+    fn start_with(begin: impl FnOnce(&Settings)) -> Cluster {
+        let mut cluster = Cluster::begin(begin);
+        let token = replication::new_token(&cluster.dir(1), None).expect("a token");
         for id in 2..=3 {
             replication::join_cluster(&cluster.settings[&id], &token).expect("a number");
             cluster.run(id);
@@ -57,14 +63,31 @@ impl Cluster {
         cluster
     }
 
+    /// Starts only the first server, whose node `begin` creates.
+    fn begin(begin: impl FnOnce(&Settings)) -> Cluster {
+        let folder = Folder::new();
+        let settings = (1..=3).map(|id| (id, settings_of(&folder.path(&id.to_string()))));
+        let (settings, servers) = (settings.collect(), BTreeMap::new());
+        let mut cluster = Cluster { settings, servers, folder };
+        begin(&cluster.settings[&1]);
+        cluster.run(1);
+        cluster
+    }
+
+    fn dir(&self, id: u64) -> PathBuf {
+        self.settings[&id].text("dir").into()
+    }
+
     fn run(&mut self, id: u64) {
-        let server = Builder::from_settings(self.settings[&id].clone()).start();
-        self.servers.insert(id, server.expect("a server"));
+        // The node that ran here may still be closing its files.
+        let start = || Builder::from_settings(self.settings[&id].clone()).start().ok();
+        let server = until("a server", start).expect("a server");
+        self.servers.insert(id, server);
     }
 
     /// The state of the cluster, as the leader or else this server sees it.
     fn status(&self, id: u64) -> Result<replication::Status, lockwheel::Error> {
-        replication::status(self.settings[&id].text("dir").as_ref())
+        replication::status(&self.dir(id))
     }
 
     /// The server that leads, when there is one.
@@ -216,6 +239,55 @@ fn clients_that_wait_for_the_next_leader_stay_connected() {
 }
 
 #[test]
+fn leader_that_stops_replies_to_what_it_has_executed() {
+    // One node is always in contact with a majority.
+    let mut cluster = Cluster::begin(begin_empty);
+    for round in 0..STOPS {
+        let address = cluster.servers[&cluster.leader()].addr();
+        let clients: Vec<_> = (0..STOP_CLIENTS)
+            .map(|client| {
+                let mut wire = Wire::connect(address, 2);
+                thread::spawn(move || {
+                    let (key, mut last) = (format!("{round}:{client}"), b":0\r\n".to_vec());
+                    loop {
+                        wire.send(&["INCR", &key]);
+                        match wire.try_read() {
+                            Ok(reply) if reply.starts_with(b":") => last = reply,
+                            _ => return last,
+                        }
+                    }
+                })
+            })
+            .collect();
+        let key = format!("GET {round}:0");
+        eventually("requests of clients", || cluster.ask(&key) != "$-1\r\n");
+        cluster.servers.remove(&1).expect("it runs").stop();
+        cluster.run(1);
+        for (client, last) in clients.into_iter().enumerate() {
+            let last = String::from_utf8_lossy(&last.join().expect("a reply")).into_owned();
+            let counted = cluster.ask(&format!("INCRBY {round}:{client} 0"));
+            assert_eq!(counted, last, "client {client} of round {round}");
+        }
+    }
+}
+
+#[test]
+fn leader_stops_without_a_majority() {
+    let mut cluster = Cluster::start();
+    let leader = cluster.leader();
+    cluster.servers.retain(|id, _| *id == leader);
+    let server = &cluster.servers[&leader];
+    // Executed, and not confirmed: a reply to a later request means that.
+    let mut wire = Wire::connect(server.addr(), 2);
+    wire.send_line("SET lock token NX");
+    let mut later = Wire::connect(server.addr(), 2);
+    later.send_line("PING");
+    let _ = later.try_read();
+    server.stop();
+    assert!(!wire.try_read().is_ok_and(|reply| reply.starts_with(b"+")));
+}
+
+#[test]
 fn wait_returns_how_many_followers_have_the_changes() {
     let cluster = Cluster::start();
     eventually("the same leader everywhere", || cluster.shows_leader());
@@ -321,10 +393,9 @@ fn cluster_begins_with_the_folder_of_the_last_node() {
     }
     lost.servers.clear();
     let before = files(&from);
-    let mut cluster = Cluster::begin(|settings| {
-        let (token, taken) = replication::begin_cluster_from(settings, &from).expect("a log");
+    let mut cluster = Cluster::start_with(|settings| {
+        let (_, taken) = replication::begin_cluster_from(settings, &from).expect("a log");
         assert!(taken.to_string().contains(GUARDED), "{taken}");
-        token
     });
     // As well with a copy that was made while the node ran.
     let restored = settings_of(&lost.folder.path("restored"));

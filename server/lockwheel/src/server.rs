@@ -401,15 +401,19 @@ impl Server {
         self.host.stop();
         #[cfg(feature = "replication")]
         if let Some(replication) = self.replication.get() {
-            replication.stop();
-            self.host.gate.end();
+            replication.stop_after(|| self.join_threads(), &self.host.gate);
         }
+        self.join_threads();
+        self.host.registry.clear();
+        self.host.end_log();
+    }
+
+    /// Waits for the threads, which send the last replies.
+    fn join_threads(&self) {
         for thread in self.threads.lock().drain(..) {
             // A panic of the thread has been reported where it happened.
             let _ = thread.join();
         }
-        self.host.registry.clear();
-        self.host.end_log();
     }
 }
 

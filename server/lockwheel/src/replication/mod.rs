@@ -22,7 +22,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::net::TcpListener;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use lockwheel_log::Directory;
 use lockwheel_raft::{MembershipError, Node, Role, Settings, WritesOn};
@@ -46,6 +48,7 @@ use self::shown_nodes::show_nodes;
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::log::LogOwner;
+use crate::net::commit_gate::CommitGate;
 use crate::net::host::Host;
 use crate::net::listener::listen_at_all;
 
@@ -58,6 +61,8 @@ pub(crate) struct Replication {
     node: Arc<Node>,
     /// What the node does for the server.
     tasks: tokio::sync::Mutex<JoinSet<()>>,
+    /// See [`lockwheel_raft::Settings::lease`].
+    lease: Duration,
 }
 
 impl std::fmt::Debug for Replication {
@@ -86,7 +91,8 @@ impl Replication {
         let node = runtime.block_on(start_node(settings, &identity, host, &log, listeners));
         let (node, tasks) = node.map_err(|error| io_error(&error))?;
         log.use_node(&node);
-        Ok(Replication { runtime: Some(runtime), node, tasks: tasks.into() })
+        let (runtime, tasks) = (Some(runtime), tasks.into());
+        Ok(Replication { runtime, node, tasks, lease: settings.lease })
     }
 
     /// Whether this node leads.
@@ -94,8 +100,24 @@ impl Replication {
         matches!(*self.node.role().borrow(), Role::Leader { .. })
     }
 
-    /// Ends the node.
-    pub(crate) fn stop(&self) {
+    /// Ends the node when `clients_end` returns, which waits until the clients have the replies to
+    /// requests that were executed: `gate` holds them back until a majority has confirmed them. If
+    /// none does for the time of a lease, these replies are lost.
+    pub(crate) fn stop_after(&self, clients_end: impl FnOnce() + Send, gate: &CommitGate) {
+        std::thread::scope(|scope| {
+            let (end, ended) = channel::<()>();
+            scope.spawn(move || {
+                clients_end();
+                drop(end);
+            });
+            // Fails when the other end is dropped.
+            let _ = ended.recv_timeout(self.lease);
+            self.stop();
+            gate.end();
+        });
+    }
+
+    fn stop(&self) {
         let runtime = self.runtime.as_ref().expect("it is there until the drop");
         block_on(runtime, async {
             self.node.stop().await;
@@ -211,6 +233,7 @@ impl Entering {
             (self.identity.is_member, self.identity.address) = (true, peer.address);
             let written = tokio::task::block_in_place(|| self.identity.write(&self.settings.dir));
             written.map_err(failed)?;
+            info!(node = id, address = self.identity.address, "this node is one of the cluster");
         }
         Ok(())
     }

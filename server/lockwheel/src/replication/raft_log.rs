@@ -212,7 +212,8 @@ impl RaftLog {
 
 const SECOND_MS: i64 = 1_000;
 
-/// Replicates the batches of `log`, one after the other, until the server ends.
+/// Replicates the batches of `log`, one after the other, as long as the node runs: clients of a
+/// server that stops wait for the last ones.
 pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
     let mut next_second = Instant::now() + limits::RAFT_SECOND;
     loop {
@@ -232,7 +233,7 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
         {
             error!(%error, "no snapshot");
         }
-        let Some(host) = log.host.upgrade().filter(|host| !host.is_stopping()) else { return };
+        let Some(host) = log.host.upgrade() else { return };
         if Instant::now() >= next_second {
             next_second = Instant::now() + limits::RAFT_SECOND;
             tokio::task::block_in_place(|| log.second(&host, &node));
