@@ -375,8 +375,8 @@ fn number_after(name: &str, reply: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {name} in {reply:?}"))
 }
 
-/// Of a cluster one node is left. A new one begins with its folder, and waits for the leases that it
-/// may not have, whichever node leads.
+/// Of a cluster one node is left. A new one begins with its folder, and waits for the leases that
+/// it may not have, whichever node leads.
 #[test]
 fn cluster_begins_with_the_folder_of_the_last_node() {
     const GUARDED: &str = "keys: 2.\nRestart guard: commands are refused for ";

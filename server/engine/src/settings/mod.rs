@@ -505,8 +505,8 @@ impl Settings {
     }
 
     /// Decides whether there is a restart guard, unless a directive has: if the directory is given
-    /// or there is a log, and the server is not started for tests. Must be called before the program
-    /// sets `dir` itself.
+    /// or there is a log, and the server is not started for tests. Must be called before the
+    /// program sets `dir` itself.
     pub fn choose_restart_guard(&mut self) {
         if self.kept.contains_key("restart-guard") {
             return;

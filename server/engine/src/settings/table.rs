@@ -493,8 +493,8 @@ pub static DIRECTIVES: &[Directive] = &[
         "Log every change to files, from which the next start restores the keys."),
     process("restart-guard", Bool, "no", AtStart,
         "After a restart that may have lost locks, refuse commands until all of them are over. On \
-         by default if `dir` is given, the log is on or the server is a node, and it is not started \
-         for tests."
+         by default if `dir` is given, the log is on or the server is a node, and it is not \
+         started for tests."
         ).own(),
     process("restart-guard-minimum", Span, "0ms", AtStart,
         "How long commands are refused if nothing is recorded of an earlier run: the longest lease \
