@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use lockwheel_engine::nodes::{Address, Follower, Nodes};
 use lockwheel_raft::{Node, NodeStatus};
 use tokio::time::sleep;
+use tracing::{info, warn};
 
 use super::raft_log::RaftLog;
 use crate::net::host::Host;
@@ -19,6 +20,12 @@ pub(super) async fn show_nodes(host: Weak<Host>, log: Arc<RaftLog>, node: Arc<No
         progress.mark_unchanged();
         let nodes = nodes(&node, &log);
         let Some(host) = host.upgrade() else { return };
+        if nodes.leader != shown.leader {
+            match &nodes.leader {
+                Some(Address { host, port }) => info!("the leader is at {host}:{port}"),
+                None => warn!("there is no leader"),
+            }
+        }
         if nodes != shown {
             let is_urgent =
                 host.gate.is_flush_awaited() || !differ_in_progress_only(&nodes, &shown);
