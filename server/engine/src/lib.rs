@@ -757,8 +757,8 @@ impl Engine {
         self.fire_next(moment, time, budget);
     }
 
-    /// Fires all timers that are due, on a server that follows: its log ends the leases. Returns the
-    /// rest of `budget`.
+    /// Fires all timers that are due, on a server that follows: its log ends the leases. Returns
+    /// the rest of `budget`.
     fn fire_timers(&mut self, time: Time, mut budget: u32) -> u32 {
         while budget > 0
             && let Some(moment) = self.sessions.timers.next_deadline()

@@ -235,8 +235,8 @@ pub const DEBUG_VALUE_BYTES_MAX: usize = BULK_BYTES_MAX;
 
 // Nodes of a cluster.
 
-/// Milliseconds after this node was notified of a leader in which clients may still connect to it as
-/// to the leader: another node has directed them here before it was notified.
+/// Milliseconds after this node was notified of a leader in which clients may still connect to it
+/// as to the leader: another node has directed them here before it was notified.
 pub const LEADER_NEWS_MS: i64 = 10_000;
 
 // Figures.

@@ -124,8 +124,8 @@ impl Engine {
     }
 
     /// The error for a client whose request needs a leader, which this server is not. If the client
-    /// may have been directed to it as to the leader, its connection is closed, so that it looks for
-    /// the leader again.
+    /// may have been directed to it as to the leader, its connection is closed, so that it looks
+    /// for the leader again.
     pub(crate) fn refuse_to_lead(&mut self, client: ClientId) -> Error {
         let known_at = self.nodes.leader_known_at;
         if let Some(session) = self.sessions.get_mut(client)
