@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings, replication};
 use lockwheel_tests::daemon::Folder;
-use lockwheel_tests::process::{eventually, until};
+use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
@@ -79,12 +79,7 @@ impl Cluster {
     }
 
     fn run(&mut self, id: u64) {
-        let start = || match Builder::from_settings(self.settings[&id].clone()).start() {
-            // The node that ran here may still be closing its files.
-            Err(error) if error.to_string().contains("another process uses the directory") => None,
-            started => Some(started),
-        };
-        let server = until("the end of the former node", start).expect("it ends");
+        let server = Builder::from_settings(self.settings[&id].clone()).start();
         self.servers.insert(id, server.expect("a server"));
     }
 

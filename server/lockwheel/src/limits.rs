@@ -204,6 +204,15 @@ pub(crate) const NO_LEADER_WAIT: Duration = Duration::from_secs(2);
 #[cfg(feature = "replication")]
 pub(crate) const NO_LEADER_WAIT_GRAIN: Duration = Duration::from_millis(100);
 
+/// How long a node waits for the end of another one with the same directory. One that has ended
+/// closes its files some milliseconds later, or more on a busy machine.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// The pause between two attempts.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// How long a node waits after a connection of another node could not be accepted.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);

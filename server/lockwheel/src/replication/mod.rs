@@ -27,10 +27,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lockwheel_log::Directory;
+use lockwheel_log::recovery::{self, RecoveryError};
 use lockwheel_raft::{MembershipError, Node, Role, Settings, WritesOn};
 use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
 use self::authority::MEMBERSHIP;
@@ -145,6 +146,7 @@ async fn start_node(
 ) -> io::Result<(Arc<Node>, JoinSet<()>)> {
     let Identity { cluster, node: id, authority, .. } = identity.clone();
     let disk = Directory::open(&Identity::folder(&settings.dir))?;
+    wait_for_lock(&disk).await?;
     let node_settings = Settings {
         id,
         cluster: cluster.clone(),
@@ -182,6 +184,19 @@ async fn start_node(
     let entering = Entering { settings: settings.clone(), identity: identity.clone() };
     tasks.spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
     Ok((node, tasks))
+}
+
+/// Waits while a node that has just ended closes its files.
+async fn wait_for_lock(disk: &Directory) -> io::Result<()> {
+    let deadline = Instant::now() + limits::RAFT_LOCK_WAIT;
+    loop {
+        match recovery::lock(disk) {
+            Err(RecoveryError::InUse) if Instant::now() < deadline => {
+                sleep(limits::RAFT_LOCK_PAUSE).await;
+            }
+            locked => return locked.map(drop).map_err(io::Error::other),
+        }
+    }
 }
 
 /// Makes this node one of its cluster, with its current addresses, and finds out if it was removed.
