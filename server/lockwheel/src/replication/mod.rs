@@ -1,9 +1,9 @@
 //! A server that is a node of a cluster: its log is replicated by `lockwheel_raft`.
 //!
 //! The node has a runtime of its own, so that neither a long script nor many clients delay its
-//! messages. While the server leads, the units of the engine go into batches ([`raft_log`]), and
+//! messages. While the server leads, the units of the engine go into batches (`raft_log`), and
 //! their output is sent when they are committed. Otherwise the engine has the state of the
-//! committed entries ([`node_state`]), and holds reads until that state is recent ([`held`]).
+//! committed entries (`node_state`), and holds reads until that state is recent (`held`).
 
 mod authority;
 mod held;
