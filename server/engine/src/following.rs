@@ -31,6 +31,10 @@ impl Engine {
         self.access.are_replicated = true;
         self.end_guard();
         self.end_log();
+        // It would end what is kept for the next time when this server leads.
+        if let Some(timer) = self.sessions.pubsub.recent_timer.take() {
+            self.sessions.timers.cancel(timer);
+        }
         // The leader ends the leases of bound locks; connections that end here must not.
         self.sessions.bindings = Bindings::default();
         self.writer.set_lock_notes(false);
@@ -142,6 +146,12 @@ mod tests {
         stage.engine.start_log(0);
         stage.check(commands);
         take_effects(&mut stage)
+    }
+
+    /// The effects of a lock that is taken and released with a message.
+    fn release(message: &str) -> Vec<u8> {
+        let script = "redis.call('del', 'k') redis.call('publish', 'c', ARGV[1])";
+        effects(&format!("SET k v; EVAL \"{script}\" 0 {message}"))
     }
 
     fn apply(stage: &mut Stage, effects: &[u8], later_ms: i64) {
@@ -368,8 +378,6 @@ mod tests {
     #[test]
     fn leader_goes_on_with_the_state_and_the_messages_of_the_log() {
         let mut stage = follower();
-        let script = "redis.call('del', 'k') redis.call('publish', 'c', ARGV[1])";
-        let release = |message| effects(&format!("SET k v; EVAL \"{script}\" 0 {message}"));
         apply(&mut stage, &release("old"), -20_000);
         apply(&mut stage, &release("new"), 0);
         apply(&mut stage, &effects("SET lock token PX 10"), 0);
@@ -410,6 +418,21 @@ mod tests {
         stage.engine.set_serves(true);
         assert_eq!(resumed(&mut stage), clients);
         stage.check("GET k => nil; b> SET l v => OK");
+    }
+
+    #[test]
+    fn former_leader_keeps_recent_messages() {
+        let mut stage = follower();
+        apply(&mut stage, &release("old"), 0);
+        stage.engine.lead(5, stage.time());
+        stage.engine.follow();
+        stage.check("+59000ms");
+        apply(&mut stage, &release("new"), 0);
+        stage.check("+1000ms");
+        stage.tick(10_000);
+        stage.engine.lead(9, stage.time());
+        let subscribed = r#"["subscribe", "c", 1] & ["message", "c", "new"]"#;
+        assert_eq!(stage.step("b> SUBSCRIBE c"), subscribed);
     }
 
     #[test]

@@ -780,7 +780,10 @@ impl Engine {
             }
             Some((_, Timer::CheckOutput(place))) => self.sessions.request_output_check(place),
             Some((_, Timer::GuardEnd)) => self.guard_is_over(),
-            Some((_, Timer::ForgetMessages)) => self.sessions.pubsub.recent.clear(),
+            Some((_, Timer::ForgetMessages)) => {
+                self.sessions.pubsub.recent_timer = None;
+                self.sessions.pubsub.recent.clear();
+            }
             None => {}
         }
     }

@@ -133,7 +133,8 @@ impl Engine {
         if !self.sessions.pubsub.recent.is_empty() {
             self.sessions.publish_recent();
             let until = Millis(time.now.0.saturating_add(MESSAGES_SENT_MS));
-            self.sessions.timers.insert(until, Timer::ForgetMessages);
+            let timer = self.sessions.timers.insert(until, Timer::ForgetMessages);
+            self.sessions.pubsub.recent_timer = Some(timer);
         }
         self.become_ready();
     }

@@ -12,6 +12,7 @@ use crate::glob;
 use crate::sessions::clients::Clients;
 use crate::sessions::{ClientId, Sessions};
 use crate::time::Millis;
+use crate::timers::TimerId;
 
 /// The three kinds of subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct PubSub {
     pub shard_channels: Listeners,
     /// Messages from before a restart, which are sent to new subscribers.
     pub recent: VecDeque<RecentMessage>,
+    /// The timer that ends this, while this server serves.
+    pub(crate) recent_timer: Option<TimerId>,
 }
 
 /// A message that was published before a restart. Its subscribers may not have received it, and
