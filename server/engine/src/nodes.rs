@@ -98,17 +98,17 @@ impl Engine {
     pub fn set_nodes(&mut self, nodes: Nodes, time: Time) {
         let Nodes { last_leader: last, mut leader_changes, mut leader_known_at, .. } =
             std::mem::take(&mut self.nodes);
-        if nodes.leader.is_some() && nodes.leader != last {
-            leader_known_at = time.now;
-        }
-        if let (Some(last), Some(leader)) = (&last, &nodes.leader)
-            && last != leader
+        if let Some(leader) = &nodes.leader
+            && nodes.leader != last
         {
-            leader_changes += 1;
-            let name = self.settings.text("raft-master-name");
-            let message =
-                format!("{name} {} {} {} {}", last.host, last.port, leader.host, leader.port);
-            self.sessions.publish(SWITCH, message.as_bytes());
+            leader_known_at = time.now;
+            if let Some(last) = &last {
+                leader_changes += 1;
+                let name = self.settings.text("raft-master-name");
+                let message =
+                    format!("{name} {} {} {} {}", last.host, last.port, leader.host, leader.port);
+                self.sessions.publish(SWITCH, message.as_bytes());
+            }
         }
         let last_leader = nodes.leader.clone().or(last);
         self.nodes = Nodes { last_leader, leader_changes, leader_known_at, ..nodes };
@@ -134,6 +134,11 @@ impl Engine {
             session.close = Some(Close::AfterReplies);
         }
         Error::ReadOnlyReplica
+    }
+
+    /// Checks for a client whether this server writes the log.
+    pub(crate) fn check_leads(&mut self, client: ClientId) -> Result<(), Error> {
+        if self.is_following() { Err(self.refuse_to_lead(client)) } else { Ok(()) }
     }
 
     /// How far the log is that followers replicate, in units; 0 if there are none.

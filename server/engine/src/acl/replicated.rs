@@ -14,17 +14,11 @@ use super::file::read_line;
 use super::user::User;
 use super::{DEFAULT_USER, Users};
 use crate::Engine;
-use crate::error::Error;
 use crate::script::LogLevel;
 use crate::sessions::ClientId;
 use crate::store::users::UserRules;
 
 impl Engine {
-    /// Checks whether commands may change users: only where the log is written.
-    pub(crate) fn check_changes_users(&self) -> Result<(), Error> {
-        if self.is_following() { Err(Error::ReadOnlyReplica) } else { Ok(()) }
-    }
-
     /// Whether the default user is replicated: then `requirepass` must not change it.
     pub(crate) fn replicates_default_user(&self) -> bool {
         let rules = self.writer.state().users().rules();

@@ -230,7 +230,7 @@ fn setuser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let rules = acl::merge_selectors(&argv[3..])
         .map_err(|word| Error::text(format!("ERR {}", acl::unmatched(word))))?;
     let Context { client, engine, .. } = context;
-    engine.check_changes_users()?;
+    engine.check_leads(*client)?;
     let all_channels = engine.settings.acl_pubsub_default.allows_all();
     let mut users = engine.access.users().clone();
     let user = match users.get(name) {
@@ -255,7 +255,7 @@ fn deluser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if argv[2..].contains(&acl::DEFAULT_USER) {
         return Err(Error::line("ERR The 'default' user cannot be removed"));
     }
-    context.engine.check_changes_users()?;
+    context.engine.check_leads(context.client)?;
     let mut users = context.engine.access.users().clone();
     let removed = argv[2..].iter().filter(|name| users.remove(name).is_some()).count();
     context.engine.replace_users(users, Some(context.client));
@@ -292,7 +292,7 @@ fn list(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `ACL LOAD`: replies with OK, or with all errors of the file.
 fn load(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.check_changes_users()?;
+    context.engine.check_leads(context.client)?;
     match context.engine.reload_users(Some(context.client)) {
         Ok(()) => Ok(Reply::OK),
         Err(errors) => Err(Error::text(format!("ERR {errors}"))),

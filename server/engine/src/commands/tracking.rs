@@ -242,9 +242,7 @@ fn tracking(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let options = TrackingOptions::read(&argv[3..], context.engine)?;
     if on_or_off(argv[2])? {
         // Effects of another server invalidate nothing.
-        if context.engine.is_following() {
-            return Err(context.engine.refuse_to_lead(context.client));
-        }
+        context.engine.check_leads(context.client)?;
         let before = context.client().tracking.as_deref();
         let mode = options.mode(before)?;
         let tracking = Tracking {

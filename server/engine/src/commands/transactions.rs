@@ -179,9 +179,7 @@ fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed"));
     }
     // Effects of another server break no watch.
-    if context.engine.is_following() {
-        return Err(context.engine.refuse_to_lead(context.client));
-    }
+    context.engine.check_leads(context.client)?;
     for key in &argv[1..] {
         context.engine.watch(context.client, context.database, key, context.time);
     }
