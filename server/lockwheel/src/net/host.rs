@@ -282,15 +282,13 @@ impl Host {
         if had_lasting_keys {
             warn!("keys without a deadline may have been lost; the restart guard waits for none");
         }
-        if left_ms > 0 {
-            let until = Millis(self.now().now.0.saturating_add(left_ms));
-            self.begin_guard_until(engine, until, reason);
-        }
+        let until = Millis(self.now().now.0.saturating_add(left_ms));
+        self.begin_guard_until(engine, until, reason);
     }
 
     /// Refuses commands until the lease clock reaches `until`.
     pub(crate) fn begin_guard_until(&self, engine: &mut Engine, until: Millis, reason: String) {
-        let left_ms = self.now().remaining(until).0;
+        let left_ms = until.0.saturating_sub(self.now().now.0);
         if left_ms > 0 {
             warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             engine.begin_guard(until, reason);

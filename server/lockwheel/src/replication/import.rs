@@ -21,7 +21,7 @@ use crate::clock::{Clock, MachineTime};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::log::directory;
-use crate::restart_guard::{Found, GuardSettings, Necessary, decide};
+use crate::restart_guard::{Found, GuardSettings, decide};
 use crate::server::seeds;
 
 /// What a new cluster has taken from a log.
@@ -75,10 +75,11 @@ pub(super) fn import(
     };
     let record = CeilingRecord::read(&disk).map_err(|error| in_from(&error))?;
     let origin = Origin { contents: &contents, record, is_copy: !is_same(from, settings) };
-    let mut taken = Taken { end: origin.end(), keys: 0, guard: None, warning: None };
     let databases = 0..settings.databases as usize;
-    taken.keys = databases.map(|database| engine.key_count(database)).sum();
-    let guard = origin.guard(&mut engine, settings, &mut taken);
+    let keys = databases.map(|database| engine.key_count(database)).sum();
+    let (guard, warning) = origin.guard(&mut engine, settings);
+    let left = |guard: &Guard| (guard.until_ms - contents.lease_ms, guard.reason.clone());
+    let taken = Taken { end: origin.end(), keys, guard: guard.as_ref().map(left), warning };
     let disk: Arc<dyn Disk> = Arc::new(Directory::existing(folder).map_err(failed)?);
     let node = (FIRST_NODE, own.clone());
     let write = |file: &mut Snapshot| write_keys(&mut engine, Millis(contents.lease_ms), file);
@@ -119,9 +120,9 @@ impl Origin<'_> {
         marker.or_else(|| is_gap.then(begun))
     }
 
-    /// The guard that the cluster begins with, as at the start of a server with this log. Fencing
-    /// tokens that follow are greater than all before.
-    fn guard(&self, engine: &mut Engine, settings: &Settings, taken: &mut Taken) -> Option<Guard> {
+    /// The guard that the cluster begins with, as at the start of a server with this log, and what
+    /// it does not wait for. Fencing tokens that follow are greater than all before.
+    fn guard(&self, engine: &mut Engine, settings: &Settings) -> (Option<Guard>, Option<String>) {
         let Contents { recovered, lease_ms, of_node } = self.contents;
         let mut settings = settings.clone();
         settings.choose_restart_guard();
@@ -133,8 +134,7 @@ impl Origin<'_> {
         let tokens_lost = if gap.is_some() { limits::TOKENS_AFTER_RESTORE } else { 0 };
         engine.raise_tokens(keys.token.saturating_add(tokens_lost));
         if !settings.is_on {
-            taken.warning = gap.map(|gap| format!("no restart guard although {gap}"));
-            return None;
+            return (None, gap.map(|gap| format!("no restart guard although {gap}")));
         }
         let found = Found {
             record: self.record,
@@ -148,21 +148,17 @@ impl Origin<'_> {
         let mut reason = gap.clone().unwrap_or_default();
         let mut lasting = gap.is_some() && keys.has_lasting_keys;
         if let Some(necessary) = decide(&found, &settings) {
-            let Necessary { had_lasting_keys, .. } = necessary;
             (left_ms, reason) = (necessary.left_ms, necessary.reason);
-            lasting |= had_lasting_keys;
+            lasting |= necessary.had_lasting_keys;
         }
         // Of a cluster that has begun with a log, too.
         let guard_before = of_node.as_ref().and_then(|node| node.guard.as_ref());
         let before_ms = guard_before.map_or(0, |guard| guard.until_ms.saturating_sub(*lease_ms));
         left_ms = left_ms.max(before_ms);
-        if lasting {
-            let lasting = "keys without a deadline may have been lost; the guard waits for none";
-            taken.warning = Some(lasting.to_owned());
-        }
-        taken.guard = (left_ms > 0).then(|| (left_ms, reason.clone()));
+        let warning = "keys without a deadline may have been lost; the guard waits for none";
         let until_ms = lease_ms.saturating_add(left_ms);
-        (left_ms > 0).then_some(Guard { until_ms, reason })
+        let guard = (left_ms > 0).then_some(Guard { until_ms, reason });
+        (guard, lasting.then(|| warning.to_owned()))
     }
 }
 
