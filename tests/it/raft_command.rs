@@ -8,6 +8,8 @@ use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
+use crate::replication::number_after;
+
 /// A directory and ports for a node.
 struct Place {
     dir: String,
@@ -38,6 +40,11 @@ impl Place {
         let mut daemon = Daemon::start(&arguments);
         daemon.wait_for_port();
         daemon
+    }
+
+    /// Connects to the node.
+    fn connect(&self) -> Wire {
+        Wire::connect(([127, 0, 0, 1], self.port).into(), 2)
     }
 
     /// Runs `lockwheel raft` for the node.
@@ -155,10 +162,18 @@ fn start_alone(place: &Place) -> (Daemon, Wire) {
     (daemon, wire)
 }
 
-/// The number after `token` in the reply to a command about locks.
+/// A server in the directory of `place` has executed these commands, and ended. Returns the
+/// directory of its log.
+fn leave_log(place: &Place, commands: &[&str]) -> String {
+    let (mut alone, mut wire) = start_alone(place);
+    commands.iter().for_each(|command| drop(wire.ask(command)));
+    alone.signal("TERM");
+    alone.end();
+    format!("{}/appendonlydir", place.dir)
+}
+
 fn token_in(reply: &str) -> u64 {
-    let after = reply.split_once("token\r\n:").expect("a token").1;
-    after.split("\r\n").next().and_then(|token| token.parse().ok()).expect("a number")
+    number_after("token", reply)
 }
 
 #[test]
@@ -191,11 +206,11 @@ fn server_goes_on_as_a_cluster() {
     let joined = second.start(&join.map(str::trim));
     first.wait_for_nodes(2);
     for place in [&first, &second] {
-        let mut wire = Wire::connect(([127, 0, 0, 1], place.port).into(), 2);
+        let mut wire = place.connect();
         assert_eq!(wire.ask("GET lock"), "$5\r\ntoken\r\n");
         assert_eq!(token_in(&wire.ask("LOCK.INFO k")), token);
     }
-    let mut wire = Wire::connect(([127, 0, 0, 1], first.port).into(), 2);
+    let mut wire = first.connect();
     assert_eq!(wire.ask("SET lock other NX"), "$-1\r\n");
     assert!(token_in(&wire.ask("LOCK.ACQUIRE l a TTL 600000")) > token);
     assert_eq!(wire.ask("FCALL f 0"), ":7\r\n");
@@ -208,15 +223,11 @@ fn server_goes_on_as_a_cluster() {
 fn cluster_that_begins_with_a_copy_is_guarded() {
     let folder = Folder::new();
     let (place, restored) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
-    let (mut alone, mut wire) = start_alone(&place);
-    wire.ask("SET lock token PX 600000");
-    alone.signal("TERM");
-    alone.end();
-    let log = format!("{}/appendonlydir", place.dir);
+    let log = leave_log(&place, &["SET lock token PX 600000"]);
     let daemon = restored.start(&["raft", "init", "--from", &log]);
     assert!(daemon.log_text.contains("Restart guard: commands are refused for 6"));
     let is_guarded = || {
-        let mut wire = Wire::connect(([127, 0, 0, 1], restored.port).into(), 2);
+        let mut wire = restored.connect();
         wire.ask("SET lock other NX").starts_with("-LOADING ")
     };
     assert!(is_guarded());
@@ -227,7 +238,7 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
     let unguarded = Place::new(&folder, "3");
     let daemon = unguarded.start(&["raft", "init", "--from", &log, "--restart-guard", "no"]);
     assert!(daemon.log_text.contains("Warning: no restart guard although "));
-    let mut wire = Wire::connect(([127, 0, 0, 1], unguarded.port).into(), 2);
+    let mut wire = unguarded.connect();
     assert_eq!(wire.ask("GET lock"), "$5\r\ntoken\r\n");
 }
 
@@ -235,18 +246,13 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
 fn cluster_does_not_begin_with_a_log_that_cannot_be_used() {
     let folder = Folder::new();
     let (place, other) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
-    let (mut alone, mut wire) = start_alone(&place);
-    wire.ask("SET lock token PX 600000");
-    wire.ask("SET other token");
-    alone.signal("TERM");
-    alone.end();
+    let log = leave_log(&place, &["SET lock token PX 600000", "SET other token"]);
     let refusal = |from: &str| {
         let words = ["raft", "init", "--from", from].map(str::to_owned);
         error_of(&run(&[&words[..], &other.arguments].concat()))
     };
     assert!(refusal(&place.dir).contains("there is no log"));
     assert!(refusal(&folder.path("none")).contains("No such file"));
-    let log = format!("{}/appendonlydir", place.dir);
     let segment = format!("{log}/00000000000000000001.log");
     let mut bytes = std::fs::read(&segment).expect("a segment");
     bytes[10] ^= 1;

@@ -367,7 +367,7 @@ fn functions_and_users_survive_their_leader() {
 }
 
 /// The number after a name in the reply of a command about locks.
-fn number_after(name: &str, reply: &str) -> u64 {
+pub(crate) fn number_after(name: &str, reply: &str) -> u64 {
     let mut lines = reply.split("\r\n").skip_while(|line| *line != name);
     let number = lines.nth(1).and_then(|line| line.strip_prefix(':')?.parse().ok());
     number.unwrap_or_else(|| panic!("no {name} in {reply:?}"))
