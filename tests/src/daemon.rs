@@ -197,34 +197,37 @@ pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os(PROGRAM_VARIABLE) {
         Some(path) => path.into(),
-        None => build("lockwheel-server", &["--bin", "lockwheel"]).join("lockwheel"),
+        None => build(&["--bin", "lockwheel"]).join("lockwheel"),
     })
 }
 
 /// The path of an example, which is built if needed.
 pub fn example(name: &str) -> PathBuf {
-    build("lockwheel", &["--example", name]).join("examples").join(name)
+    build(&["--example", name]).join("examples").join(name)
 }
 
-/// Builds a program of a package in the profile of this program, since Cargo builds programs only
-/// for the tests of their own package. Returns the folder of the profile; the tests are one level
-/// deeper.
-fn build(package: &str, what: &[&str]) -> PathBuf {
+/// Builds a program in the profile of this program, since Cargo builds programs only for the tests
+/// of their own package. Returns the folder of the profile; the tests are one level deeper.
+///
+/// The default members and the integration tests are selected, as by `cargo test`: with other
+/// selections, dependencies would have other features, and most crates would be compiled again.
+fn build(what: &[&str]) -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     let mut folders = this.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
     let folder = folders.next().expect("the profile's folder");
     let target = folder.parent().expect("the target folder");
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
+    let profile: &[&str] = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => &["--test", "it"],
+        Some(profile) => &["--profile", profile],
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", package])
+        .args(["build", "--quiet"])
         .args(what)
-        .args(["--profile", profile, "--target-dir"])
+        .args(profile)
+        .arg("--target-dir")
         .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .status();
     assert!(built.expect("cargo runs").success(), "{what:?} cannot be built");
     folder.to_owned()
