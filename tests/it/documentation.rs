@@ -27,7 +27,7 @@ enum Instead {
     Serves,
     /// It builds for minutes. [`documented_builds_and_installations_succeed`] runs it.
     Builds,
-    /// It is executed by `.ci/run`, in the line that contains this text.
+    /// A step of `.ci/run` executes it, in a line that contains this text.
     InCi(&'static str),
     /// It is run if this program is installed, as in CI.
     Needs(&'static str),
@@ -45,6 +45,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
         TESTS,
     ),
     ("README.md", "cargo run --release", Instead::Builds),
+    ("README.md", "^cargo test$", TESTS),
     ("README.md", "cargo install --locked --path server/cli", Instead::Builds),
     ("README.md", "../lockwheel/packages/build", Instead::Builds),
     ("docs/deploy.md", "../lockwheel/packages/build", Instead::Builds),
@@ -61,7 +62,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("docs/running.md", "^lockwheel$", Instead::Serves),
     ("docs/testing.md", "go mod edit", Instead::Needs("go")),
     // Run suites for minutes, on libraries and servers from their registries.
-    ("docs/clients.md", "tests/clients/run", Instead::InCi("tests/clients/run")),
+    ("docs/clients.md", "tests/clients/run", Instead::InCi("release/clients")),
     ("docs/compatibility.md", "tests/compatibility/run", Instead::InCi("release/compatibility")),
     // Measure for half an hour; the tests of the benches run both programs for a short time.
     ("docs/durability.md", "--bin compare", TESTS),
@@ -72,8 +73,11 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("docs/compat.md", "^lockwheel compat redis://127.0.0.1:6379$", TESTS),
 ];
 
-/// The integration tests.
-const TESTS: Instead = Instead::InCi("cargo test --workspace --locked");
+/// The tests.
+const TESTS: Instead = Instead::InCi("cargo test --locked");
+
+/// The steps of `.ci/run`.
+const STEPS: &str = "tests/checks/steps.toml";
 
 /// How long the commands of a block may take.
 const TIMEOUT_SECONDS: u32 = 120;
@@ -144,7 +148,7 @@ fn documented_commands_give_the_documented_output() {
 /// The commands that build the program and the packages and install them. Those with the clone in
 /// `../lockwheel` run in the folder of a project, others in the clone.
 #[test]
-#[ignore = "it builds for minutes; .ci/run runs it"]
+#[ignore = "it builds for minutes: `.ci/run documented-builds` runs it"]
 fn documented_builds_and_installations_succeed() {
     let mut failures = Vec::new();
     for (name, text) in pages() {
@@ -292,8 +296,8 @@ fn instead_of(page: &str, block: &Block, used: &mut [bool]) -> Option<&'static I
 }
 
 fn in_ci(text: &str) -> Result<(), String> {
-    let script = fs::read_to_string(root().join(".ci/run")).expect("a script");
-    if script.contains(text) { Ok(()) } else { Err(format!(".ci/run has no line with {text:?}")) }
+    let steps = fs::read_to_string(root().join(STEPS)).expect("the steps");
+    if steps.contains(text) { Ok(()) } else { Err(format!("{STEPS} has no line with {text:?}")) }
 }
 
 /// The commands of the steps in a `yaml` block: the lines below `run: |`, which are indented more.
