@@ -45,8 +45,8 @@ impl Tree {
         Ok(Tree { commit, changes: git(&["status", "--porcelain"])? })
     }
 
-    /// Writes the commit that has passed to a file below Cargo's folder, unless the tree is not that
-    /// of the commit or a step was left out.
+    /// Writes the commit that has passed to a file in Cargo's folder, unless the tree differs from
+    /// the commit or a step was left out.
     ///
     /// # Errors
     /// If the file cannot be written.

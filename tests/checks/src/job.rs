@@ -99,9 +99,14 @@ impl Job {
         };
         let (output, errors) =
             open().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))?;
-        let words: &[&str] = if self.is_nice { &["nice", "-n", "10", "bash"] } else { &["bash"] };
+        // A shell lets commands in the background ignore these signals.
+        let mut words = vec!["env", "--default-signal=INT,QUIT"];
+        if self.is_nice {
+            words.extend(["nice", "-n", "10"]);
+        }
+        words.extend(["bash", "-euo", "pipefail", "-c", &self.script]);
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).args(["-euo", "pipefail", "-c", &self.script]);
+        command.args(&words[1..]);
         command.current_dir(root()).process_group(0);
         command.env("CARGO_INCREMENTAL", "0").env("BUILT", target());
         command.env("CHECKS", target().join("checks")).env("OLDEST_RUST", OLDEST_RUST);

@@ -3,11 +3,15 @@
 //! ```text
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --histories 200
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --mutants
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --mutants --record
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --story
 //! ```
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use lockwheel_simulation::mutants::{MUTANTS, Mutant};
@@ -20,12 +24,19 @@ struct Options {
     seed: u64,
     mutant: &'static str,
     all_mutants: bool,
+    record: bool,
     story: bool,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options =
-        Options { histories: 1, seed: 1, mutant: "", all_mutants: false, story: false };
+    let mut options = Options {
+        histories: 1,
+        seed: 1,
+        mutant: "",
+        all_mutants: false,
+        record: false,
+        story: false,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -38,6 +49,7 @@ fn options() -> Result<Options, String> {
                 options.mutant = known.ok_or(format!("no mutant {name}"))?.name;
             }
             "--mutants" => options.all_mutants = true,
+            "--record" => options.record = true,
             "--story" => options.story = true,
             other => return Err(format!("unknown option {other}")),
         }
@@ -59,7 +71,7 @@ fn main() -> ExitCode {
     };
     catch_panics();
     let succeeded =
-        if options.all_mutants { find_mutants(options.seed) } else { run_histories(&options) };
+        if options.all_mutants { find_mutants(&options) } else { run_histories(&options) };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -116,14 +128,20 @@ const STORY_LINES: usize = 150;
 /// Histories in which a mutant must be found.
 const HISTORIES_MAX: u64 = 500;
 
-/// Runs all mutants, on histories from this seed on.
-fn find_mutants(seed: u64) -> bool {
+/// Names each mutant and the seed of a history that finds it, which is tried first. Written with
+/// `--record`.
+const FOUND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/found.txt");
+
+/// Runs all mutants: on the recorded history, then on histories from the first seed on.
+fn find_mutants(options: &Options) -> bool {
+    let recorded = if options.record { BTreeMap::new() } else { recorded_seeds() };
     let next = AtomicUsize::new(0);
-    let all_found = AtomicBool::new(true);
+    let found = Mutex::new(BTreeMap::new());
     let work = || {
         while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if !find_mutant(*mutant, seed) {
-                all_found.store(false, Ordering::Relaxed);
+            let recorded = recorded.get(mutant.name).copied();
+            if let Some(seed) = find_mutant(*mutant, recorded, options.seed) {
+                found.lock().expect("no panic").insert(mutant.name, seed);
             }
         }
     };
@@ -133,25 +151,38 @@ fn find_mutants(seed: u64) -> bool {
             scope.spawn(work);
         }
     });
-    all_found.into_inner()
+    let found = found.into_inner().expect("no panic");
+    if options.record {
+        let lines: String = found.iter().map(|(name, seed)| format!("{name} {seed}\n")).collect();
+        fs::write(FOUND, lines).expect("a writable checkout");
+    }
+    found.len() == MUTANTS.len()
 }
 
-/// Runs histories with a mutant until it is found.
-fn find_mutant(mutant: Mutant, first: u64) -> bool {
+fn recorded_seeds() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(FOUND).unwrap_or_default();
+    let seed = |line: &str| {
+        let (name, seed) = line.split_once(' ')?;
+        Some((name.to_owned(), seed.parse().ok()?))
+    };
+    text.lines().filter_map(seed).collect()
+}
+
+/// Runs histories with a mutant until it is found. Returns the seed of that history.
+fn find_mutant(mutant: Mutant, recorded: Option<u64>, first: u64) -> Option<u64> {
     let begin = Instant::now();
     let name = mutant.name;
-    let found = (first..first + HISTORIES_MAX).find_map(|seed| {
+    let found = recorded.into_iter().chain(first..first + HISTORIES_MAX).find_map(|seed| {
         let outcome = run(&Plan::draw(seed, name), false);
         outcome.violations.into_iter().next().map(|violation| (seed, violation))
     });
     let seconds = begin.elapsed().as_secs_f64();
     match &found {
         Some((seed, violation)) => {
-            let count = seed + 1 - first;
             let text: String = violation.text.chars().take(80).collect();
-            println!("{name:<32} {count:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
+            println!("{name:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
         }
         None => println!("{name:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", mutant.defect),
     }
-    found.is_some()
+    found.map(|(seed, _)| seed)
 }
