@@ -3,7 +3,7 @@
 use std::fs;
 
 use lockwheel_tests::daemon::{self, Daemon, Folder};
-use lockwheel_tests::process::let_pass;
+use lockwheel_tests::process::eventually;
 use serde_json::{Value, json};
 
 /// The first segment of a log.
@@ -176,8 +176,11 @@ fn json_has_a_line_for_each_key() {
             "SET far v PXAT 99999999999999",
         ],
     );
-    let_pass(std::time::Duration::from_millis(5));
-    let text = succeeds(&["export", &log, "--format", "json"]);
+    let mut text = String::new();
+    eventually("the lease to end", || {
+        text = succeeds(&["export", &log, "--format", "json"]);
+        !text.contains(r#""lease""#)
+    });
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let mut lines: Vec<Value> = lines.collect();
     lines.sort_by_key(|line| line["key"].to_string());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Seek};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -53,24 +54,31 @@ pub fn resident_bytes_of(process_id: u32) -> u64 {
     status_kib(&process_id.to_string(), "VmRSS:") * 1024
 }
 
-/// The CPU time of this process. The descriptor is opened at the start, none later.
-pub struct Processors(fs::File);
+/// The states of some threads of this process. All descriptors are opened at the start.
+pub struct Threads(Vec<fs::File>);
 
-impl Processors {
-    /// Opens the descriptor.
-    pub fn watch() -> Processors {
-        Processors(fs::File::open("/proc/self/stat").expect("a status"))
+impl Threads {
+    /// Opens a descriptor for each thread with this prefix in its name.
+    pub fn watch(prefix: &str) -> Threads {
+        let tasks = fs::read_dir("/proc/self/task").expect("a list of threads");
+        let folders = tasks.map(|task| task.expect("a thread").path());
+        let is_meant = |folder: &PathBuf| {
+            fs::read_to_string(folder.join("comm")).is_ok_and(|name| name.starts_with(prefix))
+        };
+        let files = folders.filter(is_meant).map(|folder| fs::File::open(folder.join("stat")));
+        let files: Vec<_> = files.map(|file| file.expect("a status")).collect();
+        assert!(!files.is_empty(), "no thread is called {prefix}...");
+        Threads(files)
     }
 
-    /// The CPU time since the start of the process, in hundredths of a second.
-    pub fn ticks(&mut self) -> u64 {
-        let mut stat = String::new();
-        self.0.rewind().expect("a status");
-        self.0.read_to_string(&mut stat).expect("a status");
-        // The name of the program, in parentheses, may contain any characters.
-        let (_, rest) = stat.rsplit_once(')').expect("a name");
-        let fields = rest.split_whitespace().skip(11).take(2);
-        fields.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    /// Whether each of them sleeps: none runs or waits for a processor.
+    pub fn are_asleep(&mut self) -> bool {
+        self.0.iter_mut().all(|file| {
+            let mut stat = String::new();
+            file.rewind().expect("a status");
+            file.read_to_string(&mut stat).expect("a status");
+            has_state(&stat, " S")
+        })
     }
 }
 
@@ -109,19 +117,19 @@ pub fn is_stopped(process_id: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process_id}/task")).expect("a list of threads");
     let mut stats =
         tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
-    stats.all(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
+    stats.all(|stat| has_state(&stat, " T"))
+}
+
+/// Whether this text of a file `stat` shows this state. It follows the name, which is in parentheses
+/// and may contain any characters.
+fn has_state(stat: &str, state: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(state))
 }
 
 fn status_kib(process: &str, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
-/// Sleeps in real time, for tests with a stopped process.
-#[expect(clippy::disallowed_methods, reason = "a stopped process's clock cannot be moved")]
-pub fn let_pass(span: Duration) {
-    std::thread::sleep(span);
 }
 
 /// Waits for a condition that does not depend on the clock of the tests.

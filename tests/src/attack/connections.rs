@@ -12,12 +12,10 @@ use socket2::SockRef;
 
 use super::Report;
 use super::attack_target::AttackTarget;
-use crate::process::{Held, let_pass};
+use crate::process::{Held, until};
 
 /// The time-out of replies, also on a busy machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The same in microseconds.
-const REPLY_TIMEOUT_US: i64 = 30_000_000;
 /// The time-out of reads and writes of a flood.
 const IO_TIMEOUT: Duration = Duration::from_millis(200);
 /// The server's `maxclients`.
@@ -139,17 +137,12 @@ impl Attack {
             return Err(problem);
         }
         self.locks_are_held(holder, deadlines).map_err(|error| error.to_string())?;
-        let begin_us = time::now_us();
-        loop {
-            let now = self.server.held();
-            if now.descriptors <= begin.descriptors && now.threads <= begin.threads {
-                return Ok(());
-            }
-            if time::now_us() - begin_us > REPLY_TIMEOUT_US {
-                return Err(format!("not everything was given back: {begin:?}, {now:?}"));
-            }
-            let_pass(Duration::from_millis(5));
-        }
+        let mut now = begin;
+        let given_back = until("everything to be given back", || {
+            now = self.server.held();
+            (now.descriptors <= begin.descriptors && now.threads <= begin.threads).then_some(())
+        });
+        given_back.map_err(|problem| format!("{problem}: {begin:?}, {now:?}"))
     }
 
     fn locks_are_held(&self, holder: &mut Wire, deadlines: &[i64]) -> io::Result<()> {
@@ -430,11 +423,6 @@ fn too_many_clients(attack: &Attack, random: &mut Random) -> io::Result<()> {
     }
     streams.into_iter().for_each(|stream| close(stream, random));
     // The server may accept the next connection before it has read that these are closed.
-    let begin_us = time::now_us();
-    while attack.server.held().descriptors > CLIENTS_MAX / 2
-        && time::now_us() - begin_us < REPLY_TIMEOUT_US
-    {
-        let_pass(Duration::from_millis(5));
-    }
-    Ok(())
+    let has_room = || attack.server.held().descriptors <= CLIENTS_MAX / 2;
+    until("the connections to be closed", || has_room().then_some(())).map_err(io::Error::other)
 }
