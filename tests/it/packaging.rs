@@ -149,6 +149,21 @@ fn probes_succeed_when_the_server_serves() {
     }
 }
 
+/// The logic is in the program that both call.
+#[test]
+fn workflows_only_call_the_checks() {
+    let Some(checks) = documents(".github/workflows/ci.yml") else { return };
+    let Some(release) = documents(".github/workflows/release.yml") else { return };
+    let commands = |workflow: &Value| {
+        let steps = workflow["jobs"]["checks"]["steps"].as_array().expect("steps").clone();
+        let runs = steps.into_iter().filter_map(|step| Some(step["run"].as_str()?.to_owned()));
+        runs.collect::<Vec<_>>()
+    };
+    assert_eq!(commands(&checks[0]), [".ci/run \"$LEVEL\""]);
+    assert_eq!(commands(&release[0]), [".ci/run full"]);
+    assert_eq!(release[0]["jobs"]["build"]["needs"], "checks");
+}
+
 #[test]
 fn workflow_builds_packages_that_exist() {
     let Some(documents) = documents(".github/workflows/release.yml") else { return };
