@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
+use lockwheel_tests::left_out;
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 
@@ -428,7 +429,7 @@ impl Page {
     /// Runs a script if this program is installed.
     fn run_with(&self, program: &str, script: &str) -> Result<(), String> {
         if self.run(&format!("command -v {program}")).is_err() {
-            lockwheel_tests::say(&format!("{}: not run, there is no {program}", self.name));
+            left_out::without(program);
             return in_ci(program);
         }
         self.run(script).map(drop)

@@ -24,6 +24,6 @@ fn redis_loads_the_state_from_an_exported_log() {
             assert!(report.with_deadline > 10 && report.streams > 10, "{report:?}");
         }
         Some(Err(problem)) => panic!("{problem}"),
-        None => say("skipped: no redis-server found"),
+        None => {}
     }
 }

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod daemon;
 pub mod differential;
 pub mod faulty;
+pub mod left_out;
 pub mod load;
 pub mod log_oracle;
 pub mod process;

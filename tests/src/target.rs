@@ -6,7 +6,7 @@ use lockwheel_engine::settings::{CompatVersion, Settings};
 
 use crate::redis_server::RedisServer;
 use crate::wire::Wire;
-use crate::{say, words};
+use crate::words;
 
 /// The mode in which a server under test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,18 +89,14 @@ impl Target {
         Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     }
 
-    /// A new `redis-server`; if none is installed, prints that the comparison is skipped.
+    /// A new `redis-server`, if one is installed.
     pub fn redis() -> Option<Target> {
         Target::redis_of(Kind::Standalone)
     }
 
     /// As [`Target::redis`], of the given kind.
     pub fn redis_of(kind: Kind) -> Option<Target> {
-        let server = RedisServer::start_of(kind);
-        if server.is_none() {
-            say("skipped: no redis-server found");
-        }
-        server.map(Target::Redis)
+        RedisServer::start_of(kind).map(Target::Redis)
     }
 
     /// All targets: Lockwheel, and a real server if one is installed.
