@@ -1,12 +1,9 @@
 //! Random rules of users. Checks that nothing panics, that a wrong rule changes nothing, and that
 //! the line of a user makes the same user: by `ACL SETUSER`, and from an ACL file.
 
-#![no_main]
-
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
-use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::Engine;
 use lockwheel_engine::acl::{AclFile, WriteFailed};
 use lockwheel_engine::inputs::Process;
@@ -47,7 +44,7 @@ impl AclFile for MemoryFile {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn check(input: &[u8]) {
     let mut engine = Engine::new(Settings::default(), Process::default(), NOW, [1, 2, 3, 4]);
     let client = engine.connect(Origin::default(), NOW);
     let file = Arc::new(Mutex::new(Vec::new()));
@@ -70,7 +67,7 @@ fuzz_target!(|input: &[u8]| {
     run(&mut engine, client, &[&[&b"ACL"[..], b"DRYRUN", b"u"], &rules[..]].concat());
     *file.lock().expect("no panic") = input.to_vec();
     run(&mut engine, client, &[b"ACL", b"LOAD"]);
-});
+}
 
 /// A rule: a word that the only byte selects, or the bytes.
 fn rule(bytes: &[u8]) -> &[u8] {

@@ -1,11 +1,8 @@
 //! Random arguments to any command, from several clients, while time passes. Checks that nothing
 //! panics and that all output is well-formed.
 
-#![no_main]
-
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
-use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::{CompatVersion, Settings};
@@ -19,7 +16,7 @@ const CLIENTS: usize = 3;
 const TICK_BUDGET: u32 = 64;
 
 #[derive(Arbitrary, Debug)]
-enum Step<'a> {
+pub(crate) enum Step<'a> {
     Run { client: u8, command: u16, subcommand: bool, arguments: Vec<Argument<'a>> },
     Anything { client: u8, arguments: Vec<Argument<'a>> },
     Advance { span_ms: u32 },
@@ -28,7 +25,7 @@ enum Step<'a> {
 
 /// Arguments with a meaning, more often than random bytes have one.
 #[derive(Arbitrary, Debug)]
-enum Argument<'a> {
+pub(crate) enum Argument<'a> {
     Key(u8),
     Word(u8),
     Number(i64),
@@ -117,8 +114,7 @@ struct State {
     now: Millis,
 }
 
-fuzz_target!(|input: (u8, Vec<Step>)| {
-    let (kind, steps) = input;
+pub(crate) fn check((kind, steps): (u8, Vec<Step>)) {
     let engine = Engine::new(settings(kind), Process::default(), Time::at(BEGIN), [1, 2, 3, 4]);
     let mut world = State { engine, clients: Vec::new(), waiting: [false; CLIENTS], now: BEGIN };
     for _ in 0..CLIENTS {
@@ -126,7 +122,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
         world.clients.push(client);
     }
     steps.iter().for_each(|step| world.take(step));
-});
+}
 
 /// Settings of every version, and sometimes of a cluster node or a sentinel.
 fn settings(kind: u8) -> Settings {

@@ -2,14 +2,11 @@
 //! Checks that nothing panics, and that no reply has a status from 500 on but 503, which is
 //! documented.
 
-#![no_main]
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use lockwheel::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
@@ -17,9 +14,6 @@ use tokio::runtime::Runtime;
 #[allow(dead_code, reason = "the target needs no listener")]
 #[path = "../../../server/cli/src/admin/mod.rs"]
 mod admin;
-#[allow(dead_code, reason = "most are those of other parts of the program")]
-#[path = "../../../server/cli/src/limits.rs"]
-mod limits;
 
 const METHODS: &[&str] = &["GET", "GET", "POST", "HEAD", "PUT", "OPTIONS", "DELETE", "X"];
 
@@ -42,13 +36,13 @@ const HEADERS: &[&str] = &[
 ];
 
 #[derive(Arbitrary, Debug)]
-enum Part<'a> {
+pub(crate) enum Part<'a> {
     Raw(&'a [u8]),
     Request(Request<'a>),
 }
 
 #[derive(Arbitrary, Debug)]
-struct Request<'a> {
+pub(crate) struct Request<'a> {
     method: u8,
     path: u8,
     rest_of_path: &'a str,
@@ -70,7 +64,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     builder.enable_all().max_blocking_threads(1).build().expect("a runtime")
 });
 
-fuzz_target!(|parts: Vec<Part>| {
+pub(crate) fn check(parts: Vec<Part>) {
     let mut bytes = Vec::new();
     parts.iter().for_each(|part| part.write(&mut bytes));
     SERVER.call(&["SET", "lock", "token", "NX", "PX", "30000"]).expect("a reply");
@@ -79,7 +73,7 @@ fuzz_target!(|parts: Vec<Part>| {
         let is_failure = line.starts_with(b"HTTP/1.1 5") && !line.starts_with(b"HTTP/1.1 503");
         assert!(!is_failure, "{}", reply.escape_ascii());
     }
-});
+}
 
 /// All that is sent until the connection is closed, or for a while if there are events.
 async fn reply_to(bytes: &[u8]) -> Vec<u8> {

@@ -1,10 +1,7 @@
 //! Random bytes as the payload of `RESTORE`, with a correct checksum. Checks that nothing panics,
 //! and that the restored value can be dumped, restored again and read.
 
-#![no_main]
-
 use bytes::BytesMut;
-use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::Engine;
 use lockwheel_engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
@@ -16,7 +13,7 @@ use lockwheel_resp::decode::decode;
 
 const NOW: Time = Time::at(Millis(1_700_000_000_000));
 
-fuzz_target!(|body: &[u8]| {
+pub(crate) fn check(body: &[u8]) {
     let mut engine = Engine::new(Settings::default(), Process::default(), NOW, [1, 2, 3, 4]);
     let client = engine.connect(Origin::default(), NOW);
     let payload = seal(body.to_vec());
@@ -58,7 +55,7 @@ fuzz_target!(|body: &[u8]| {
     ] {
         run(&mut engine, client, write);
     }
-});
+}
 
 fn run(engine: &mut Engine, client: ClientId, argv: &[&[u8]]) -> Reply {
     let mut out = BytesMut::new();

@@ -1,10 +1,7 @@
 //! Any script. Checks that nothing panics, that no script exceeds its limits, and that the next
 //! script finds its environment unchanged.
 
-#![no_main]
-
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
@@ -115,20 +112,20 @@ const PIECES: &[&str] = &[
 ];
 
 #[derive(Arbitrary, Debug)]
-enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Known(u8),
     Text(&'a str),
 }
 
 #[derive(Arbitrary, Debug)]
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     pieces: Vec<Piece<'a>>,
     keys: Vec<&'a [u8]>,
     args: Vec<&'a [u8]>,
     replies: Vec<u8>,
 }
 
-fuzz_target!(|input: Input| {
+pub(crate) fn check(input: Input) {
     let limits = Limits { memory_bytes_max: LIMITS_BYTES, ..SCRIPTS };
     let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
     let before = run(&mut interpreter, PROBE.as_bytes(), &[], &[], &[]);
@@ -143,7 +140,7 @@ fuzz_target!(|input: Input| {
     let left = interpreter.memory_bytes().saturating_sub(base);
     assert!(left <= LEFT_BYTES_MAX, "{left} bytes stay behind");
     assert_eq!(run(&mut interpreter, PROBE.as_bytes(), &[], &[], &[]), before);
-});
+}
 
 /// Removes all scripts and frees all garbage.
 fn flush(interpreter: &mut Interpreter) {

@@ -1,17 +1,13 @@
 //! Scripts of the subset of the plans. Checks that an engine with plans and one without give the
 //! same replies, messages, statistics and keys.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-
 #[path = "../../src/tiers/mod.rs"]
-mod tiers;
+mod engines;
 
-use tiers::grammar::{self, Selection};
-use tiers::trial::{Outcome, Trial};
+use engines::grammar::{self, Selection};
+use engines::trial::{Outcome, Trial};
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn check(data: &[u8]) {
     let mut rest = data.iter();
     let mut dice = |bound: usize| {
         let mut next = || usize::from(rest.next().copied().unwrap_or_default());
@@ -24,4 +20,4 @@ fuzz_target!(|data: &[u8]| {
     if let Outcome::Differs(what) = Trial::new().run(&script.text, &request, protocol) {
         panic!("RESP{protocol} {request:?}\n{}\n{what}", script.text);
     }
-});
+}

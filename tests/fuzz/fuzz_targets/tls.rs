@@ -2,13 +2,10 @@
 //! client, and after it. Checks that nothing panics, that what the client has sent arrives, and
 //! that what is kept stays small.
 
-#![no_main]
-
 use std::io::{Read, Write};
 use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use lockwheel::tls::state::TlsState;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring;
@@ -21,7 +18,7 @@ const RECEIVED_BYTES: usize = 16 << 10;
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Arbitrary, Debug)]
-enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// The server receives these bytes.
     Raw(&'a [u8]),
     /// It receives the next bytes of the client, in pieces of this length.
@@ -67,8 +64,7 @@ struct Session {
     has_failed: bool,
 }
 
-fuzz_target!(|input: (u8, Vec<Step>)| {
-    let (handshakes, steps) = input;
+pub(crate) fn check((handshakes, steps): (u8, Vec<Step>)) {
     let (server, client) = &*CONFIGS;
     let name = ServerName::try_from("localhost").expect("a name");
     let mut session = Session {
@@ -95,7 +91,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
         session.receive_of_client(usize::MAX);
         assert!(session.arrived == session.sent, "what was sent has arrived");
     }
-});
+}
 
 impl Session {
     fn take(&mut self, step: &Step) {
