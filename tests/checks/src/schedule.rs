@@ -96,7 +96,12 @@ fn plan(table: &Table, steps: &[&Step]) -> Vec<Planned> {
         let mut job = Job::new(&step.name, step.command.clone(), limit);
         job.is_nice = step.load == Load::Computes;
         job.needs = step.needs.iter().filter_map(|name| table.tool(name).cloned()).collect();
-        let mut after = step.after.clone();
+        // A step that includes another takes its place.
+        let of = |name: &String| {
+            let is_it = |it: &&&Step| it.name == *name || it.includes.contains(name);
+            steps.iter().find(is_it).map_or(name, |it| &it.name).clone()
+        };
+        let mut after: Vec<String> = step.after.iter().map(of).collect();
         if job.needs.iter().any(|tool| !tools::is_installed(tool)) {
             after.extend(installations.iter().cloned());
         }
