@@ -149,6 +149,8 @@ fn new_connections_wait_for_a_descriptor() {
     process::alone("limits::new_connections_wait_for_a_descriptor", || {
         let server = start(&[]);
         let mut early = connect(&server);
+        // A thread sets its own name after it has started.
+        early.call(&["PING"]);
         let mut threads = process::Threads::watch("lockwheel-");
         let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         taken.pop();

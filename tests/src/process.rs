@@ -120,8 +120,8 @@ pub fn is_stopped(process_id: u32) -> bool {
     stats.all(|stat| has_state(&stat, " T"))
 }
 
-/// Whether this text of a file `stat` shows this state. It follows the name, which is in parentheses
-/// and may contain any characters.
+/// Whether this text of a file `stat` shows this state, which follows the name in parentheses. The
+/// name may contain any characters.
 fn has_state(stat: &str, state: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(state))
 }
