@@ -16,7 +16,7 @@ use lockwheel_tests::wire::Wire;
 
 use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};
 
-const LOCKS: usize = 200_000;
+const LOCKS: usize = 40_000;
 const EXPIRED: &str = "__keyevent@0__:expired";
 const LOCK_CHANNEL: &str = "redisson_lock__channel:{lock}";
 
