@@ -57,7 +57,7 @@ impl Shadow {
         let keys: usize = (0..keyspace.count()).map(|n| keyspace.database(n).len()).sum();
         let is_equal =
             if keys <= KEYS_COMPARED_MAX || self.units.is_multiple_of(UNITS_BETWEEN_COMPARISONS) {
-                self.engine.digest() == leader.digest()
+                self.engine.writer.state().is_equal_to(leader.writer.state())
             } else {
                 self.agrees_on_changed_keys(effects, leader)
             };
