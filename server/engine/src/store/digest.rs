@@ -27,7 +27,7 @@ impl State {
 
     /// Whether both states would have the same digest. Compares bytes, which takes less time than
     /// two digests.
-    pub fn is_equal_to(&self, other: &State) -> bool {
+    pub(crate) fn is_equal_to(&self, other: &State) -> bool {
         let [ours, theirs] = [self, other].map(|state| {
             let mut all = Vec::new();
             state.write_canonical(|bytes| all.extend_from_slice(bytes));
