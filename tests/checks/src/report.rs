@@ -158,7 +158,7 @@ pub(crate) fn summary(results: &[Ended], times: &Times) -> bool {
 fn free_mib() -> u64 {
     let folder = target();
     let folder = if folder.exists() { folder } else { root() };
-    statvfs(&folder).map_or(0, |disk| disk.blocks_available() * disk.fragment_size() >> 20)
+    statvfs(&folder).map_or(0, |disk| (disk.blocks_available() * disk.fragment_size()) >> 20)
 }
 
 #[cfg(test)]

@@ -123,9 +123,8 @@ fn next(plan: &[Planned]) -> Option<usize> {
         let of = |planned: &&Planned| planned.job.name == *name;
         plan.iter().find(of).is_none_or(Planned::is_over)
     };
-    let is_ready = |planned: &Planned| {
-        planned.state == State::Pending && planned.after.iter().all(|name| is_over(name))
-    };
+    let is_ready =
+        |planned: &Planned| planned.state == State::Pending && planned.after.iter().all(is_over);
     let has_room = |load| match load {
         _ if alone > 0 => false,
         Load::Computes => computing == 0,
