@@ -1,11 +1,14 @@
-//! What the programs of this package share: a description of the machine, and a PING.
+//! What the programs of this package share: their errors, a description of the machine, and a PING.
 
-use std::io::{Error, Read, Result, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+
+/// Errors are texts for the user of a program.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The machine and its load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -40,13 +43,13 @@ pub fn git_commit() -> String {
 ///
 /// # Errors
 /// The server cannot be reached, or the reply is not PONG.
-pub fn ping(address: SocketAddr) -> Result<()> {
+pub fn ping(address: SocketAddr) -> io::Result<()> {
     const PONG: &[u8] = b"+PONG\r\n";
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
     let mut reply = [0; PONG.len()];
     stream.read_exact(&mut reply)?;
-    if reply == PONG { Ok(()) } else { Err(Error::other("no PONG")) }
+    if reply == PONG { Ok(()) } else { Err(io::Error::other("no PONG")) }
 }
 
 impl Machine {

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
+use lockwheel_comparison::Outcome;
 use lockwheel_resp::{Limits, Parser, ProtocolError};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::Outcome;
 use crate::generator::Connection;
 use crate::running::Running;
 

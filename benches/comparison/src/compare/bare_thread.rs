@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use lockwheel_comparison::Outcome;
 use nix::sys::prctl::set_timerslack;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::Outcome;
 use crate::load::wall_us;
 use crate::running::bind_to;
 

@@ -1,15 +1,16 @@
 //! Locks without contention: each is taken and released again.
 
+use lockwheel_comparison::Outcome;
 use lockwheel_compat::cases::script;
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, LOCK_3, UNLOCK_3};
 
-use crate::figures::{Metric, Reading};
+use crate::bare_server;
 use crate::generator::saturate;
+use crate::metric::{Metric, Reading};
 use crate::requests::{Cycles, NUMBER, Step};
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
-use crate::{Outcome, bare_server};
 
 /// The owner of every lock: a client's UUID and a thread number, as Redisson writes them.
 pub(crate) const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lockwheel_benches::Random;
+use lockwheel_comparison::Outcome;
 
-use crate::Outcome;
 use crate::bare_thread;
-use crate::figures::{Metric, Reading};
 use crate::load::{self, DEADLINE_DIGITS, LEASE_KEY_BYTES, LeasedServer, OWNER};
+use crate::metric::{Metric, Reading};
 use crate::open_loop::{self, Schedule};
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

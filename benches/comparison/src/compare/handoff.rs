@@ -11,16 +11,17 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use lockwheel_comparison::Outcome;
 use lockwheel_compat::wire::request;
 use mio::{Events, Poll, Token};
 
+use crate::bare_server;
 use crate::cycles::redisson_4;
-use crate::figures::{Metric, Reading};
 use crate::generator::{Connection, REPLY_TIMEOUT, Throughput, wrong};
+use crate::metric::{Metric, Reading};
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
-use crate::{Outcome, bare_server};
 
 const CONTESTS: [(usize, Retry); 5] =
     [(2, Retry::Each), (16, Retry::Each), (128, Retry::Each), (16, Retry::All), (128, Retry::All)];

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lockwheel_benches::Random;
+use lockwheel_comparison::Outcome;
 
-use crate::Outcome;
 use crate::cycles::redisson_3;
-use crate::figures::{Metric, Reading};
 use crate::generator::{Answered, Clients, REPLY_TIMEOUT, Throughput, saturate};
+use crate::metric::{Metric, Reading};
 use crate::requests::Cycles;
 use crate::running::Running;
 use crate::servers::ComparedServer;

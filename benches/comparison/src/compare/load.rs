@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
+use lockwheel_comparison::Outcome;
 use lockwheel_resp::encode_request;
 
-use crate::Outcome;
 use crate::running::Running;
 use crate::servers::ComparedServer;
 

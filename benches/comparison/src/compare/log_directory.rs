@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::Outcome;
+use lockwheel_comparison::Outcome;
 
 /// The source of the library that delays flushes.
 const SOURCE: &str = include_str!("delayed_flush.c");

@@ -17,6 +17,7 @@ mod latency;
 mod load;
 mod log_directory;
 mod memory;
+mod metric;
 mod native_handoff;
 mod open_loop;
 mod options;
@@ -43,15 +44,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use lockwheel_comparison::Outcome;
 
 use crate::figures::Figures;
 use crate::options::{CompareAction, Format, Options};
 use crate::progress::Meter;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
-
-/// Errors are texts for the user of the program.
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let options = Options::parse();

@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
-use crate::figures::{Metric, Reading};
+use lockwheel_comparison::Outcome;
+
 use crate::load::{LockType, grouped, hold, release};
+use crate::metric::{Metric, Reading};
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

@@ -3,16 +3,17 @@
 
 use std::time::{Duration, Instant};
 
+use lockwheel_comparison::Outcome;
 use lockwheel_compat::wire::request;
 use mio::{Events, Poll};
 
-use crate::figures::Reading;
+use crate::bare_server;
 use crate::generator::{Connection, Throughput, wrong};
 use crate::handoff::{HandOff, Waits, await_events};
+use crate::metric::Reading;
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
-use crate::{Outcome, bare_server};
 
 const CLIENTS: [usize; 3] = [2, 16, 128];
 const KEY: &str = "lock:orders";

@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use lockwheel_comparison::Outcome;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl::set_timerslack;
 use nix::sys::time::TimeSpec;
 
-use crate::Outcome;
 use crate::load::connect;
 
 /// Bytes read at once.

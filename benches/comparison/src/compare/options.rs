@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lockwheel_comparison::Outcome;
 
-use crate::Outcome;
 use crate::workload::Effort;
 
 /// The name of the subcommand that measures a start within a process.

@@ -12,9 +12,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use lockwheel_comparison::Outcome;
 use serde::Deserialize;
 
-use crate::Outcome;
 use crate::figures::Figures;
 use crate::plots;
 use crate::tables::Tables;

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
+use lockwheel_comparison::Outcome;
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use crate::Outcome;
 use crate::figures::{Figures, Row, ServerInfo};
 use crate::load::grouped;
 

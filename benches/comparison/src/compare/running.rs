@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lockwheel_comparison::Outcome;
 use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::wire::Wire;
 use lockwheel_tests::certificates::Certificates;
@@ -20,7 +21,7 @@ use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use crate::log_directory::LogDirectory;
-use crate::{Outcome, shutdown};
+use crate::shutdown;
 
 /// Attempts to start a server: another process may bind the free port first.
 const PORT_ATTEMPTS: usize = 10;

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
+use lockwheel_comparison::Outcome;
+
 use crate::figures::Figures;
 use crate::options::Options;
 use crate::servers::ComparedServer;

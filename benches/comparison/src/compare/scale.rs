@@ -1,10 +1,11 @@
 //! Rate and cost by the number of connections and threads.
 
-use crate::Outcome;
+use lockwheel_comparison::Outcome;
+
 use crate::cycles::{LEASE_MS, OWNER};
-use crate::figures::{Metric, Reading};
 use crate::generator::saturate;
 use crate::load::grouped;
+use crate::metric::{Metric, Reading};
 use crate::requests::{Cycles, NUMBER, Step};
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use lockwheel_comparison::Outcome;
 use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::daemon;
 use lockwheel_tests::redis_server;
@@ -11,7 +12,7 @@ use crate::log_directory::LogDirectory;
 use crate::options::{BARE_SERVER, Options, holds_one_of};
 use crate::replication::ClusterType;
 use crate::running::{Running, bind_to};
-use crate::{Outcome, progress, replication};
+use crate::{progress, replication};
 
 /// The directive that enables plans, which run scripts without Lua.
 const PLANS_DIRECTIVE: &str = "script-plans";

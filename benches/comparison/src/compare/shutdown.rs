@@ -5,12 +5,13 @@ use std::io;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lockwheel_comparison::Outcome;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{Outcome, progress};
+use crate::progress;
 
 /// The exit status of a program ended by a signal is the sum of this and the signal's number.
 const SIGNAL_STATUS: i32 = 128;

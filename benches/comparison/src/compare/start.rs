@@ -3,13 +3,13 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use lockwheel_comparison::ping;
+use lockwheel_comparison::{Outcome, ping};
 
-use crate::figures::{Metric, Reading};
+use crate::metric::{Metric, Reading};
 use crate::options::START_IN_PROCESS;
+use crate::progress;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
-use crate::{Outcome, progress};
 
 /// Starts in one measurement, which is their median.
 const STARTS: usize = 9;

@@ -1,11 +1,11 @@
 //! Redisson's watchdog: many locks are held, and a script renews 100 of them at once.
 
+use lockwheel_comparison::Outcome;
 use lockwheel_compat::wire::request;
 
-use crate::Outcome;
 use crate::cycles::{LEASE_MS, OWNER, load, named, redisson_4};
-use crate::figures::{Metric, Reading};
 use crate::generator::{Batch, Requests, saturate};
+use crate::metric::{Metric, Reading};
 use crate::requests::NUMBER;
 use crate::running::Running;
 use crate::servers::ComparedServer;

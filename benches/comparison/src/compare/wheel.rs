@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use lockwheel_comparison::git_commit;
+use lockwheel_comparison::{Outcome, git_commit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::Outcome;
 
 const SAVED: &str = include_str!("../../../results/wheel.json");
 /// The number of live timers.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::figures::Reading;
+use lockwheel_comparison::Outcome;
+
+use crate::metric::Reading;
 use crate::servers::ComparedServer;
-use crate::{
-    Outcome, cycles, expiry, handoff, latency, memory, native_handoff, scale, start, watchdog,
-};
+use crate::{cycles, expiry, handoff, latency, memory, native_handoff, scale, start, watchdog};
 
 /// Something that is measured on each server in turn.
 pub(crate) trait Workload {

@@ -10,18 +10,15 @@
 mod measured_servers;
 mod page;
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use lockwheel_comparison::Machine;
+use lockwheel_comparison::{Machine, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::measured_servers::MeasuredServer;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Measures how long servers for tests take to start and to end, and writes docs/start.md.
 #[derive(Parser)]

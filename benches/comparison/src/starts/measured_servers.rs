@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwheel::Server;
-use lockwheel_comparison::ping;
+use lockwheel_comparison::{Outcome, ping};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::{daemon, redis_server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::{Outcome, Times};
+use crate::Times;
 
 /// The longest time to wait for a server to start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

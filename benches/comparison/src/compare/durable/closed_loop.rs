@@ -7,9 +7,9 @@ use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
+use lockwheel_comparison::Outcome;
 
 use super::{histogram, record};
-use crate::Outcome;
 use crate::generator::wrong;
 use crate::load::connect;
 use crate::requests::Step;

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use lockwheel_comparison::Outcome;
 
 use super::{histogram, on_disk, quantiles, record, start};
-use crate::Outcome;
 use crate::cycles::{CycleType, LOCKS};
-use crate::figures::{Metric, Reading};
 use crate::generator::{Answered, Clients, REPLY_TIMEOUT, Throughput};
+use crate::metric::{Metric, Reading};
 use crate::requests::Cycles;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockwheel_comparison::Outcome;
 use nix::sys::prctl::set_timerslack;
 
 use super::{histogram, on_disk, record};
-use crate::Outcome;
-use crate::figures::{Metric, Reading};
+use crate::metric::{Metric, Reading};
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 

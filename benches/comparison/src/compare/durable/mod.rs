@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use lockwheel_comparison::Outcome;
 
-use crate::Outcome;
-use crate::figures::{Metric, Reading};
 use crate::load::{LockType, hold};
+use crate::metric::{Metric, Reading};
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::Workload;

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use lockwheel_comparison::Outcome;
 
 use super::{closed_loop, on_disk, quantiles, start};
-use crate::Outcome;
 use crate::cycles::{CycleType, LOCKS, OWNER};
-use crate::figures::{Metric, Reading};
 use crate::generator::{Clients, REPLY_TIMEOUT};
+use crate::metric::{Metric, Reading};
 use crate::requests::{Cycles, Step};
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

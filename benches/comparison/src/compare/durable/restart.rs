@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use lockwheel_comparison::Outcome;
+
 use super::{NO_REWRITE, QUICK_DIVISOR, hold_and_flush, rewrite};
-use crate::Outcome;
-use crate::figures::{Metric, Reading};
 use crate::load::grouped;
 use crate::log_directory::LogDirectory;
+use crate::metric::{Metric, Reading};
 use crate::running::Running;
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use lockwheel_benches::Random;
+use lockwheel_comparison::Outcome;
 
 use super::{NO_REWRITE, QUICK_DIVISOR, closed_loop, hold_and_flush, quantiles, rewrite};
-use crate::Outcome;
-use crate::figures::{Metric, Reading};
 use crate::load::{OWNER, grouped};
+use crate::metric::{Metric, Reading};
 use crate::requests::{NUMBER, Step};
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lockwheel_benches::Random;
+use lockwheel_comparison::Outcome;
 use mio::{Events, Poll};
 
-use crate::Outcome;
 use crate::cycles::LOCKS;
 use crate::durable::{histogram, record};
 use crate::generator::{Connection, REPLY_TIMEOUT, wrong};

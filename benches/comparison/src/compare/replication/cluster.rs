@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lockwheel_comparison::Outcome;
 use lockwheel_tests::redis_server::free_port;
 
 use super::clients::{Dialog, RedisDialog};
@@ -13,9 +14,9 @@ use super::etcd::Grpc;
 use crate::cycles::CycleType;
 use crate::load::connect;
 use crate::log_directory::LogDirectory;
+use crate::progress;
 use crate::running::{Running, command};
 use crate::servers::ComparedServer;
-use crate::{Outcome, progress};
 
 const NODES: usize = 3;
 /// The longest time until there is a leader that the other nodes follow.

@@ -4,8 +4,9 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
+use lockwheel_comparison::Outcome;
+
 use super::clients::Dialog;
-use crate::Outcome;
 use crate::cycles::OWNER;
 use crate::generator::wrong;
 use crate::load::connect;

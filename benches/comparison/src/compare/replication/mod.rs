@@ -7,13 +7,14 @@ mod etcd;
 
 use std::time::Instant;
 
+use lockwheel_comparison::Outcome;
+
 use self::clients::Load;
 use self::cluster::Cluster;
 pub(crate) use self::cluster::{ClusterType, servers};
-use crate::Outcome;
 use crate::durable::quantiles;
-use crate::figures::{Metric, Reading};
 use crate::generator::Throughput;
+use crate::metric::{Metric, Reading};
 use crate::servers::ComparedServer;
 use crate::workload::{Effort, Workload};
 
