@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The exit status of a program ended by `SIGTERM`.
 const TERMINATED: i32 = 128 + 15;
 
-/// The program, without other servers that are installed.
+/// The program, with Lockwheel instead of the Redis that is installed: a build to compare with.
 fn compare(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command.args(arguments).env("LOCKWHEEL_TEST_REDIS_SERVER", daemon::program());
@@ -82,16 +82,71 @@ fn cycles_are_measured_over_tls() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
+/// Runs briefly, with the outcome as JSON.
+fn figures_of(arguments: &[&str]) -> (Value, String) {
+    let briefly = ["--quick", "--seconds", "0.01", "--format", "json"];
+    let output = run(on_one_core(&[&briefly, arguments].concat()));
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    (serde_json::from_slice(&output.stdout).expect("JSON"), errors)
+}
+
+/// Each server with the server to which its ratios are, and whether it is another build.
+fn peers(figures: &Value) -> Vec<(&str, &str, bool)> {
+    fn peer(it: &Value) -> Option<(&str, &str, bool)> {
+        Some((it["name"].as_str()?, it["base"].as_str()?, it["build"].as_bool()?))
+    }
+    figures["peers"].as_array().expect("servers").iter().filter_map(peer).collect()
+}
+
+const OLD: &str = "old (Lockwheel 0.1.0)";
+
 #[test]
-fn nodes_that_replicate_are_measured_beside_one() {
-    let measure = ["--replication", "--quick", "--seconds", "0.01", "--only", "16 clients"];
-    let peers = ["--peers", "one node,Lockwheel", "--format", "json"];
-    let output = run(on_one_core(&[&measure[..], &peers].concat()));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let peers = figures["peers"].as_array().expect("servers");
-    let names: Vec<_> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
-    assert_eq!(names, ["Lockwheel, one node", "Lockwheel, three nodes"]);
+fn build_is_compared_in_plain_native_and_durable_workloads() {
+    let old = format!("old={}", daemon::program().display());
+    let native = ["--only", "native locks, 2 clients"];
+    let durable = ["--durable", "--flush-delay-ms", "0", "--only", "delete, 1 connection"];
+    for workloads in [&["--only", "PING", "--rounds", "2"][..], &native, &durable] {
+        let builds = ["--peer", &old, "--peers", "old,lockwheel"];
+        let (figures, _) = figures_of(&[&builds, workloads].concat());
+        let names = peers(&figures);
+        let redis = "Redis (Lockwheel 0.1.0)";
+        assert_eq!(names[..2], [(redis, redis, true), (OLD, redis, true)], "{workloads:?}");
+        assert_eq!(names[2], ("Lockwheel", redis, false), "{workloads:?}");
+        let compared = figures["compared"].as_array().expect("ratios").iter();
+        let ratios = compared.filter(|it| it["peer"] == "Lockwheel" && it["ratio"].is_object());
+        assert!(ratios.count() > 0, "{figures}");
+    }
+}
+
+#[test]
+fn nodes_that_replicate_are_measured_beside_one_and_beside_another_build() {
+    let (figures, _) = figures_of(&["--replication", "--only", "16 clients", "--peers", "Lock"]);
+    let [one, three] =
+        ["one node", "three nodes"].map(|it| format!("Redis (Lockwheel 0.1.0), {it}"));
+    let expected = [
+        (&*one, &*one, true),
+        (&three, &one, true),
+        ("Lockwheel, one node", &one, false),
+        ("Lockwheel, three nodes", &three, false),
+    ];
+    assert_eq!(peers(&figures), expected);
+    let compared = figures["compared"].as_array().expect("ratios").iter();
+    let ratios = compared.filter(|it| it["base"] == *three && it["ratio"].is_object());
+    assert!(ratios.count() > 0, "{figures}");
+}
+
+#[test]
+fn server_that_cannot_run_with_a_log_is_left_out() {
+    let folder = Folder::new();
+    let (script, server) = (folder.path("server"), daemon::program().display());
+    let text = format!("case \"$*\" in *'appendonly yes'*) exit 3;; esac\nexec {server} \"$@\"\n");
+    fs::write(&script, text).expect("a script");
+    let peer = format!("old=sh {script}");
+    let only = ["--durable", "--flush-delay-ms", "0", "--only", "write of 200 bytes"];
+    let (figures, errors) = figures_of(&[&["--peer", &peer][..], &only].concat());
+    assert!(errors.contains("old (Lockwheel 0.1.0) is not measured: "), "{errors}");
+    assert!(peers(&figures).iter().all(|(name, ..)| *name != OLD), "{figures}");
 }
 
 #[test]
@@ -99,7 +154,6 @@ fn impossible_requests_are_reported() {
     for (arguments, error) in [
         (&["--only", "no such thing"][..], "no workload has that in its name"),
         (&["--peers", "no such server"], "no server has that in its name"),
-        (&["--peer", "nameless"], "--peer is NAME=COMMAND"),
         (&["--peer", "Other=/no/such/server"], "/no/such/server: No such file"),
         (&["--only", "PING", "--output", "/no/such/folder/file"], "No such file"),
         (&["render", "/no/such/file"], "/no/such/file: No such file"),

@@ -9,7 +9,7 @@ use crate::generator::saturate;
 use crate::metric::{Metric, Reading};
 use crate::requests::{Cycles, NUMBER, Step};
 use crate::running::Running;
-use crate::servers::ComparedServer;
+use crate::servers::{ComparedServer, ServerType};
 use crate::workload::{Effort, Workload};
 
 /// The owner of every lock: a client's UUID and a thread number, as Redisson writes them.
@@ -106,7 +106,7 @@ impl Workload for Uncontended {
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let running = server.start(&[])?;
         let steps = self.cycle.steps(&running)?;
-        if server.is_bare {
+        if server.server_type == ServerType::Bare {
             let replies: Vec<_> = steps.iter().map(|step| step.reply).collect();
             bare_server::configure_replies(&running, &replies)?;
         }

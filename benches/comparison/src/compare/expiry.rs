@@ -88,7 +88,7 @@ impl Workload for SpreadDeadlines {
         readings.push(Metric::cost("server CPU", "us per lease").with(cpu));
         readings.extend(quantiles("GET", "us", &results.gets_us, 1.0));
         drop(leased);
-        let (late_us, cpu) = measure_bare_thread(server.core(), leases, span_ms)?;
+        let (late_us, cpu) = measure_bare_thread(server.core, leases, span_ms)?;
         let bare = |what, unit| Metric::info(format!("bare thread: {what}"), unit);
         let ms = |part| late_us.value_at_quantile(part) as f64 * 1e-3;
         readings.push(bare("late, p50", "ms").with(ms(0.5)));

@@ -2,6 +2,7 @@
 //! because the state of the machine is comparable only within a round.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::error::Error;
 
 use lockwheel_comparison::Machine;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::metric::{Better, Metric, Reading};
 use crate::options::Options;
 use crate::servers::ComparedServer;
+use crate::statistics::Ratio;
 use crate::workload::{self, Workload};
 
 /// A value with its origin.
@@ -37,7 +39,14 @@ pub(crate) struct Failure {
 pub(crate) struct ServerInfo {
     pub(crate) name: String,
     pub(crate) version: String,
+    /// Whether it is Lockwheel of the checkout that was measured.
     pub(crate) ours: bool,
+    /// Whether it is another build of Lockwheel.
+    #[serde(default)]
+    pub(crate) build: bool,
+    /// The server to which its ratios are; the first one if this is empty.
+    #[serde(default)]
+    pub(crate) base: String,
 }
 
 /// A group of workloads in the report.
@@ -56,7 +65,7 @@ pub(crate) struct Figures {
     pub(crate) quick: bool,
     /// The duration of the run.
     pub(crate) spent_seconds: f64,
-    /// The servers, the reference first.
+    /// The servers.
     pub(crate) peers: Vec<ServerInfo>,
     pub(crate) groups: Vec<Group>,
     pub(crate) figures: Vec<Figure>,
@@ -74,9 +83,12 @@ pub(crate) struct Spread {
 impl Figures {
     /// The figures of a run that begins.
     pub(crate) fn new(options: &Options, servers: &[ComparedServer]) -> Figures {
-        let server_info = |server: &ComparedServer| {
-            let (name, version) = (server.name.clone(), server.version.clone());
-            ServerInfo { name, version, ours: server.ours }
+        let server_info = |server: &ComparedServer| ServerInfo {
+            name: server.name.clone(),
+            version: server.version.clone(),
+            ours: server.is_lockwheel() && !server.is_build(),
+            build: server.is_build(),
+            base: server.base(servers).map_or_else(String::new, |base| base.name.clone()),
         };
         Figures {
             machine: Machine::this(),
@@ -161,6 +173,70 @@ impl Figures {
         }
         rows
     }
+
+    /// The servers that have a figure in one of the rows.
+    pub(crate) fn participants(&self, rows: &[Row<'_>]) -> Vec<&str> {
+        let names = self.peers.iter().map(|peer| peer.name.as_str());
+        names.filter(|name| rows.iter().any(|row| row.values(name).is_some())).collect()
+    }
+
+    /// The server to which the ratios of a server are.
+    pub(crate) fn base(&self, peer: &str) -> &str {
+        let recorded = self.peers.iter().find(|it| it.name == peer).map(|it| it.base.as_str());
+        let first = self.peers.first().map_or("", |it| &it.name);
+        recorded.filter(|base| !base.is_empty()).unwrap_or(first)
+    }
+
+    /// Whether a server is Lockwheel, and is compared with another build of it.
+    pub(crate) fn compares_builds(&self, peer: &str) -> bool {
+        let named = |name: &str| self.peers.iter().find(|it| it.name == name);
+        let base = named(self.base(peer)).is_some_and(|it| it.build && it.name != peer);
+        base && named(peer).is_some_and(|it| it.ours || it.build)
+    }
+
+    /// The ratios of a server over all workloads with a metric, for each metric.
+    pub(crate) fn overall(&self, peer: &str) -> Vec<OverallRatio<'_>> {
+        let mut metrics: Vec<OverallRatio<'_>> = Vec::new();
+        for row in self.groups.iter().flat_map(|group| self.rows(&group.name)) {
+            let ratios = row.ratios(peer, self.base(peer));
+            if ratios.is_empty() {
+                continue;
+            }
+            let known = metrics.iter().position(|it| it.metric == row.metric);
+            let place = known.unwrap_or_else(|| {
+                metrics.push(OverallRatio {
+                    metric: row.metric,
+                    workloads: 0,
+                    rounds: BTreeMap::new(),
+                });
+                metrics.len() - 1
+            });
+            metrics[place].workloads += 1;
+            for (round, ratio) in ratios {
+                metrics[place].rounds.entry(round).or_default().push(ratio);
+            }
+        }
+        metrics
+    }
+}
+
+/// The ratios of two servers over several workloads.
+#[derive(Clone, Debug)]
+pub(crate) struct OverallRatio<'a> {
+    pub(crate) metric: &'a Metric,
+    /// The number of workloads.
+    pub(crate) workloads: usize,
+    /// The ratios of the workloads in each round.
+    rounds: BTreeMap<u32, Vec<f64>>,
+}
+
+impl OverallRatio<'_> {
+    /// The ratio over all workloads: that of a round is the geometric mean of the workloads. Rounds
+    /// without a ratio of each workload do not count.
+    pub(crate) fn ratio(&self) -> Option<Ratio> {
+        let complete = self.rounds.values().filter(|ratios| ratios.len() == self.workloads);
+        Ratio::of(complete.filter_map(|ratios| Some(Ratio::of(ratios.iter().copied())?.mean)))
+    }
 }
 
 /// The figures of one metric of a workload, of all servers and rounds.
@@ -177,18 +253,26 @@ impl Row<'_> {
         Spread::of(self.by_round(peer).into_iter().map(|(_, value)| value).collect())
     }
 
-    /// How many times as good a server is as another, from the ratios of each round.
-    pub(crate) fn ratio(&self, peer: &str, reference: &str) -> Option<Spread> {
-        let theirs = self.by_round(reference);
+    /// How many times as good a server is as another, if they are not the same.
+    pub(crate) fn ratio(&self, peer: &str, base: &str) -> Option<Ratio> {
+        Ratio::of(self.ratios(peer, base).into_iter().map(|(_, ratio)| ratio))
+    }
+
+    /// How many times as good a server is as another in each round in which both were measured.
+    fn ratios(&self, peer: &str, base: &str) -> Vec<(u32, f64)> {
+        if peer == base {
+            return Vec::new();
+        }
+        let theirs = self.by_round(base);
         let paired = self.by_round(peer).into_iter().filter_map(|(round, value)| {
             let (_, other) = theirs.iter().find(|(theirs, _)| *theirs == round)?;
             match self.metric.better {
-                Better::Less => Some(other / value),
-                Better::More => Some(value / other),
+                Better::Less => Some((round, other / value)),
+                Better::More => Some((round, value / other)),
                 Better::Neither => None,
             }
         });
-        Spread::of(paired.filter(|ratio| ratio.is_finite()).collect())
+        paired.filter(|(_, ratio)| ratio.is_finite()).collect()
     }
 
     /// The mean value of each round.
@@ -220,7 +304,7 @@ impl Spread {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{Figure, Figures, Group, ServerInfo, Spread};
+    use super::{Figure, Figures, Group, ServerInfo};
     use crate::metric::Metric;
 
     const GROUP: &str = "Work";
@@ -243,8 +327,13 @@ pub(crate) mod tests {
                 value: words[3].parse().expect("a value"),
             }
         };
-        let server_info =
-            |name: &str, ours| ServerInfo { name: name.to_owned(), version: "1".to_owned(), ours };
+        let server_info = |name: &str, ours| ServerInfo {
+            name: name.to_owned(),
+            version: "1".to_owned(),
+            ours,
+            build: false,
+            base: String::new(),
+        };
         Figures {
             peers: vec![server_info("theirs", false), server_info("ours", true)],
             groups: vec![Group { name: GROUP.into(), note: "A note.".into() }],
@@ -253,27 +342,52 @@ pub(crate) mod tests {
         }
     }
 
-    fn check(text: &str, expected: [f64; 3]) {
+    /// Checks the ratio of the two servers and the number of rounds in which both were measured.
+    fn check(text: &str, mean: f64, rounds: usize) {
         let figures = figures(text);
-        let rows = figures.rows(GROUP);
-        let [median, least, most] = expected;
-        let ratio = rows[0].ratio("ours", "theirs");
-        assert_eq!(ratio, Some(Spread { median, least, most }), "{text}");
+        let ratio = figures.rows(GROUP)[0].ratio("ours", "theirs").expect("a ratio");
+        assert!((ratio.mean - mean).abs() < 1e-9, "{text}: {ratio:?}");
+        assert_eq!((ratio.rounds, ratio.interval.is_some()), (rounds, rounds > 1), "{text}");
     }
 
     #[test]
     fn ratio_above_one_is_better() {
-        check("cost theirs 0 10\ncost ours 0 5", [2.0, 2.0, 2.0]);
-        check("rate theirs 0 10\nrate ours 0 5", [0.5, 0.5, 0.5]);
+        check("cost theirs 0 10\ncost ours 0 5", 2.0, 1);
+        check("rate theirs 0 10\nrate ours 0 5", 0.5, 1);
     }
 
     #[test]
     fn ratios_are_computed_within_each_round() {
         // The machine is slower in the second round, and in one measurement of the third.
         let costs = "cost theirs 0 10\ncost ours 0 5\n\
-            cost ours 1 10\ncost theirs 1 30\n\
-            cost theirs 2 10\ncost ours 2 3\ncost ours 2 5\ncost theirs 2 6";
-        check(costs, [2.0, 2.0, 3.0]);
+            cost ours 1 10\ncost theirs 1 40\n\
+            cost theirs 2 10\ncost ours 2 3\ncost ours 2 13\ncost theirs 2 6";
+        check(costs, 2.0, 3);
+    }
+
+    #[test]
+    fn overall_ratio_is_that_of_all_workloads_in_each_round() {
+        let mut all = figures("cost theirs 0 8\ncost ours 0 2\ncost theirs 1 4\ncost ours 1 2");
+        let mut more = figures("cost theirs 0 3\ncost ours 0 3\ncost theirs 1 9\ncost ours 1 9");
+        let only = figures("cost theirs 2 1\ncost ours 2 8");
+        more.figures.extend(only.figures);
+        more.figures.iter_mut().for_each(|figure| figure.parameters = "more".to_owned());
+        all.merge(more);
+        let [overall] = &all.overall("ours")[..] else { panic!("one metric") };
+        // 2 in the first round, the square root of 2 in the second; the third is incomplete.
+        let ratio = overall.ratio().expect("a ratio");
+        assert!((ratio.mean - 2_f64.powf(0.75)).abs() < 1e-9, "{ratio:?}");
+        assert_eq!((overall.workloads, ratio.rounds), (2, 2));
+    }
+
+    #[test]
+    fn builds_are_compared_with_their_base() {
+        let mut all = figures("cost theirs 0 8\ncost ours 0 2");
+        assert_eq!((all.base("ours"), all.compares_builds("ours")), ("theirs", false));
+        all.peers[0].build = true;
+        assert!(all.compares_builds("ours") && !all.compares_builds("theirs"));
+        all.peers[1].base = "ours".to_owned();
+        assert_eq!((all.base("ours"), all.compares_builds("ours")), ("ours", false));
     }
 
     #[test]
@@ -289,7 +403,7 @@ pub(crate) mod tests {
         let mut whole = figures("cost theirs 0 10\ncost ours 0 5");
         let mut later = figures("cost theirs 0 8\ncost ours 0 2");
         whole.merge(later.clone());
-        assert_eq!(whole.rows(GROUP)[0].ratio("ours", "theirs").map(|it| it.median), Some(4.0));
+        assert_eq!(whole.rows(GROUP)[0].values("ours").map(|it| it.median), Some(2.0));
         later.figures.iter_mut().for_each(|figure| figure.parameters = "more".to_owned());
         whole.merge(later);
         let rows = whole.rows(GROUP);
@@ -299,6 +413,6 @@ pub(crate) mod tests {
 
     #[test]
     fn round_with_a_failed_server_is_not_compared() {
-        check("cost theirs 0 10\ncost ours 1 1\ncost theirs 1 3", [3.0, 3.0, 3.0]);
+        check("cost theirs 0 10\ncost ours 1 1\ncost theirs 1 3", 3.0, 1);
     }
 }

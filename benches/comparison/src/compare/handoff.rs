@@ -20,7 +20,7 @@ use crate::cycles::redisson_4;
 use crate::generator::{Connection, REPLY_TIMEOUT, Throughput, wrong};
 use crate::metric::{Metric, Reading};
 use crate::running::Running;
-use crate::servers::ComparedServer;
+use crate::servers::{ComparedServer, ServerType};
 use crate::workload::{Effort, Workload};
 
 const CONTESTS: [(usize, Retry); 5] =
@@ -161,7 +161,7 @@ impl Workload for HandOff {
 
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
         let running = server.start(&[])?;
-        if server.is_bare {
+        if server.server_type == ServerType::Bare {
             let words = redisson_4(&running, KEY, CHANNEL, OWNER)?.map(|step| step.words);
             bare_server::configure_lock(&running, words[0], words[1], &subscribed(), &message())?;
         }

@@ -8,6 +8,7 @@
 mod bare_server;
 mod bare_thread;
 mod cycles;
+mod discovery;
 mod durable;
 mod expiry;
 mod figures;
@@ -33,11 +34,14 @@ mod scale;
 mod servers;
 mod shutdown;
 mod start;
+mod statistics;
 mod tables;
 mod watchdog;
 mod wheel;
 mod workload;
+mod workloads;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,8 +53,8 @@ use lockwheel_comparison::Outcome;
 use crate::figures::Figures;
 use crate::options::{CompareAction, Format, Options};
 use crate::progress::Meter;
-use crate::servers::ComparedServer;
-use crate::workload::{Effort, Workload};
+use crate::servers::{ComparedServer, ServerType};
+use crate::workload::Workload;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -73,23 +77,21 @@ fn main() -> ExitCode {
 
 /// Runs the comparison. Returns whether every measurement succeeded.
 fn run(options: &Options) -> Outcome<bool> {
-    let effort = options.effort();
-    let mut workloads = match options {
-        Options { durable: true, .. } => durable::all(&options.flush_delays()),
-        Options { replication: true, .. } => replication::all(),
-        Options { tls: true, .. } => cycles::all(),
-        _ => workload::all(),
-    };
-    workloads.retain(|workload| options.wants(&workload::title(workload.as_ref())));
+    let families = workloads::selected(options);
     if options.list {
-        workloads.iter().for_each(|it| println!("{}", workload::title(it.as_ref())));
+        for (name, workloads) in &families {
+            println!("{name}");
+            workloads.iter().for_each(|it| println!("    {}", workload::title(it.as_ref())));
+        }
         return Ok(true);
     }
-    if workloads.is_empty() {
+    if families.is_empty() {
         return Err("no workload has that in its name: see --list".into());
     }
+    let mut workloads: Vec<_> = families.into_iter().flat_map(|(_, workloads)| workloads).collect();
     shutdown::handle_signals()?;
-    let servers = servers::find(options)?;
+    let servers = discovery::find(options)?;
+    refusals(&workloads, &servers).iter().for_each(|line| progress::print(line));
     // Opened before the long run, so that a missing folder is reported at once.
     let output = options.open_output()?;
     let mut figures = saved::begin(options, &servers)?;
@@ -97,7 +99,7 @@ fn run(options: &Options) -> Outcome<bool> {
     let mut meter = Meter::begin(count(&workloads, &servers, options.rounds()));
     for workload in &mut workloads {
         let began = Instant::now();
-        measure(workload.as_mut(), &servers, &effort, options.rounds(), &mut figures, &mut meter);
+        measure(workload.as_mut(), &servers, options, &mut figures, &mut meter);
         figures.spent_seconds += began.elapsed().as_secs_f64();
         saved::write(options, &figures)?;
     }
@@ -143,19 +145,18 @@ fn write_outcome(options: &Options, figures: &Figures, mut output: Box<dyn Write
 fn measure(
     workload: &mut dyn Workload,
     servers: &[ComparedServer],
-    effort: &Effort,
-    rounds: u32,
+    options: &Options,
     figures: &mut Figures,
     meter: &mut Meter,
 ) {
     let chosen: Vec<&ComparedServer> = participants(workload, servers).collect();
-    let title = workload::title(workload);
+    let (title, effort) = (workload::title(workload), &options.effort());
     if let Err(error) = workload.prepare(&chosen, effort) {
         figures.add_failure(workload, "all", error.as_ref());
         return;
     }
     figures.add_group(workload);
-    for round in 0..workload.rounds(rounds) {
+    for round in 0..workload.rounds(options.rounds()) {
         for server in order(&chosen, round, workload.measures_twice()) {
             meter.at(&title, &server.name);
             match workload.measure(server, effort) {
@@ -183,9 +184,23 @@ fn participants<'a>(
     workload: &dyn Workload,
     servers: &'a [ComparedServer],
 ) -> impl Iterator<Item = &'a ComparedServer> {
-    let (runs_scripts, has_lower_bound) = (workload.runs_scripts(), workload.has_lower_bound());
-    let servers = servers.iter().filter(move |it| runs_scripts || !it.for_scripts_only);
-    servers.filter(move |it| has_lower_bound || !it.is_bare)
+    servers.iter().filter(|server| match server.server_type {
+        ServerType::InLua => workload.runs_scripts(),
+        ServerType::Bare => workload.has_lower_bound(),
+        _ => workload.refuses(server).is_none(),
+    })
+}
+
+/// Returns which servers do not take part in a group of workloads, and why.
+fn refusals(workloads: &[Box<dyn Workload>], servers: &[ComparedServer]) -> BTreeSet<String> {
+    let of_workload = |workload: &dyn Workload| {
+        let line = |server: &ComparedServer| {
+            let reason = workload.refuses(server)?;
+            Some(format!("{}: {} is not measured: {reason}", workload.group(), server.name))
+        };
+        servers.iter().filter_map(line).collect::<Vec<_>>()
+    };
+    workloads.iter().flat_map(|it| of_workload(it.as_ref())).collect()
 }
 
 /// Returns the number of measurements of the run.
@@ -200,8 +215,9 @@ fn count(workloads: &[Box<dyn Workload>], servers: &[ComparedServer], rounds: u3
 
 #[cfg(test)]
 mod tests {
-    use super::order;
-    use crate::servers::ComparedServer;
+    use super::{order, participants, refusals};
+    use crate::native_handoff;
+    use crate::servers::{ComparedServer, ServerType};
 
     #[test]
     fn servers_are_measured_in_both_orders() {
@@ -218,5 +234,24 @@ mod tests {
         check(1, true, "a b b a");
         check(0, false, "a once b");
         check(1, false, "b a");
+    }
+
+    #[test]
+    fn build_without_native_locks_does_not_take_part_in_their_workloads() {
+        let server =
+            |name: &str, server_type| ComparedServer::new(name, server_type, Vec::new(), None);
+        let servers = [
+            server("Redis", ServerType::Other),
+            server("older", ServerType::Build { has_native_locks: false }),
+            server("old", ServerType::Build { has_native_locks: true }),
+            server("Lockwheel", ServerType::Lockwheel),
+        ];
+        let workloads = native_handoff::all();
+        let names: Vec<_> =
+            participants(workloads[0].as_ref(), &servers).map(|it| &it.name).collect();
+        assert_eq!(names, ["Redis", "old", "Lockwheel"]);
+        let reason = "older is not measured: it has no LOCK.ACQUIRE";
+        let line = format!("Contended hand-off of native locks: {reason}");
+        assert_eq!(refusals(&workloads, &servers).into_iter().collect::<Vec<_>>(), [line]);
     }
 }

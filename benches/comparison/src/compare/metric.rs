@@ -37,6 +37,14 @@ impl Metric {
         Metric { name: name.into(), unit: unit.into(), better: Better::Neither }
     }
 
+    /// The name with the unit.
+    pub(crate) fn title(&self) -> String {
+        match &*self.unit {
+            "" => self.name.clone(),
+            unit => format!("{}, {unit}", self.name),
+        }
+    }
+
     /// A reading of this metric.
     pub(crate) fn with(self, value: f64) -> Reading {
         Reading { metric: self, value }

@@ -12,7 +12,7 @@ use crate::generator::{Connection, Throughput, wrong};
 use crate::handoff::{HandOff, Waits, await_events};
 use crate::metric::Reading;
 use crate::running::Running;
-use crate::servers::ComparedServer;
+use crate::servers::{ComparedServer, ServerType};
 use crate::workload::{Effort, Workload};
 
 const CLIENTS: [usize; 3] = [2, 16, 128];
@@ -64,12 +64,17 @@ impl Workload for NativeHandOff {
         true
     }
 
+    fn refuses(&self, server: &ComparedServer) -> Option<&'static str> {
+        let lacks = ServerType::Build { has_native_locks: false };
+        (server.server_type == lacks).then_some("it has no LOCK.ACQUIRE")
+    }
+
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
-        if !server.ours && !server.is_bare {
+        if server.server_type == ServerType::Other {
             return HandOff::like_redisson(self.clients).measure(server, effort);
         }
         let running = server.start(&[])?;
-        if server.is_bare {
+        if server.server_type == ServerType::Bare {
             let grant = [GRANTED, BARE_FIELDS].concat();
             let (acquire, release) = (acquire("").len(), release("").len());
             bare_server::configure_queue(&running, acquire, release, &grant, RELEASED)?;

@@ -40,7 +40,8 @@ pub(crate) struct Options {
     /// Run everything once, briefly and with small sizes, to check that it works
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Measure only workloads with this text in their names; may be repeated
+    /// Measure only workloads with this text in their names, or of this family (see --list); may be
+    /// repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Measure the workloads with a log that is flushed before each reply, on the disk of TMPDIR
@@ -56,15 +57,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0,0.25,2")]
     #[arg(value_parser = delay, requires = "durable")]
     flush_delay_ms: Vec<Duration>,
-    /// List the workloads
+    /// List the workloads by family
     #[arg(long)]
     pub(crate) list: bool,
     /// Measure only servers with one of these texts in their names [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) peers: Vec<String>,
-    /// An additional server and its command: "KeyDB=keydb-server --server-threads 1"
-    #[arg(long, value_name = "NAME=COMMAND")]
-    pub(crate) peer: Vec<String>,
+    /// An additional server and its command: "KeyDB=keydb-server --server-threads 1". The ratios of
+    /// Lockwheel are to the first that is another build of Lockwheel: "old=/path/to/lockwheel"
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = peer)]
+    pub(crate) peer: Vec<Peer>,
     /// The format of the outcome
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
@@ -84,6 +86,14 @@ pub(crate) struct Options {
     /// The processor of the clients
     #[arg(long, value_name = "CPU", default_value_t = 1)]
     pub(crate) client_core: usize,
+}
+
+/// A server of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    /// The program and its arguments.
+    pub(crate) words: Vec<String>,
 }
 
 /// What the program does instead of a comparison.
@@ -164,9 +174,10 @@ impl Options {
         self.flush_delay_ms.clone()
     }
 
-    /// Whether a workload is selected.
-    pub(crate) fn wants(&self, title: &str) -> bool {
-        self.only.is_empty() || holds_one_of(title, &self.only)
+    /// Whether a workload of a family is selected.
+    pub(crate) fn wants(&self, family: &str, title: &str) -> bool {
+        let is_family = self.only.iter().any(|text| text.eq_ignore_ascii_case(family));
+        self.only.is_empty() || is_family || holds_one_of(title, &self.only)
     }
 
     /// Opens the output of the outcome.
@@ -185,6 +196,16 @@ pub(crate) fn holds_one_of(name: &str, texts: &[String]) -> bool {
     texts.iter().any(|text| name.contains(&text.to_lowercase()))
 }
 
+fn peer(text: &str) -> Result<Peer, String> {
+    let (name, command) = text.split_once('=').ok_or("no \"=\" after the name")?;
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    match name.trim() {
+        "" => Err("no name before \"=\"".to_owned()),
+        _ if words.is_empty() => Err("no command after \"=\"".to_owned()),
+        name => Ok(Peer { name: name.to_owned(), words }),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
     let good = (0.001..=3600.0).contains(&seconds);
@@ -195,4 +216,47 @@ fn delay(text: &str) -> Result<Duration, String> {
     let delay_ms: f64 = text.parse().map_err(|error| format!("{error}"))?;
     let good = (0.0..=1000.0).contains(&delay_ms);
     if good { Ok(Duration::from_secs_f64(delay_ms / 1e3)) } else { Err("0 to 1000".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Options, Peer};
+
+    fn parse(arguments: &[&str]) -> Result<Options, String> {
+        let arguments = [&["compare"], arguments].concat();
+        Options::try_parse_from(arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn peer_is_a_name_and_a_command() {
+        let options = parse(&["--peer", "old=/bin/a", "--peer", "in Lua = b --set x=1"]);
+        let read = |name: &str, words: &[&str]| {
+            let words = words.iter().map(|&word| word.to_owned()).collect();
+            Peer { name: name.to_owned(), words }
+        };
+        let expected = [read("old", &["/bin/a"]), read("in Lua", &["b", "--set", "x=1"])];
+        assert_eq!(options.map(|it| it.peer), Ok(expected.to_vec()));
+    }
+
+    #[test]
+    fn incomplete_peer_is_refused() {
+        for (text, reason) in [
+            ("nameless", "no \"=\" after the name"),
+            ("=server", "no name before"),
+            ("old=", "no command after"),
+            ("old= ", "no command after"),
+        ] {
+            let error = parse(&["--peer", text]).err().unwrap_or_default();
+            assert!(error.contains("--peer <NAME=COMMAND>") && error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn kinds_of_runs_exclude_each_other() {
+        for kinds in [["--durable", "--tls"], ["--durable", "--replication"]] {
+            assert!(parse(&kinds).is_err(), "{kinds:?}");
+        }
+    }
 }

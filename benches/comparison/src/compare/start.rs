@@ -8,7 +8,7 @@ use lockwheel_comparison::{Outcome, ping};
 use crate::metric::{Metric, Reading};
 use crate::options::START_IN_PROCESS;
 use crate::progress;
-use crate::servers::ComparedServer;
+use crate::servers::{ComparedServer, ServerType};
 use crate::workload::{Effort, Workload};
 
 /// Starts in one measurement, which is their median.
@@ -39,7 +39,7 @@ impl Workload for Start {
         let starts = if effort.quick { 1 } else { STARTS };
         let process = (0..starts).map(|_| Ok(server.start(&[])?.start));
         let mut readings = vec![Metric::cost("process", "ms").with(median_ms(process)?)];
-        if server.ours {
+        if server.server_type == ServerType::Lockwheel {
             let within = (0..starts).map(|_| start_in_fresh_process());
             readings.push(Metric::info("in process", "ms").with(median_ms(within)?));
         }

@@ -1,13 +1,13 @@
 //! The tables of a run, as `docs/performance.md` shows them. They are created from the figures of
 //! a run, or read from a file with the tables of an earlier run.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::figures::{Figures, Group, Row, Spread};
-use crate::report::{failures, metric_name, number, participants, times};
-use crate::servers::BARE;
+use crate::discovery::BARE;
+use crate::figures::{Figures, Group, OverallRatio, Row, ServerInfo};
+use crate::statistics::{METHOD, Ratio};
 
 /// A ratio below this one counts as worse than the reference.
 const WORSE: f64 = 0.95;
@@ -83,6 +83,9 @@ pub(crate) struct Tables {
     /// How the tables were obtained, if not from the figures of the run.
     #[serde(default)]
     pub(crate) source: String,
+    /// How ratios are estimated, and what is in parentheses after them.
+    #[serde(default = "earlier_method")]
+    pub(crate) ratios: String,
     /// The machine and the run, by name.
     pub(crate) machine: Vec<(String, String)>,
     pub(crate) targets: PlainTable,
@@ -106,8 +109,11 @@ pub(crate) struct PlainTable {
 pub(crate) struct GroupTable {
     pub(crate) name: String,
     pub(crate) note: String,
-    /// The servers, the reference first.
+    /// The servers.
     pub(crate) peers: Vec<String>,
+    /// The servers to which the ratios are, for each server; if none are given, the first server.
+    #[serde(default)]
+    pub(crate) bases: Vec<String>,
     pub(crate) rows: Vec<TableRow>,
 }
 
@@ -120,14 +126,19 @@ pub(crate) struct TableRow {
     pub(crate) cells: Vec<Cell>,
 }
 
-/// A value of one server, and how it compares with the reference.
+/// A value of one server, and how it compares with another.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) value: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) ratio: String,
+    /// The bounds of the ratio.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) spread: String,
+    /// Whether a build is better than another.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) verdict: String,
 }
 
 impl Tables {
@@ -136,6 +147,7 @@ impl Tables {
         Tables {
             commit: figures.machine.commit.clone(),
             source: String::new(),
+            ratios: METHOD.to_owned(),
             machine: machine(figures),
             targets: targets(figures),
             worse: worse(figures),
@@ -152,25 +164,40 @@ impl Tables {
 
 impl Cell {
     /// The cell of a row for a server.
-    pub(crate) fn of(row: &Row<'_>, peer: &str, reference: &str) -> Cell {
+    fn of(figures: &Figures, row: &Row<'_>, peer: &str) -> Cell {
         let value = row.values(peer).map_or_else(String::new, |it| number(it.median));
-        let ratio = row.ratio(peer, reference).filter(|_| peer != reference);
-        let range = |it: Spread| format!("{}..{}", number(it.least), number(it.most));
+        let compared = row.ratio(peer, figures.base(peer));
+        Cell { value, ..Cell::of_ratio(compared, figures.compares_builds(peer)) }
+    }
+
+    /// A cell without a value.
+    fn of_ratio(ratio: Option<Ratio>, compares_builds: bool) -> Cell {
+        let Some(ratio) = ratio else { return Cell::default() };
+        let range = |[low, high]: [f64; 2]| format!("{}..{}", multiple(low), multiple(high));
+        let verdict = ratio.verdict().filter(|_| compares_builds).unwrap_or_default();
         Cell {
-            value,
-            ratio: ratio.map_or_else(String::new, |it| times(it.median)),
-            spread: ratio.map_or_else(String::new, range),
+            value: String::new(),
+            ratio: times(ratio.mean),
+            spread: ratio.interval.map_or_else(String::new, range),
+            verdict: verdict.to_owned(),
         }
     }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell { value, ratio, spread } = self;
-        match ratio.is_empty() {
-            true => write!(f, "{value}"),
-            false => write!(f, "{value}; **{ratio}** ({spread})"),
+        let Cell { value, ratio, spread, verdict } = self;
+        write!(f, "{value}")?;
+        if !value.is_empty() && !ratio.is_empty() {
+            write!(f, "; ")?;
         }
+        for (part, before, after) in [(ratio, "**", "**"), (spread, " (", ")"), (verdict, " ", "")]
+        {
+            if !part.is_empty() {
+                write!(f, "{before}{part}{after}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -178,18 +205,58 @@ impl GroupTable {
     /// The table of a group.
     pub(crate) fn of(figures: &Figures, group: &Group) -> GroupTable {
         let rows = figures.rows(&group.name);
-        let peers = participants(figures, &rows);
+        let peers = figures.participants(&rows);
         let table_row = |row: &Row<'_>| TableRow {
             parameters: row.parameters.to_owned(),
-            metric: metric_name(row),
-            cells: peers.iter().map(|peer| Cell::of(row, peer, peers[0])).collect(),
+            metric: row.metric.title(),
+            cells: peers.iter().map(|peer| Cell::of(figures, row, peer)).collect(),
         };
         GroupTable {
             name: group.name.to_string(),
             note: group.note.to_string(),
             rows: rows.iter().map(table_row).collect(),
+            bases: peers.iter().map(|peer| figures.base(peer).to_owned()).collect(),
             peers: peers.iter().map(|&peer| peer.to_owned()).collect(),
         }
+    }
+
+    /// The ratios of each build over all workloads, if another build was measured too.
+    pub(crate) fn of_builds(figures: &Figures) -> Vec<GroupTable> {
+        let table_row = |it: OverallRatio<'_>| TableRow {
+            parameters: format!("{} workloads", it.workloads),
+            metric: it.metric.title(),
+            cells: vec![Cell::of_ratio(it.ratio(), true)],
+        };
+        let table = |peer: &str| GroupTable {
+            name: format!("All workloads: {peer}"),
+            note: "For each metric, the ratio over all workloads that have it: in each round, the \
+                   geometric mean of those of the workloads. Of equal builds, one interval in \
+                   twenty excludes 1 by chance."
+                .to_owned(),
+            peers: vec![peer.to_owned()],
+            bases: vec![figures.base(peer).to_owned()],
+            rows: figures
+                .overall(peer)
+                .into_iter()
+                .filter(|it| it.workloads > 1)
+                .map(table_row)
+                .collect(),
+        };
+        let builds = figures.peers.iter().filter(|it| figures.compares_builds(&it.name));
+        builds.map(|it| table(&it.name)).filter(|table| !table.rows.is_empty()).collect()
+    }
+
+    /// The server to which the ratios in a column are.
+    pub(crate) fn base(&self, column: usize) -> Option<&str> {
+        let has_ratio =
+            |row: &TableRow| row.cells.get(column).is_some_and(|it| !it.ratio.is_empty());
+        let base = self.bases.get(column).or_else(|| self.peers.first());
+        base.filter(|_| self.rows.iter().any(has_ratio)).map(String::as_str)
+    }
+
+    /// The server to which the ratios of a server are.
+    pub(crate) fn base_of(&self, peer: &str) -> Option<&str> {
+        self.base(self.peers.iter().position(|name| name == peer)?)
     }
 
     /// The cell of a server in the row of a workload and a metric.
@@ -203,7 +270,12 @@ impl GroupTable {
 /// As Markdown.
 impl fmt::Display for GroupTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| | | {} |", self.peers.join(" | "))?;
+        let heading = |(column, peer): (usize, &String)| match self.base(column) {
+            Some(base) => format!("{peer}; **ratio to {base}**"),
+            None => peer.clone(),
+        };
+        let headings: Vec<String> = self.peers.iter().enumerate().map(heading).collect();
+        writeln!(f, "| | | {} |", headings.join(" | "))?;
         writeln!(f, "|---|---|{}", "---:|".repeat(self.peers.len()))?;
         let mut parameters = None;
         for row in &self.rows {
@@ -255,12 +327,11 @@ fn machine(figures: &Figures) -> Vec<(String, String)> {
 
 /// The targets, and the values reached.
 fn targets(figures: &Figures) -> PlainTable {
-    let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
-    let ours: Vec<&str> = ours(figures);
+    let (reference, ours) = (reference(figures), ours(figures));
     let bare = figures.peers.iter().find(|peer| peer.name == BARE).map(|peer| peer.name.as_str());
     let peers: Vec<&str> = ours.iter().copied().chain(bare).collect();
     let ours_and_bare = ours.first().copied().zip(bare);
-    let mut columns = vec![String::new(), String::new(), "at least".to_owned()];
+    let mut columns = vec![String::new(), String::new(), format!("at least, ratio to {reference}")];
     columns.extend(peers.iter().map(|&peer| peer.to_owned()));
     columns.extend(ours_and_bare.map(|(peer, bare)| format!("{peer} beside the {bare}")));
     let mut table = PlainTable { columns, rows: Vec::new() };
@@ -273,8 +344,8 @@ fn targets(figures: &Figures) -> PlainTable {
         let missed = |peer, missed: bool| if missed && peer != BARE { ", missed" } else { "" };
         let reached = peers.iter().map(|&peer| match goal {
             Goal::Times(..) => row.ratio(peer, reference).map_or_else(String::new, |it| {
-                let missed = missed(peer, it.median < goal.of(peer, &ours));
-                format!("{}{missed}", times(it.median))
+                let missed = missed(peer, it.mean < goal.of(peer, &ours));
+                format!("{}{missed}", times(it.mean))
             }),
             Goal::AtMost(most) => row.values(peer).map_or_else(String::new, |it| {
                 format!("{}{}", number(it.median), missed(peer, it.median > *most))
@@ -282,10 +353,10 @@ fn targets(figures: &Figures) -> PlainTable {
         });
         let what = if row.parameters.is_empty() { group } else { row.parameters };
         let wanted = goal.wanted(&row.metric.unit);
-        let mut cells = vec![format!("{group}: {what}"), metric_name(row), wanted];
+        let mut cells = vec![format!("{group}: {what}"), row.metric.title(), wanted];
         cells.extend(reached);
         cells.extend(ours_and_bare.map(|(peer, bare)| {
-            row.ratio(peer, bare).map_or_else(String::new, |it| times(it.median))
+            row.ratio(peer, bare).map_or_else(String::new, |it| times(it.mean))
         }));
         table.rows.push(cells);
     }
@@ -313,15 +384,15 @@ impl Goal {
 
 /// The rows in which Lockwheel is worse than the reference.
 fn worse(figures: &Figures) -> Vec<String> {
-    let reference = figures.peers.iter().find(|peer| !peer.ours).map_or("", |peer| &peer.name);
+    let reference = reference(figures);
     let mut worse = Vec::new();
     for group in &figures.groups {
         for row in figures.rows(&group.name) {
             for peer in ours(figures) {
                 let Some(ratio) = row.ratio(peer, reference) else { continue };
-                if ratio.median < WORSE {
-                    let (parameters, name) = (row.parameters, metric_name(&row));
-                    let times = times(ratio.median);
+                if ratio.mean < WORSE {
+                    let (parameters, name) = (row.parameters, row.metric.title());
+                    let times = times(ratio.mean);
                     worse.push(format!("{}, {parameters}, {peer}: {name}: {times}", group.name));
                 }
             }
@@ -330,27 +401,107 @@ fn worse(figures: &Figures) -> Vec<String> {
     worse
 }
 
+/// The server to which the targets are: the first that is not Lockwheel.
+fn reference(figures: &Figures) -> &str {
+    let is_other = |peer: &&ServerInfo| !peer.ours && !peer.build && peer.name != BARE;
+    figures.peers.iter().find(is_other).map_or("", |peer| &peer.name)
+}
+
 fn ours(figures: &Figures) -> Vec<&str> {
     figures.peers.iter().filter(|peer| peer.ours).map(|peer| peer.name.as_str()).collect()
 }
 
+/// The failed measurements.
+pub(crate) fn failures(figures: &Figures) -> String {
+    let mut out = String::new();
+    for failure in &figures.failures {
+        let _ =
+            writeln!(out, "\nFailed: {}: {}: {}", failure.workload, failure.peer, failure.error);
+    }
+    out
+}
+
+/// What [`Tables::ratios`] are in tables that were saved without a description.
+fn earlier_method() -> String {
+    "the median of the ratios within each round; the worst and the best round are in parentheses."
+        .to_owned()
+}
+
+/// A number with at least three significant digits, or four decimals.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 99.95 || size == 0.0 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.0995 => 2,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A ratio, with three decimals if it is near one.
+fn multiple(ratio: f64) -> String {
+    if (0.9..1.1).contains(&ratio) { format!("{ratio:.3}") } else { number(ratio) }
+}
+
+/// A ratio with its unit.
+fn times(ratio: f64) -> String {
+    format!("{}x", multiple(ratio))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::TARGETS;
-    use crate::durable;
-    use crate::workload::all;
+    use super::{GroupTable, TARGETS, multiple, number, reference};
+    use crate::figures::Figures;
+    use crate::figures::tests::figures;
+    use crate::workloads::tests::all;
 
     #[test]
     fn targets_refer_to_existing_workloads() {
-        let durable = durable::all(&[Duration::from_micros(250), Duration::from_millis(2)]);
-        let plain = durable::all(&[Duration::ZERO]);
-        let all: Vec<_> = all().into_iter().chain(durable).chain(plain).collect();
+        let all = all();
         for (group, parameters, ..) in TARGETS {
             let is_it = |name: String| parameters.is_empty() || name == *parameters;
             let known = all.iter().any(|it| it.group() == *group && is_it(it.parameters()));
             assert!(known, "{group}, {parameters}");
         }
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let read: Vec<_> = [123_456.7, 99.96, 10.0, 9.99, 0.25, 0.0125, 0.0].map(number).into();
+        assert_eq!(read, ["123457", "100", "10.0", "9.99", "0.25", "0.0125", "0"]);
+        assert_eq!([1.0042, 0.99951, 1.1, 0.89].map(multiple), ["1.004", "1.000", "1.10", "0.89"]);
+    }
+
+    const COSTS: &str = "cost theirs 0 10\ncost ours 0 5\ncost theirs 1 10.1\ncost ours 1 5";
+
+    #[test]
+    fn table_names_the_base_of_each_ratio() {
+        let mut all = figures(COSTS);
+        let table = |all: &Figures| GroupTable::of(all, &all.groups[0]).to_string();
+        let text = table(&all);
+        assert!(text.starts_with("| | | theirs | ours; **ratio to theirs** |\n"), "{text}");
+        all.peers[0].base = "ours".to_owned();
+        all.peers[1].base = "ours".to_owned();
+        let text = table(&all);
+        assert!(text.starts_with("| | | theirs; **ratio to ours** | ours |\n"), "{text}");
+    }
+
+    #[test]
+    fn only_builds_have_a_verdict() {
+        let mut all = figures(COSTS);
+        let cell = |all: &Figures| GroupTable::of(all, &all.groups[0]).rows[0].cells[1].to_string();
+        assert_eq!(cell(&all), "5.00; **2.01x** (1.89..2.14)");
+        assert!(GroupTable::of_builds(&all).is_empty());
+        assert_eq!(reference(&all), "theirs");
+        all.peers[0].build = true;
+        assert_eq!(cell(&all), "5.00; **2.01x** (1.89..2.14) better");
+        assert_eq!(reference(&all), "");
+        let mut more = all.clone();
+        more.figures.iter_mut().for_each(|figure| figure.parameters = "more".to_owned());
+        all.merge(more);
+        let overall = GroupTable::of_builds(&all);
+        let text = overall.iter().map(GroupTable::to_string).collect::<String>();
+        let row = "| 2 workloads | cost, us | **2.01x** (1.89..2.14) better |\n";
+        assert!(text.contains(row), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The interface of a workload, and the list of all workloads.
+//! The interface of a workload.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use lockwheel_comparison::Outcome;
 
 use crate::metric::Reading;
 use crate::servers::ComparedServer;
-use crate::{cycles, expiry, handoff, latency, memory, native_handoff, scale, start, watchdog};
 
 /// Something that is measured on each server in turn.
 pub(crate) trait Workload {
@@ -40,6 +39,11 @@ pub(crate) trait Workload {
         requested
     }
 
+    /// Why a server cannot run it, if that is known before.
+    fn refuses(&self, _server: &ComparedServer) -> Option<&'static str> {
+        None
+    }
+
     /// Called once before the first round, to set what must be the same for all servers.
     fn prepare(&mut self, _peers: &[&ComparedServer], _effort: &Effort) -> Outcome<()> {
         Ok(())
@@ -48,6 +52,9 @@ pub(crate) trait Workload {
     /// Starts the server, measures it and ends it. An unexpected reply is an error.
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>>;
 }
+
+/// Workloads that `--only` selects together, by their name.
+pub(crate) type Family = (&'static str, Vec<Box<dyn Workload>>);
 
 /// The effort of one measurement.
 #[derive(Clone, Copy, Debug)]
@@ -68,22 +75,12 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
     }
 }
 
-/// Every workload without a log, in the order of the report. [`crate::durable`] and
-/// [`crate::replication`] have the others.
-pub(crate) fn all() -> Vec<Box<dyn Workload>> {
-    let hand_offs = handoff::all().into_iter().chain(native_handoff::all()).collect();
-    let locks = [cycles::all(), hand_offs, watchdog::all(), latency::all(), expiry::all()];
-    let all = locks.into_iter().chain([memory::all(), start::all(), scale::all()]);
-    all.flatten().collect()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::{Effort, Workload, all, title};
+    use super::{Effort, Workload, title};
     use crate::servers::ComparedServer;
-    use crate::{durable, replication};
 
     /// Runs a workload briefly on Lockwheel. Its values are not checked.
     pub(crate) fn check_runs(workload: &mut dyn Workload) {
@@ -101,16 +98,5 @@ pub(crate) mod tests {
         for reading in readings {
             assert!(reading.value.is_finite(), "{}: {reading:?}", title(workload));
         }
-    }
-
-    #[test]
-    fn workload_titles_are_unique() {
-        let durable = durable::all(&[Duration::ZERO, Duration::from_millis(2)]);
-        let all = all().into_iter().chain(durable).chain(replication::all());
-        let mut titles: Vec<_> = all.map(|workload| title(workload.as_ref())).collect();
-        titles.sort();
-        let count = titles.len();
-        titles.dedup();
-        assert_eq!(titles.len(), count);
     }
 }

@@ -18,7 +18,7 @@ use crate::load::{LockType, hold};
 use crate::metric::{Metric, Reading};
 use crate::running::Running;
 use crate::servers::ComparedServer;
-use crate::workload::Workload;
+use crate::workload::Family;
 
 /// Longer than any latency.
 const LONGEST_NS: u64 = 120_000_000_000;
@@ -34,10 +34,14 @@ const REWRITE_TIMEOUT: Duration = Duration::from_secs(120);
 const REWRITE_POLL: Duration = Duration::from_millis(20);
 
 /// All workloads, on disks whose flushes take longer by each of these delays.
-pub(crate) fn all(flush_delays: &[Duration]) -> Vec<Box<dyn Workload>> {
-    let of_disks = [flush::all, cycles::all, reads::all];
-    let of_disks = of_disks.into_iter().flat_map(|all| all(flush_delays));
-    of_disks.chain(restart::all()).chain(snapshot::all()).collect()
+pub(crate) fn families(flush_delays: &[Duration]) -> Vec<Family> {
+    vec![
+        ("flushes", flush::all(flush_delays)),
+        ("cycles", cycles::all(flush_delays)),
+        ("reads", reads::all(flush_delays)),
+        ("restart", restart::all()),
+        ("snapshot", snapshot::all()),
+    ]
 }
 
 /// The parameters of a workload on a disk.

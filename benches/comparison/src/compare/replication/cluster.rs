@@ -16,7 +16,7 @@ use crate::load::connect;
 use crate::log_directory::LogDirectory;
 use crate::progress;
 use crate::running::{Running, command};
-use crate::servers::ComparedServer;
+use crate::servers::{ClusterType, ComparedServer, ServerType};
 
 const NODES: usize = 3;
 /// The longest time until there is a leader that the other nodes follow.
@@ -27,38 +27,23 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The state of a log that is not being rewritten.
 const REWRITTEN: [&str; 2] = ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
 
-/// The nodes of a server and how they replicate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClusterType {
-    /// One node, with a log that is flushed before each reply.
-    One,
-    /// Three nodes of Lockwheel.
-    Raft,
-    /// Three nodes of etcd.
-    Etcd,
-    /// A Redis with two replicas.
-    Replicas,
-}
-
-/// The clusters that are compared: of Lockwheel, with one node as the reference, of etcd if it is
-/// installed, and of the other servers.
+/// The clusters that are compared: of Lockwheel, its other builds first, each with one node and with
+/// three; of etcd if it is installed; and of the other servers.
 pub(crate) fn servers(ours: &ComparedServer, others: &[ComparedServer]) -> Vec<ComparedServer> {
     let named = |server: &ComparedServer, nodes, how: &str| {
-        let mut server = server.clone();
-        server.name = format!("{}, {how}", server.name);
-        server.nodes = nodes;
-        server
+        let name = format!("{}, {how}", server.name);
+        ComparedServer { name, nodes, ..server.clone() }
     };
-    let mut all = vec![
-        named(ours, ClusterType::One, "one node"),
-        named(ours, ClusterType::Raft, "three nodes"),
-    ];
+    let builds = others.iter().filter(|it| it.is_build()).chain([ours]);
+    let of_build =
+        |it| [named(it, ClusterType::One, "one node"), named(it, ClusterType::Raft, "three nodes")];
+    let mut all: Vec<_> = builds.flat_map(of_build).collect();
     match etcd() {
         Some(etcd) => all.push(named(&etcd, ClusterType::Etcd, "three nodes")),
         None => progress::print("no etcd on PATH: Lockwheel is not compared with etcd"),
     }
     let with_replicas = |it| named(it, ClusterType::Replicas, "two replicas, WAIT 1");
-    all.extend(others.iter().map(with_replicas));
+    all.extend(others.iter().filter(|it| !it.is_build()).map(with_replicas));
     all
 }
 
@@ -68,7 +53,7 @@ fn etcd() -> Option<ComparedServer> {
     let output = command(&words).arg("--version").stdout(Stdio::piped()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let version = text.lines().next()?.rsplit(' ').next()?;
-    Some(ComparedServer::new(&format!("etcd {version}"), words, None))
+    Some(ComparedServer::new(&format!("etcd {version}"), ServerType::Other, words, None))
 }
 
 /// Running nodes.
@@ -85,8 +70,8 @@ impl Cluster {
         let directories = directories.collect::<Outcome<Vec<_>>>()?;
         let (nodes, leader) = match server.nodes {
             ClusterType::One => (vec![server.start_with_log_anywhere(&directories[0], &[])?], 0),
-            ClusterType::Raft => start_raft(server.words(), &directories)?,
-            ClusterType::Etcd => start_etcd(server.words(), &directories)?,
+            ClusterType::Raft => start_raft(&server.words, &directories)?,
+            ClusterType::Etcd => start_etcd(&server.words, &directories)?,
             ClusterType::Replicas => start_replicas(server, &directories)?,
         };
         Ok(Cluster { nodes, leader, nodes_type: server.nodes })
@@ -122,17 +107,19 @@ fn start_raft(
     directories: &[Rc<LogDirectory>],
 ) -> Outcome<(Vec<Running>, usize)> {
     let [first, others @ ..] = directories else { return Err("no directories".into()) };
+    let (program, arguments) = words.split_at(words.len().min(1));
     let start = |subcommand: &[&str], directory: &Rc<LogDirectory>| {
         let (port, raft_port) = (free_port(), free_port().to_string());
-        let mut command = command(words);
-        command.arg("raft").args(subcommand).args(["--port", &port.to_string()]);
+        let mut command = command(program);
+        command.arg("raft").args(subcommand).args(arguments);
+        command.args(["--port", &port.to_string()]);
         command.args(["--bind", "127.0.0.1", "--raft-port", &raft_port]);
         command.arg("--dir").arg(directory.server_path());
         Running::spawn(command, port, None, Some(directory), listens)
     };
     // Asks the first node.
     let raft = |subcommand: &str| -> Outcome<String> {
-        let mut command = command(words);
+        let mut command = command(program);
         command.args(["raft", subcommand, "--dir"]).arg(first.server_path());
         let output = command.stdout(Stdio::piped()).stderr(Stdio::null()).output()?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

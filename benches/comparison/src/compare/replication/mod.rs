@@ -11,7 +11,7 @@ use lockwheel_comparison::Outcome;
 
 use self::clients::Load;
 use self::cluster::Cluster;
-pub(crate) use self::cluster::{ClusterType, servers};
+pub(crate) use self::cluster::servers;
 use crate::durable::quantiles;
 use crate::generator::Throughput;
 use crate::metric::{Metric, Reading};
