@@ -27,16 +27,22 @@ fn group_tables(figures: &Figures) -> Vec<GroupTable> {
     groups.chain(GroupTable::of_builds(figures)).collect()
 }
 
+/// The width of a value with its ratio, interval and verdict.
+const CELL_WIDTH: usize = 40;
+
 fn terminal(figures: &Figures) -> String {
     let mut out = heading(figures);
     out.push('\n');
     for table in group_tables(figures) {
         let _ = writeln!(out, "\n{}\n{}\n", table.name, table.note);
-        let names = table.peers.iter().map(|name| format!(" {name:>40}"));
-        let _ = writeln!(out, "{:36}{}", "", names.collect::<String>());
         let base = |column| table.base(column).map_or(String::new(), |it| format!("ratio to {it}"));
-        let bases = (0..table.peers.len()).map(|column| format!(" {:>40}", base(column)));
-        let _ = writeln!(out, "{}", format!("{:36}{}", "", bases.collect::<String>()).trim_end());
+        let bases: Vec<String> = (0..table.peers.len()).map(base).collect();
+        let headings = table.peers.iter().chain(&bases);
+        let width = headings.map(String::len).max().unwrap_or_default().max(CELL_WIDTH);
+        for line in [&table.peers, &bases] {
+            let cells = line.iter().map(|it| format!(" {it:>width$}")).collect::<String>();
+            let _ = writeln!(out, "{}", format!("{:36}{cells}", "").trim_end());
+        }
         let mut parameters = "";
         for row in &table.rows {
             if parameters != row.parameters {
@@ -48,7 +54,9 @@ fn terminal(figures: &Figures) -> String {
                     "" => String::new(),
                     spread => format!("({spread})"),
                 };
-                format!(" {:>10} {:>7} {spread:>14} {:6}", it.value, it.ratio, it.verdict)
+                let cell =
+                    format!("{:>10} {:>7} {spread:>14} {:6}", it.value, it.ratio, it.verdict);
+                format!(" {cell:>width$}")
             });
             let _ = writeln!(out, "  {:34}{}", row.metric, cells.collect::<String>().trim_end());
         }
