@@ -404,6 +404,7 @@ impl Page {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
             command.env_remove(name);
         }
+        daemon::forget_package(&mut command);
         let path = std::env::var("PATH").unwrap_or_default();
         let [programs, python] = ["bin", "empty/venv/bin"].map(|name| self.folder.path(name));
         command.env("PATH", format!("{programs}:{python}:{path}"));

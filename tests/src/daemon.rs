@@ -221,7 +221,9 @@ fn build(what: &[&str]) -> PathBuf {
         Some(profile) => &["--profile", profile],
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    forget_package(&mut command);
+    let built = command
         .args(["build", "--quiet"])
         .args(what)
         .args(profile)
@@ -231,4 +233,15 @@ fn build(what: &[&str]) -> PathBuf {
         .status();
     assert!(built.expect("cargo runs").success(), "{what:?} cannot be built");
     folder.to_owned()
+}
+
+/// Removes the variables that Cargo sets for the tests of a package. Build scripts that watch them
+/// would run again, and with them everything that depends on their crates would be compiled.
+pub fn forget_package(command: &mut Command) {
+    let of_package = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|it| name.starts_with(it))
+    };
+    for (name, _) in std::env::vars().filter(|(name, _)| of_package(name)) {
+        command.env_remove(name);
+    }
 }

@@ -76,6 +76,7 @@ pub fn perform(steps: &[Step], setting: Setting<'_>, target: &Target) -> Perform
             break;
         }
     }
+    player.end_patterns();
     player.performance
 }
 
@@ -259,6 +260,20 @@ impl CasePlayer<'_> {
     /// The wrapping of a client's last command.
     fn wrapping_of(&self, client: &str) -> Wrapping {
         if self.wrapped.contains(client) { self.setting.wrapping } else { Wrapping::None }
+    }
+
+    /// Ends the connections with subscriptions to patterns and waits until the server has closed
+    /// them: it counts the patterns of all clients, and the next case may read the count.
+    fn end_patterns(&mut self) {
+        let lines = self.performance.transcript.iter();
+        let subscribers = lines.filter_map(|line| Some(line.split_once("> PSUBSCRIBE")?.0));
+        let subscribers: BTreeSet<&str> = subscribers.collect();
+        for client in subscribers {
+            let Some(wire) = self.connections.get_mut(client) else { continue };
+            if wire.send(&["QUIT"]).is_ok() {
+                while wire.read().is_ok() {}
+            }
+        }
     }
 
     fn closed(&mut self, client: &str) -> Result<(), UnexpectedReply> {
