@@ -1,4 +1,4 @@
-//! Counts the engine's allocations for the operations of `benches/instructions.txt`. An operation
+//! Counts the engine's allocations for the operations of `benches/counts.txt`. An operation
 //! allocates only for data that it stores: the keyspace has its own blocks, and all other buffers
 //! are reused.
 

@@ -1,6 +1,7 @@
 //! Runs the program as launchers do: with arguments, signals, an exit status, and a log on its
 //! standard output.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -55,8 +56,15 @@ impl Drop for Folder {
 
 /// The command that runs the program with these arguments in `folder`.
 pub fn command<A: AsRef<str>>(folder: &Folder, arguments: &[A]) -> Command {
-    let mut command = Command::new(program());
-    command.args(arguments.iter().map(AsRef::as_ref)).current_dir(&folder.0);
+    let mut command = command_of(program(), folder);
+    command.args(arguments.iter().map(AsRef::as_ref));
+    command
+}
+
+/// The command that runs another program in `folder`, without the settings of the environment.
+pub fn command_of(program: impl AsRef<OsStr>, folder: &Folder) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(&folder.0);
     // Variables with this prefix are settings.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
         command.env_remove(name);

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use lockwheel_benches::operations::{Operation, REPETITIONS};
 
+use crate::recorded::Count;
+
 /// The option before the name of the operation to perform.
 pub(crate) const PERFORM: &str = "--perform";
 
@@ -15,7 +17,7 @@ pub(crate) const PERFORM: &str = "--perform";
 const COUNTED: &str = "*lockwheel_benches*engine_bench*EngineBench*run_all*";
 
 /// Returns the mean number of instructions of one operation.
-pub(crate) fn count(operation: &Operation) -> Result<u64, String> {
+pub(crate) fn count(operation: &Operation) -> Result<Count, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -28,7 +30,10 @@ pub(crate) fn count(operation: &Operation) -> Result<u64, String> {
     let figure = |line: &str| line.split_once("Collected :")?.1.trim().parse::<u64>().ok();
     match output_text.lines().find_map(figure) {
         Some(0) => Err(format!("{}: no instructions were counted", operation.name)),
-        Some(instructions) if output.status.success() => Ok(instructions / REPETITIONS),
+        Some(instructions) if output.status.success() => {
+            let value = (instructions / REPETITIONS) as f64;
+            Ok(Count { name: operation.name.clone(), value, is_exact: false })
+        }
         _ => Err(format!("{}: {output_text}", operation.name)),
     }
 }
