@@ -93,7 +93,7 @@ pub(crate) fn count(program: &Path, cycle: &Cycle) -> Result<Vec<Count>, String>
     compile(&folder.path("stopped_clock.c"), &library)?;
     let mut command = daemon::command_of("valgrind", &folder);
     command
-        .args(["--quiet", "--tool=callgrind", "--collect-systime=yes", "--dump-line=no"])
+        .args(["--quiet", "--tool=callgrind", "--collect-systime=yes"])
         .arg(format!("--callgrind-out-file={parts}"))
         .arg(program)
         .args(["--port", "0"])
@@ -101,26 +101,23 @@ pub(crate) fn count(program: &Path, cycle: &Cycle) -> Result<Vec<Count>, String>
     let mut server = Daemon::spawn(folder, command, "");
     let port = server.wait_for_port();
     let mut client = Client::new(server.connect(port));
-    // The second window is empty: its counts are those of the end of a window.
     client.end_window();
-    client.end_window();
-    for batch in [1, BATCH] {
+    // The windows of the last kind are empty: their counts are those of the end of a window.
+    for batch in [Some(1), Some(BATCH), None] {
         // In the first window of a kind, buffers and tables get their final sizes.
         for _ in 0..=WINDOWS {
-            client.perform(cycle, batch);
+            batch.iter().for_each(|&batch| client.perform(cycle, batch));
             client.end_window();
         }
     }
     // The server answers this when it has written the counts of the last window.
     client.wire.ask("PING");
-    let ends = 2 + 2 * (WINDOWS + 1);
-    let ends = (1..=ends).map(|number| Done::read(&format!("{parts}.{number}")));
-    let windows = ends.collect::<Result<Vec<_>, _>>()?;
-    let windows: Vec<Done> = windows.windows(2).map(|pair| pair[1].since(pair[0])).collect();
-    let (empty, unpipelined) = (windows[0], &windows[2..][..WINDOWS]);
-    let together = &windows[2 + WINDOWS + 1..];
-    let mut counts = cycle.counts(cycle.name, empty, unpipelined);
-    counts.extend(cycle.counts(&format!("{}, {BATCH} together", cycle.name), empty, together));
+    let ends = (1..=1 + 3 * (WINDOWS + 1)).map(|number| Done::read(&format!("{parts}.{number}")));
+    let ends = ends.collect::<Result<Vec<_>, _>>()?;
+    let windows: Vec<Done> = ends.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    let kinds: Vec<&[Done]> = windows.chunks(WINDOWS + 1).map(|kind| &kind[1..]).collect();
+    let mut counts = cycle.counts(cycle.name, kinds[2], kinds[0]);
+    counts.extend(cycle.counts(&format!("{}, {BATCH} together", cycle.name), kinds[2], kinds[1]));
     Ok(counts)
 }
 
@@ -165,13 +162,16 @@ impl Done {
 }
 
 impl Cycle {
-    /// The counts of one cycle.
-    fn counts(&self, name: &str, empty: Done, windows: &[Done]) -> Vec<Count> {
+    /// The counts of one cycle, from windows without requests and with them.
+    fn counts(&self, name: &str, empty: &[Done], windows: &[Done]) -> Vec<Count> {
         let cycles = (WINDOW / self.commands.len()) as f64;
         let count = |what: &str, decimals: i32, figure: fn(Done) -> u64| {
-            let mut figures: Vec<u64> = windows.iter().map(|&window| figure(window)).collect();
-            figures.sort_unstable();
-            let mean = figures[WINDOWS / 2].saturating_sub(figure(empty)) as f64 / cycles;
+            let median = |windows: &[Done]| {
+                let mut figures: Vec<u64> = windows.iter().map(|&done| figure(done)).collect();
+                figures.sort_unstable();
+                figures[WINDOWS / 2] as f64
+            };
+            let mean = (median(windows) - median(empty)) / cycles;
             let unit = 10_f64.powi(decimals);
             let (name, value) = (format!("{name}, {what}"), (mean * unit).round() / unit);
             Count { name, value, is_exact: decimals > 0 }
@@ -250,8 +250,9 @@ mod tests {
     fn counts_are_the_median_of_the_windows_without_their_end() {
         let done = |each| Done { instructions: each, system_calls: each, clock_reads: each };
         let cycle = Cycle { name: "two", commands: &[("A", ""), ("B", "")] };
+        let empty = [5, 17, 5, 5, 5].map(done);
         let windows = [3_000, 485, 485, 0, 485].map(done);
-        let counts = cycle.counts("two", done(5), &windows);
+        let counts = cycle.counts("two", &empty, &windows);
         let values: Vec<_> = counts.iter().map(|count| (&count.name[..], count.value)).collect();
         let expected =
             [("two, clock reads", 3.0), ("two, instructions", 3.0), ("two, system calls", 3.0)];
