@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// By which part instructions may exceed those recorded. The counts of one binary do not vary. This allows for changes outside the measured code: a
-/// different inlining decision, a patch of a dependency, another libc.
+/// By which part instructions may exceed those recorded. The counts of one binary hardly vary. This
+/// allows for changes outside the measured code: a different inlining decision, a patch of a
+/// dependency, another libc.
 const TOLERANCE: f64 = 0.02;
 /// Another compiler may generate better or worse code; the tolerance is small enough to show a new
 /// allocation or a second look-up.
