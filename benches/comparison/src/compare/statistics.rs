@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 /// How a [`Ratio`] is estimated, for the readers of tables.
-pub(crate) const METHOD: &str = "the geometric mean of the ratios within each round; in parentheses \
-    is its 95 % confidence interval, by Student's t on the logarithms of these ratios. A ratio \
-    without an interval is that of a single round.";
+pub(crate) const METHOD: &str = "the geometric mean of the ratios within each round; in \
+    parentheses is its 95 % confidence interval, by Student's t on the logarithms of these ratios. \
+    A ratio without an interval is that of a single round.";
 
 /// The upper 97.5 % quantiles of Student's t with one, two and three degrees of freedom.
 const T_QUANTILES: [f64; 3] = [12.706_205, 4.302_653, 3.182_446];

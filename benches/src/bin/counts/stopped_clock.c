@@ -1,7 +1,7 @@
-// Divides the requests of a server into windows, whose counts callgrind writes, and stops the clocks
-// within a window: loaded into the server by LD_PRELOAD. A window ends when the server has answered
-// the request MARK and waits for input again. The system calls are made directly, because this
-// works with any version of the C library.
+// Divides the requests of a server into windows, whose counts callgrind writes, and stops the
+// clocks within a window: loaded into the server by LD_PRELOAD. A window ends when the server has
+// answered the request MARK and waits for input again. The system calls are made directly, because
+// this works with any version of the C library.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>

@@ -27,8 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The state of a log that is not being rewritten.
 const REWRITTEN: [&str; 2] = ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
 
-/// The clusters that are compared: of Lockwheel, its other builds first, each with one node and with
-/// three; of etcd if it is installed; and of the other servers.
+/// The clusters that are compared: of Lockwheel, its other builds first, each with one node and
+/// with three; of etcd if it is installed; and of the other servers.
 pub(crate) fn servers(ours: &ComparedServer, others: &[ComparedServer]) -> Vec<ComparedServer> {
     let named = |server: &ComparedServer, nodes, how: &str| {
         let name = format!("{}, {how}", server.name);
