@@ -121,7 +121,9 @@ func New(client *redis.Client, key string, options Options) *Lock {
 	}
 	// Its commands have limits of their own. A LOCK.ACQUIRE that is sent again would hold the lock
 	// twice.
-	l.settings.ContextTimeoutEnabled, l.settings.ReadTimeout, l.settings.MaxRetries = true, -1, -1
+	l.settings.ContextTimeoutEnabled, l.settings.MaxRetries = true, -1
+	// go-redis takes the limit for reading as that for writing if none is given.
+	l.settings.ReadTimeout, l.settings.WriteTimeout = -1, -1
 	l.settings.PoolSize, l.settings.MinIdleConns, l.settings.MaxActiveConns = 1, 0, 0
 	l.settings.ConnMaxIdleTime, l.settings.ConnMaxLifetime = -1, -1
 	l.settings.PushNotificationProcessor = nil // Each client needs its own.
