@@ -69,11 +69,12 @@ async fn run(options: &Options) -> Result<bool, String> {
     let mut times = Times::read();
     let results = schedule::run(&table, &chosen, &times).await?;
     let passed = report::summary(&results, &times);
-    if options.record {
-        times.record(&results)?;
-    }
     if passed && options.changed.is_none() && is_level(&options.selection) {
         begin.note_success(&results)?;
+    }
+    // This changes the work tree.
+    if options.record {
+        times.record(&results)?;
     }
     Ok(passed)
 }

@@ -70,7 +70,8 @@ fn times_path() -> PathBuf {
 pub(crate) fn list(steps: &[&Step]) {
     for step in steps {
         let level = if step.level == Level::Gate { "gate" } else { "full" };
-        println!("{} ({level}, at most {} s, {:?})", step.name, step.limit_seconds, step.load);
+        let load = format!("{:?}", step.load).to_lowercase();
+        println!("{} ({level}, at most {} s, {load})", step.name, step.limit_seconds);
         println!("    needs: {}", step.needs.join(", "));
         println!("    paths: {}", step.paths.join(" "));
         if !step.after.is_empty() {
