@@ -218,7 +218,7 @@ impl Client {
         self.wire.call(MARK);
     }
 
-    /// Performs the cycle for one window, with so many requests sent together.
+    /// Performs the cycle for one window; `batch` is the number of requests sent together.
     fn perform(&mut self, cycle: &Cycle, batch: usize) {
         let mut requests = Vec::new();
         while requests.len() < WINDOW {
