@@ -425,8 +425,8 @@ func TestAServerWithoutNativeLocksIsAClearError(t *testing.T) {
 	plain.Dir = folder
 	no(t, plain.Start())
 	defer func() { _, _ = plain.Process.Kill(), plain.Wait() }()
-	until(t, func() bool { _, err := os.Stat(socket); return err == nil })
 	client := dialed(t, redis.NewClient(&redis.Options{Network: "unix", Addr: socket}))
+	until(t, func() bool { return client.Ping(background).Err() == nil })
 	err = locks.New(client, "lock", locks.Options{TTL: ttl}).Acquire(background)
 	isError(t, err, locks.ErrNoNativeLocks)
 	matches(t, err.Error(), "it must be Lockwheel 0.1 or later")

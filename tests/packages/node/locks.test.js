@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
+import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { mock, test } from "node:test";
@@ -518,6 +519,15 @@ test("require gives the same class", () => {
   assert.equal(locks.Lock, Lock);
 });
 
+/** Whether a server accepts connections to the socket, whose file exists before it does. */
+function accepts(path) {
+  return new Promise((resolve) => {
+    const connection = createConnection(path, () => resolve(true));
+    connection.on("error", () => resolve(false));
+    connection.on("connect", () => connection.destroy());
+  });
+}
+
 /** The URL of a server without native locks. */
 async function plainRedis(t) {
   const folder = mkdtempSync(join(tmpdir(), "lockwheel-locks-"));
@@ -530,7 +540,7 @@ async function plainRedis(t) {
     await ended;
     rmSync(folder, { recursive: true });
   });
-  await until(() => new Promise((resolve) => setImmediate(resolve, existsSync(path))));
+  await until(() => accepts(path));
   return `unix://${path}`;
 }
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -360,6 +361,12 @@ def test_settings_of_the_client_apply(lock_of, lockwheel_factory):
             assert (lock["database"], lock["owner"], lock["name"]) == (3, held.owner, "worker")
 
 
+def accepts(path):
+    """Whether a server accepts connections to the socket, whose file exists before it does."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
+
+
 @pytest.fixture
 def plain_redis(tmp_path):
     """The URL of a server without native locks: a redis-server, if it is installed."""
@@ -369,7 +376,7 @@ def plain_redis(tmp_path):
         process = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
     except FileNotFoundError:
         pytest.skip("there is no redis-server")
-    until(path.exists)
+    until(lambda: accepts(path))
     yield f"unix://{path}"
     process.terminate()
     process.wait()
