@@ -11,12 +11,14 @@ use super::time::Deadline;
 #[cfg(feature = "tls")]
 use super::tls::TlsStream;
 
-/// The shortest time-out of a socket: zero would mean none.
+/// The shortest time-out of a socket (zero would mean none), and the precision of time-outs.
 const SOCKET_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// A connection that keeps every byte it receives.
 pub struct Wire {
     stream: Stream,
+    /// The time-outs of the socket for reading and writing, as they were last set.
+    socket_timeouts: [Option<Duration>; 2],
     received: Vec<u8>,
     timeouts: Timeouts,
 }
@@ -54,43 +56,42 @@ enum Stream {
 }
 
 impl Stream {
-    fn read(&mut self, chunk: &mut [u8], timeout: Duration) -> io::Result<usize> {
-        let timeout = Some(timeout.max(SOCKET_TIMEOUT_MIN));
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.read(chunk)
-            }
+            Stream::Tcp(stream) => stream.read(chunk),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => {
-                stream.sock.set_read_timeout(timeout)?;
-                stream.read(chunk)
-            }
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.read(chunk)
-            }
+            Stream::Tls(stream) => stream.read(chunk),
+            Stream::Unix(stream) => stream.read(chunk),
         }
     }
 
-    fn write(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
-        let timeout = Some(timeout.max(SOCKET_TIMEOUT_MIN));
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => {
-                stream.set_write_timeout(timeout)?;
-                stream.write(bytes)
-            }
+            Stream::Tcp(stream) => stream.write(bytes),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => {
-                stream.sock.set_write_timeout(timeout)?;
-                stream.write(bytes)
-            }
-            Stream::Unix(stream) => {
-                stream.set_write_timeout(timeout)?;
-                stream.write(bytes)
-            }
+            Stream::Tls(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
         }
     }
+
+    fn set_timeout(&self, direction: Direction, timeout: Duration) -> io::Result<()> {
+        match (self, direction) {
+            (Stream::Tcp(stream), Direction::Read) => stream.set_read_timeout(Some(timeout)),
+            (Stream::Tcp(stream), Direction::Write) => stream.set_write_timeout(Some(timeout)),
+            #[cfg(feature = "tls")]
+            (Stream::Tls(stream), Direction::Read) => stream.sock.set_read_timeout(Some(timeout)),
+            #[cfg(feature = "tls")]
+            (Stream::Tls(stream), Direction::Write) => stream.sock.set_write_timeout(Some(timeout)),
+            (Stream::Unix(stream), Direction::Read) => stream.set_read_timeout(Some(timeout)),
+            (Stream::Unix(stream), Direction::Write) => stream.set_write_timeout(Some(timeout)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
 }
 
 impl Wire {
@@ -114,7 +115,7 @@ impl Wire {
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        Ok(Wire { stream, received: Vec::new(), timeouts })
+        Ok(Wire { stream, socket_timeouts: [None; 2], received: Vec::new(), timeouts })
     }
 
     /// Connects, authenticates, and selects the protocol and the database.
@@ -152,7 +153,8 @@ impl Wire {
     pub fn send_bytes(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let until = self.timeouts.next()?;
         while !bytes.is_empty() {
-            match self.stream.write(bytes, until.remaining()) {
+            self.limit(Direction::Write, until)?;
+            match self.stream.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -220,7 +222,8 @@ impl Wire {
     fn fill_until(&mut self, until: Deadline) -> io::Result<()> {
         let mut chunk = [0; 16 * 1024];
         let count = loop {
-            match self.stream.read(&mut chunk, until.remaining()) {
+            self.limit(Direction::Read, until)?;
+            match self.stream.read(&mut chunk) {
                 // The process was stopped and continued, or a debugger was attached.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read?,
@@ -230,6 +233,20 @@ impl Wire {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.received.extend_from_slice(&chunk[..count]);
+        Ok(())
+    }
+
+    /// Sets the time-out of the socket, unless it is the last one: that saves a system call for
+    /// most requests and replies.
+    fn limit(&mut self, direction: Direction, until: Deadline) -> io::Result<()> {
+        let precision = SOCKET_TIMEOUT_MIN.as_micros();
+        let count = until.remaining().as_micros().div_ceil(precision).max(1);
+        let timeout = SOCKET_TIMEOUT_MIN * u32::try_from(count).unwrap_or(u32::MAX);
+        let set = &mut self.socket_timeouts[direction as usize];
+        if *set != Some(timeout) {
+            self.stream.set_timeout(direction, timeout)?;
+            *set = Some(timeout);
+        }
         Ok(())
     }
 
