@@ -1,6 +1,7 @@
 //! The built-in cases and their scripts. Each file of `cases/` and `scripts/` is listed once, in
 //! the order of the table.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::case::{Action, Case, Mistake};
@@ -303,11 +304,19 @@ pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
 
 /// Every case.
 pub fn all() -> Result<Vec<Case>, Mistake> {
-    let mut cases = Vec::new();
-    for (file, text) in FILES {
-        cases.extend(Case::parse_all(&format!("cases/{file}.txt"), text)?);
-    }
-    Ok(cases)
+    parsed().clone()
+}
+
+/// As [`all`]. The files are read once in a process.
+pub(super) fn parsed() -> &'static Result<Vec<Case>, Mistake> {
+    static PARSED: OnceLock<Result<Vec<Case>, Mistake>> = OnceLock::new();
+    PARSED.get_or_init(|| {
+        let mut cases = Vec::new();
+        for (file, text) in FILES {
+            cases.extend(Case::parse_all(&format!("cases/{file}.txt"), text)?);
+        }
+        Ok(cases)
+    })
 }
 
 /// The text of a script.

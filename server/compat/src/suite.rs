@@ -149,28 +149,26 @@ impl Options {
 impl Suite {
     /// Chooses the cases and properties.
     pub fn new(options: &Options) -> Result<Suite, Error> {
-        let (cases, properties) = match &options.cases {
-            Some(cases) => (cases.clone(), Vec::new()),
-            None => {
-                let mut cases =
-                    cases::all().map_err(|mistake| Error::Usage(mistake.to_string()))?;
-                cases.retain(|case| !options.quick || cases::is_quick(case));
-                let unwrapped = options.wrapping == Wrapping::None;
-                (cases, properties::all().filter(|_| unwrapped).collect())
-            }
+        let built_in = options.cases.is_none();
+        let cases = match (&options.cases, cases::parsed()) {
+            (Some(cases), _) | (None, Ok(cases)) => cases,
+            (None, Err(mistake)) => return Err(Error::Usage(mistake.to_string())),
         };
+        let only: Vec<_> = options.only.iter().map(|part| part.to_lowercase()).collect();
         let chosen = |family: &str, client: Option<&str>, name: &str| {
             let client = client.map(|client| format!("{client}: ")).unwrap_or_default();
-            let whole = format!("{family}: {client}{name}");
-            let whole = whole.to_lowercase();
-            options.only.is_empty()
-                || options.only.iter().any(|part| whole.contains(&part.to_lowercase()))
+            let whole = format!("{family}: {client}{name}").to_lowercase();
+            only.is_empty() || only.iter().any(|part| whole.contains(part))
         };
-        let of_case = |case: &Case| chosen(&case.family, case.client.as_deref(), &case.name);
-        let suits = |case: &Case| options.wrapping.suits(case);
-        let cases: Vec<_> = cases.into_iter().filter(of_case).filter(suits).collect();
+        let is_quick = |case: &&Case| !(built_in && options.quick) || cases::is_quick(case);
+        let of_case = |case: &&Case| chosen(&case.family, case.client.as_deref(), &case.name);
+        let suits = |case: &&Case| options.wrapping.suits(case);
+        let cases: Vec<_> =
+            cases.iter().filter(is_quick).filter(of_case).filter(suits).cloned().collect();
+        let with_properties = built_in && options.wrapping == Wrapping::None;
         let of_property = |it: &&Property| chosen(properties::FAMILY, it.client, it.name);
-        let properties: Vec<_> = properties.into_iter().filter(of_property).collect();
+        let properties: Vec<_> =
+            properties::all().filter(|_| with_properties).filter(of_property).collect();
         if cases.is_empty() && properties.is_empty() {
             return Err(Error::Usage(format!("nothing is called {}", options.only.join(" or "))));
         }
