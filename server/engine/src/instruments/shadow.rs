@@ -14,13 +14,13 @@ use crate::time::Time;
 /// See the module's documentation.
 pub struct Shadow {
     engine: Engine,
-    units: u64,
+    /// The bytes by which the comparisons of whole states have exceeded their average.
+    excess_bytes: usize,
 }
 
-/// Below this many keys, the whole state is compared after each unit; else the keys that the unit
-/// has changed, and the whole state after every so many units.
-const KEYS_COMPARED_MAX: usize = 256;
-const UNITS_BETWEEN_COMPARISONS: u64 = 1024;
+/// The bytes that comparisons of whole states may take for each unit, on average: a small state is
+/// compared after each unit. After the other units, only the keys that they have changed are.
+const STATE_BYTES_PER_UNIT: usize = 16 * 1024;
 
 impl Shadow {
     /// A shadow of an engine without keys; `None` if effects are not verified.
@@ -34,7 +34,7 @@ impl Shadow {
         let mut engine = Engine::new(settings, Process::default(), time, seed);
         // Keys expire by effects.
         engine.writer.set_active_expiry(false);
-        Some(Box::new(Shadow { engine, units: 0 }))
+        Some(Box::new(Shadow { engine, excess_bytes: 0 }))
     }
 
     /// Applies effects that the first engine has applied too.
@@ -52,22 +52,24 @@ impl Shadow {
         if let Err(error) = self.engine.apply(effects.bytes(), time) {
             panic!("effects cannot be applied ({error:?}): {:?}", describe(effects));
         }
-        self.units += 1;
-        let keyspace = leader.writer.keyspace();
-        let keys: usize = (0..keyspace.count()).map(|n| keyspace.database(n).len()).sum();
-        let is_equal =
-            if keys <= KEYS_COMPARED_MAX || self.units.is_multiple_of(UNITS_BETWEEN_COMPARISONS) {
-                self.engine.writer.state().is_equal_to(leader.writer.state())
-            } else {
-                self.agrees_on_changed_keys(effects, leader)
-            };
-        if !is_equal {
+        self.excess_bytes = self.excess_bytes.saturating_sub(STATE_BYTES_PER_UNIT);
+        let agrees = match self.excess_bytes {
+            0 => self.agrees(leader),
+            _ => self.agrees_on_changed_keys(effects, leader),
+        };
+        if !agrees {
             panic!(
                 "the state differs from its effects {:?}: {}",
                 describe(effects),
                 self.difference(leader)
             );
         }
+    }
+
+    fn agrees(&mut self, leader: &Engine) -> bool {
+        let [ours, theirs] = [&self.engine, leader].map(|engine| engine.writer.state().canonical());
+        self.excess_bytes = theirs.len();
+        ours == theirs
     }
 
     fn agrees_on_changed_keys(&self, effects: &Effects, leader: &Engine) -> bool {
