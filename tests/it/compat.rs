@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwheel::Server;
 use lockwheel_compat::wrapping::Wrapping;
-use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict};
+use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
 use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::redis_server::RedisServer;
@@ -14,7 +14,7 @@ use lockwheel_tests::target::{Kind, Target};
 use rustls::version::{TLS12, TLS13};
 
 /// How long each property is run: shorter than the suite's default.
-const SECONDS: f64 = 0.5;
+const SECONDS: f64 = 0.25;
 /// The time limit of a run: the judgement must not depend on the speed of the machine.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -22,13 +22,29 @@ fn run(target: &Target, reference: Option<&Target>) -> Report {
     run_wrapped(target, reference, Wrapping::None)
 }
 
+/// As [`run`], without the properties.
+fn run_cases(target: &Target, reference: Option<&Target>) -> Report {
+    let mut options = options_of(target, reference);
+    options.cases = Some(cases::all().expect("the cases are well-formed"));
+    run_with(&options)
+}
+
 fn run_wrapped(target: &Target, reference: Option<&Target>, wrapping: Wrapping) -> Report {
+    let mut options = options_of(target, reference);
+    options.wrapping = wrapping;
+    run_with(&options)
+}
+
+fn run_with(options: &Options) -> Report {
+    let suite = Suite::new(options).expect("the cases are well-formed");
+    suite.run(&mut ()).expect("both servers answer")
+}
+
+fn options_of(target: &Target, reference: Option<&Target>) -> Options {
     let mut options = options(&target.address().to_string());
     options.reference = reference
         .map(|server| Options::new(&server.address().to_string()).expect("an address").target);
-    options.wrapping = wrapping;
-    let suite = Suite::new(&options).expect("the cases are well-formed");
-    suite.run(&mut ()).expect("both servers answer")
+    options
 }
 
 fn options(url: &str) -> Options {
@@ -42,7 +58,7 @@ fn options(url: &str) -> Options {
 #[test]
 fn redis_passes_all_cases() {
     let Some(redis) = Target::redis() else { return };
-    let report = run(&redis, None);
+    let report = run_cases(&redis, None);
     assert!(report.is_green(), "{}", report.text());
 }
 
@@ -52,6 +68,9 @@ fn lockwheel_passes_all_cases() {
     let lockwheel = Target::lockwheel_like(&redis, Kind::Standalone);
     let report = run(&lockwheel, Some(&redis));
     assert!(report.is_green(), "{}", report.text());
+    // It has the properties of both.
+    let breaks = |notice: &String| notice.contains("the reference breaks");
+    assert!(!report.notices.iter().any(breaks), "{}", report.text());
 }
 
 /// The cases of TLS are played only on a server that is reached with it, and some only with a
@@ -102,7 +121,11 @@ fn scripts_reply_the_same_with_and_without_plans() {
         let server = Server::builder().config("script-plans", plans).start();
         Target::Lockwheel(Box::new(server.expect("lockwheel starts")))
     });
-    let report = run(&lua, Some(&plans));
+    let report = run_cases(&lua, Some(&plans));
+    assert!(report.is_green(), "{}", report.text());
+    let mut of_properties = options_of(&lua, None);
+    of_properties.only = vec![properties::FAMILY.to_owned()];
+    let report = run_with(&of_properties);
     assert!(report.is_green(), "{}", report.text());
     let tiers = |server: &Target| show(&server.run("INFO lockwheel"));
     assert!(tiers(&lua).contains("scripts_planned:0\\r\\nscripts_left_to_lua:0\\r\\n"));

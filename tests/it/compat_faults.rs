@@ -21,7 +21,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
 /// The time limit of a run: the judgement must not depend on the speed of the machine.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// The number of servers at a time.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 8;
 
 #[test]
 fn every_fault_has_a_name_and_a_case_that_finds_it() {
