@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
@@ -518,6 +518,34 @@ test("require gives the same class", () => {
   const locks = createRequire(import.meta.url)("lockwheel/locks");
   assert.equal(locks.Lock, Lock);
 });
+
+for (const [library, Type] of Object.entries({ "ioredis 6": Redis, "ioredis 5": Redis5 })) {
+  test(`a client of a sentinel takes the lock of the master (${library})`, async (t) => {
+    const masters = [await start({ frozen: true }), await start({ frozen: true })];
+    const folder = mkdtempSync(join(tmpdir(), "lockwheel-locks-"));
+    const file = join(folder, "sentinel.conf");
+    writeFileSync(file, `sentinel monitor mymaster 127.0.0.1 ${masters[0].port} 1\n`);
+    const sentinel = await start({ options: [file, "--sentinel"] });
+    const sentinels = [{ host: "127.0.0.1", port: sentinel.port }];
+    const client = new Type({ sentinels, name: "mymaster", lazyConnect: true });
+    const lock = new Lock(client, "lock", { ttlMs: LEASE_MS, renewMs: 0 });
+    t.after(async () => {
+      await lock.release();
+      for (const server of [...masters, sentinel]) await server.stop();
+      rmSync(folder, { recursive: true });
+    });
+    await lock.hold();
+    assert.equal((await holder(masters[0])).owner, lock.owner);
+    await sentinel.call("SENTINEL", "REMOVE", "mymaster");
+    await sentinel.call("SENTINEL", "MONITOR", "mymaster", "127.0.0.1", masters[1].port, 1);
+    assert.ok(await lock.renew());
+    await masters[0].call("CLIENT", "KILL", "TYPE", "normal");
+    // The new master has granted nothing.
+    assert.ok(!(await lock.renew()) && !lock.isHeld);
+    await lock.hold();
+    assert.equal((await holder(masters[1])).owner, lock.owner);
+  });
+}
 
 /** Whether a server accepts connections to the socket, whose file exists before it does. */
 function accepts(path) {

@@ -61,16 +61,20 @@ class OnLoop:
 
 @pytest.fixture(params=["threads", "asyncio"])
 def lock_of(request, loop):
-    """Makes locks of the server at a URL."""
-    made = []
+    """Makes locks of the server at a URL, or of the client that `client_of` makes."""
+    made, clients = [], []
+    library = redis if request.param == "threads" else redis_asyncio
 
-    def lock_of(url, key, client_options={}, **options):
+    def lock_of(url, key, client_options={}, client_of=None, **options):
         options = {"ttl_ms": LEASE_MS, "renew_ms": 0, **options}
+        if client_of is None:
+            client = library.Redis.from_url(url, **client_options)
+        else:
+            client = client_of(library)
+        clients.append(client)
         if request.param == "threads":
-            client = redis.Redis.from_url(url, **client_options)
             made.append(Lock(client, key, **options))
         else:
-            client = redis_asyncio.Redis.from_url(url, **client_options)
             made.append(OnLoop(loop, client, key, **options))
         return made[-1]
 
@@ -78,6 +82,12 @@ def lock_of(request, loop):
     for lock in made:
         if lock.is_held:
             lock.release()
+    for client in clients:
+        manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+        for sentinel in manager.sentinels if manager else []:
+            closed = sentinel.close() if library is redis else sentinel.aclose()
+            if library is redis_asyncio:
+                asyncio.run_coroutine_threadsafe(closed, loop).result()
 
 
 @pytest.fixture
@@ -359,6 +369,52 @@ def test_settings_of_the_client_apply(lock_of, lockwheel_factory):
             assert server.call("DBSIZE") == 0
             (lock,) = server.journal.locks()
             assert (lock["database"], lock["owner"], lock["name"]) == (3, held.owner, "worker")
+
+
+def test_client_of_a_sentinel_takes_the_lock_of_the_master(lockwheel_factory, lock_of, tmp_path):
+    masters = [lockwheel_factory(), lockwheel_factory()]
+    file = tmp_path / "sentinel.conf"
+    file.write_text(f"sentinel monitor mymaster 127.0.0.1 {masters[0].port} 1\n")
+    sentinel = lockwheel_factory(options=[str(file), "--sentinel"])
+
+    def client_of(library):
+        return library.Sentinel([(sentinel.host, sentinel.port)]).master_for("mymaster")
+
+    held = lock_of(None, "lock", client_of=client_of)
+    assert held.acquire() and holder(masters[0])["owner"] == held.owner
+    sentinel.call("SENTINEL", "REMOVE", "mymaster")
+    sentinel.call("SENTINEL", "MONITOR", "mymaster", "127.0.0.1", masters[1].port, 1)
+    assert held.renew()
+    masters[0].call("CLIENT", "KILL", "TYPE", "normal")
+    # The new master has granted nothing.
+    assert not held.renew() and not held.is_held
+    assert held.acquire() and holder(masters[1])["owner"] == held.owner
+
+
+def test_clients_without_a_server_of_their_own_are_refused(lock_of):
+    def replica(library):
+        return library.Sentinel([("127.0.0.1", 1)]).slave_for("mymaster")
+
+    def other_library(library):
+        return redis.Redis() if library is redis_asyncio else redis_asyncio.Redis()
+
+    for client_of, problem in [
+        (replica, "of Sentinel.master_for, not of slave_for"),
+        (other_library, "expected a redis.*Redis, .*, and not a Redis"),
+        (lambda library: object.__new__(library.RedisCluster), "and not a RedisCluster"),
+        (lambda library: None, "and not a NoneType"),
+    ]:
+        with pytest.raises(TypeError, match=problem):
+            lock_of(None, "lock", client_of=client_of)
+
+
+def test_lock_is_not_held_after_its_lease_while_a_renewal_waits(lockwheel, lock_of):
+    held = lock_of(lockwheel.url, "lock", ttl_ms=300, renew_ms=100)
+    assert held.acquire() and held.is_held
+    with lockwheel.faults.gate(command="lock.renew") as gate:
+        gate.wait()
+        until(lambda: not held.is_held)
+    held.release()
 
 
 def accepts(path):

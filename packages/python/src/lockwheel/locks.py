@@ -83,6 +83,7 @@ class _Common:
     """
 
     #: The classes that differ between threads and tasks.
+    _client_type: Any
     _retry_type: Any
     _mutex_type: Any
     _event_type: Any
@@ -107,13 +108,13 @@ class _Common:
     ) -> None:
         if shared and permits is not None:
             raise TypeError("a lock is shared or has permits")
+        self._check_client(client)
         self.key = key
         #: The owner in the commands.
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
         #: The fencing token of the last grant: later grants have greater ones.
         self.token: int | None = None
-        #: Whether this object holds the lock, as far as it knows.
-        self.is_held = False
+        self._is_held = False
         self._wait_ms, self._ttl_ms, self._on_lost = wait_ms, ttl_ms, on_lost
         mode = ["SHARED"] if shared else []
         if permits is not None:
@@ -124,11 +125,31 @@ class _Common:
         # another owner, a release that is sent again may be that of another object.
         self._all, self._release_tries = ([], 1) if owner else (["ALL"], 2)
         self._set_times(ttl_ms, grace_ms if bound else ttl_ms, renew_ms)
-        self._connection = self._own_connection(client.connection_pool)
+        #: The pool of a Sentinel's client finds the master for the connection.
+        self._pool = client.connection_pool
+        self._connection = self._own_connection(self._pool)
         self._denial = ""
         self._mutex = self._mutex_type()
         #: Ends the renewals of one grant.
         self._stop = self._event_type()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the lock, as far as it knows. That ends at the latest when the
+        lease, or the grace of a bound lock unless it is 0, is over by the clock of this process,
+        also while a renewal waits for the server."""
+        is_trusted = self._trust_s == 0 or time.monotonic() < self._trusted_until_s
+        return self._is_held and is_trusted
+
+    def _check_client(self, client: Any) -> None:
+        wanted = self._client_type
+        if not isinstance(client, wanted):
+            raise TypeError(
+                f"client: expected a {wanted.__module__.partition('.client')[0]}.Redis, which may "
+                f"be that of Sentinel.master_for, and not a {type(client).__name__}"
+            )
+        if not getattr(client.connection_pool, "is_master", True):
+            raise TypeError("client: expected that of Sentinel.master_for, not of slave_for")
 
     def _set_times(self, ttl_ms: int, grace_ms: int, renew_ms: float | None) -> None:
         period_ms = min(ttl_ms, max(grace_ms, _GRACE_MS_MIN)) / 3
@@ -153,7 +174,7 @@ class _Common:
         return pool.connection_class(**settings)
 
     def _acquire_words(self, wait_ms: int) -> list[Any]:
-        if self.is_held:
+        if self._is_held:
             raise LockError(f"this object holds the lock {self.key!r} already")
         lease = ["TTL", self._ttl_ms, "WAIT", wait_ms]
         return ["LOCK.ACQUIRE", self.key, self.owner, *lease, *self._options]
@@ -169,8 +190,8 @@ class _Common:
         """Reads the reply to a ``LOCK.ACQUIRE`` that was sent at this time. Returns whether the
         lease has to be renewed at once, since it is not known when in this time it began."""
         fields = reply if isinstance(reply, Mapping) else dict(zip(reply[::2], reply[1::2]))
-        self.is_held = fields["status"] == "acquired"
-        if self.is_held:
+        self._is_held = fields["status"] == "acquired"
+        if self._is_held:
             self.token = int(fields["token"])
             self._trusted_until_s = begun_s + self._trust_s
             self._denial = f"the lock {self.key!r} was acquired, and lost at once"
@@ -194,20 +215,20 @@ class _Common:
                 if self._settle(reply, begun_s):
                     await self._renew()
             except BaseException:
-                self.is_held = False
+                self._is_held = False
                 raise
             finally:
-                if not self.is_held:
+                if not self._is_held:
                     await self._disconnect()
-            if self.is_held:
+            if self._is_held:
                 self._stop = self._event_type()
                 if self._period_s > 0:
                     self._begin(self._keep(self._stop))
-            return self.is_held
+            return self._is_held
 
     async def _renew_now(self) -> bool:
         async with self._mutex:
-            if not self.is_held:
+            if not self._is_held:
                 return False
             is_renewed = await self._renew()
         if not is_renewed:
@@ -216,9 +237,9 @@ class _Common:
 
     async def _release(self) -> bool:
         async with self._mutex:
-            if not self.is_held:
+            if not self._is_held:
                 return False
-            self.is_held = False
+            self._is_held = False
             self._stop.set()
             try:
                 reply = await self._call(self._release_words(), LIMIT_S, self._release_tries)
@@ -245,17 +266,17 @@ class _Common:
     async def _renew(self) -> bool:
         begun_s = time.monotonic()
         try:
-            self.is_held = await self._call(self._renew_words(), self._limit_s) == 1
+            self._is_held = await self._call(self._renew_words(), self._limit_s) == 1
         except _FAILURES:
-            self.is_held = time.monotonic() < self._trusted_until_s
-            if self.is_held:
+            self._is_held = time.monotonic() < self._trusted_until_s
+            if self._is_held:
                 raise
-        if self.is_held:
+        if self._is_held:
             self._trusted_until_s = begun_s + self._trust_s
         else:
             self._stop.set()
             await self._disconnect()
-        return self.is_held
+        return self._is_held
 
     async def _tell(self) -> None:
         result = self._on_lost(self) if self._on_lost else None
@@ -332,6 +353,7 @@ class Lock(_Common):
     All methods may be called from any thread.
     """
 
+    _client_type = redis.Redis
     _retry_type = redis.retry.Retry
     _mutex_type = _ThreadMutex
     _event_type = threading.Event
@@ -369,6 +391,8 @@ class Lock(_Common):
         return stop.wait(limit_s)
 
     async def _exchange(self, words: list[Any], limit_s: float) -> Any:
+        # Only this method finds the master of a Sentinel.
+        self._connection.connect()
         self._connection.send_command(*words)
         if not self._connection.can_read(limit_s):
             raise _late(words, limit_s)
@@ -384,6 +408,7 @@ class AsyncLock(_Common):
     may be a coroutine function.
     """
 
+    _client_type = redis.asyncio.Redis
     _retry_type = redis.asyncio.retry.Retry
     _mutex_type = asyncio.Lock
     _event_type = asyncio.Event
@@ -422,6 +447,7 @@ class AsyncLock(_Common):
 
     async def _exchange(self, words: list[Any], limit_s: float) -> Any:
         async def exchange() -> Any:
+            await self._connection.connect()
             await self._connection.send_command(*words)
             return await self._connection.read_response()
 
