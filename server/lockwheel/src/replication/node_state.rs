@@ -55,22 +55,24 @@ impl State for NodeState {
     }
 
     fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64 {
-        let position = self.log.begin(barrier);
-        // A failed engine has ended the server.
-        let _ = self.with(|host, engine| {
+        let begun = self.with(|host, engine| {
+            let position = self.log.begin(barrier);
             host.clock.begin_leading(Millis(lease_ms));
             engine.set_clock_rate(host.clock.rate());
             engine.lead(position, host.now());
             if let Some(Guard { until_ms, reason }) = guard {
                 host.begin_guard_until(engine, Millis(*until_ms), reason.clone());
             }
+            position
         });
-        position
+        // A failed engine has ended the server.
+        begun.unwrap_or_default()
     }
 
     fn stop_leading(&self) {
-        self.log.end();
+        // A failed engine has ended the server.
         let _ = self.with(|host, engine| {
+            self.log.end();
             // Their replies may be of units that were not committed, and others must find the
             // leader. First, while it is known which locks are bound to them.
             host.close_clients(engine);

@@ -107,8 +107,13 @@ impl RaftLog {
     }
 
     /// The batches have this barrier from now on. Returns the number of the unit before the first.
+    /// The caller holds the engine, as that of [`RaftLog::end`] does: a leadership begins and ends
+    /// for both at the same moment.
     pub(crate) fn begin(&self, barrier: u64) -> Position {
         let mut pending = self.pending.lock();
+        // Followers would apply units that this server has undone.
+        let is_empty = pending.batches.is_empty() && pending.committed.is_empty();
+        assert!(is_empty, "units of an earlier leadership");
         pending.barrier = Some(barrier);
         let last = pending.last;
         pending.committed.push_back((barrier, last));
@@ -251,6 +256,9 @@ impl Log for RaftLog {
         let Units { last, effects, .. } = units;
         let mut pending = self.pending.lock();
         (pending.last, pending.lease_ms) = (last, clocks.lease_ms);
+        if pending.barrier.is_none() {
+            return;
+        }
         match pending.batches.back_mut() {
             Some(batch) if !batch.is_closed && batch.effects.len() < limits::LOG_BATCH_BYTES => {
                 (batch.last, batch.lease_ms) = (last, clocks.lease_ms);
@@ -328,4 +336,42 @@ impl Log for RaftLog {
 /// As [`io::Error`], for a host that has ended.
 pub(crate) fn ended() -> io::Error {
     io::Error::other("the server has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwheel_engine::Engine;
+    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::settings::Settings;
+    use lockwheel_engine::time::{Millis, Rate};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::net::runtime_files::RuntimeFiles;
+
+    /// A log without a node.
+    fn log() -> RaftLog {
+        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
+        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
+        let host = Host::new(engine, clock, RuntimeFiles::default()).expect("a host");
+        RaftLog::new(&Arc::new(host))
+    }
+
+    fn append(log: &RaftLog, number: Position) {
+        log.append(Units { first: number, last: number, effects: b"e" }, Clocks::default(), false);
+    }
+
+    #[test]
+    fn units_of_a_leadership_end_with_it() {
+        let log = log();
+        log.begin(1);
+        append(&log, 1);
+        log.end();
+        append(&log, 2);
+        assert_eq!(log.begin(2), 2, "numbers are not used again");
+        assert_eq!(log.take(), None);
+        append(&log, 3);
+        let batch = log.take().expect("a batch");
+        assert_eq!((batch.barrier, batch.last), (2, 3));
+    }
 }
