@@ -148,6 +148,26 @@ fn requests_for_monitoring_are_not_counted() {
 }
 
 #[test]
+fn commands_do_not_reach_the_clients_for_monitoring() {
+    let server = Monitored::start(&[]);
+    let pages = ["/readyz", "/metrics", "/locks"];
+    for page in pages {
+        assert_eq!(server.get(page).0, 200, "{page}");
+    }
+    assert_eq!(server.run("CLIENT KILL ADDR in-process:0"), ":0");
+    assert_eq!(server.run("CLIENT KILL USER default SKIPME yes"), ":0");
+    assert_eq!(server.run("CLIENT KILL TYPE normal"), ":0");
+    for serial in 1..10 {
+        server.run(&format!("CLIENT KILL ID {serial}"));
+        server.run(&format!("CLIENT UNBLOCK {serial} ERROR"));
+    }
+    assert!(!server.run("CLIENT LIST").contains("in-process"));
+    for page in pages {
+        assert_eq!(server.get(page).0, 200, "{page}");
+    }
+}
+
+#[test]
 fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
     let server = Monitored::start(&[]);
     server.run("SET lock token");

@@ -147,14 +147,25 @@ impl Clients {
         self.slots.get(place as usize)?.as_ref().map(|client| client.id)
     }
 
-    /// The client with that `CLIENT ID`.
+    /// The client with that `CLIENT ID`, unless it only monitors the server.
     pub fn by_serial(&self, serial: u64) -> Option<ClientId> {
-        self.by_serial.get(&serial).map(|&slot| ClientId { serial, slot })
+        let client = self.by_serial.get(&serial).map(|&slot| ClientId { serial, slot });
+        client.filter(|&client| self.is_reachable(client))
+    }
+
+    /// The clients in the order of connection, without those that only monitor the server: no
+    /// command lists them or closes them.
+    pub fn in_order(&self) -> Vec<ClientId> {
+        self.all_in_order().filter(|&client| self.is_reachable(client)).collect()
     }
 
     /// All clients in the order of connection.
-    pub fn in_order(&self) -> Vec<ClientId> {
-        self.by_serial.iter().map(|(&serial, &slot)| ClientId { serial, slot }).collect()
+    pub fn all_in_order(&self) -> impl Iterator<Item = ClientId> {
+        self.by_serial.iter().map(|(&serial, &slot)| ClientId { serial, slot })
+    }
+
+    fn is_reachable(&self, client: ClientId) -> bool {
+        self.get(client).is_some_and(|client| !client.origin.is_monitoring)
     }
 
     /// All clients in unspecified order.

@@ -258,7 +258,7 @@ impl Sessions {
             let blocked = self.get(*id).and_then(|state| state.blocked.as_ref());
             blocked.is_some_and(|blocked| blocked.rule == Some(rule))
         };
-        self.clients.in_order().into_iter().filter(waits).collect()
+        self.clients.all_in_order().filter(waits).collect()
     }
 
     fn block_for_keys(
