@@ -272,14 +272,17 @@ pub enum FindKeys {
     },
     /// The argument at `begin` is the number of keys that follow it.
     Count,
-    /// After the last `STORE` among the options, if present. The other options are listed with the
-    /// number of their arguments. Shown as unknown.
-    Store(&'static [(&'static str, usize)]),
+    /// After the last `STORE` among the options, if present. Shown as unknown.
+    Store(Options),
     /// Not among the arguments: the keys follow from stored data.
     Unknown,
-    /// The first half of the arguments after this word, which is searched for from `begin` on.
-    HalfAfter(&'static str),
+    /// The first half of the arguments after this word, which is one of the options. Shown as a
+    /// word that is searched for from `begin` on.
+    HalfAfter(&'static str, Options),
 }
+
+/// The other options of a command, with the number of their arguments: these may be any words.
+pub type Options = &'static [(&'static str, usize)];
 
 /// The integer at the start of a text, as C's `atoi` reads it; 0 if there is none. Redis finds the
 /// keys of a request with it, even where the command then refuses the number.
@@ -344,14 +347,14 @@ impl KeySpec {
                 }
             }
             FindKeys::Store(options) => {
-                places.extend(place_of_store(argv, self.begin, options));
+                places.extend(places_after("store", argv, self.begin, options).last());
                 true
             }
             FindKeys::Unknown => true,
-            FindKeys::HalfAfter(word) => {
-                let from = argv.get(self.begin..).unwrap_or_default();
-                let found = from.iter().position(|argument| is(argument, word));
-                let Some(first) = found.map(|at| self.begin + at + 1) else { return false };
+            FindKeys::HalfAfter(word, options) => {
+                let Some(first) = places_after(word, argv, 1, options).next() else {
+                    return false;
+                };
                 places.extend(first..first + (count - first) / 2);
                 first + 1 < count
             }
@@ -359,17 +362,24 @@ impl KeySpec {
     }
 }
 
-/// The position of the key after the last `STORE`.
-fn place_of_store(argv: &[&[u8]], begin: usize, options: &[(&str, usize)]) -> Option<usize> {
-    let (mut at, mut found) = (begin, None);
-    while let Some(word) = argv.get(at) {
-        let option = options.iter().find(|(name, _)| is(word, name));
-        if option.is_none() && is(word, "store") && at + 1 < argv.len() {
-            found = Some(at + 1);
+/// The positions of the arguments that follow the option `word`, from `begin` on.
+fn places_after(
+    word: &str,
+    argv: &[&[u8]],
+    begin: usize,
+    others: Options,
+) -> impl Iterator<Item = usize> {
+    let mut at = begin;
+    std::iter::from_fn(move || {
+        loop {
+            let (place, argument) = (at, argv.get(at)?);
+            let other = others.iter().find(|(name, _)| is(argument, name));
+            at += 1 + other.map_or(0, |&(_, arguments)| arguments);
+            if other.is_none() && is(argument, word) && place + 1 < argv.len() {
+                return Some(place + 1);
+            }
         }
-        at += 1 + option.map_or(0, |&(_, arguments)| arguments);
-    }
-    found
+    })
 }
 
 /// What a command means to a lock. The recognition of locks derives the rest from the row: the type
@@ -514,7 +524,7 @@ impl Command {
                 let first = spec.begin as i64;
                 Some((first, if last < 0 { last } else { first + last }, step))
             }
-            FindKeys::Count | FindKeys::HalfAfter(_) | FindKeys::Store(_) | FindKeys::Unknown => {
+            FindKeys::Count | FindKeys::HalfAfter(..) | FindKeys::Store(_) | FindKeys::Unknown => {
                 None
             }
         };

@@ -33,7 +33,7 @@ impl Engine {
         let at = match keys.find {
             FindKeys::Range { .. } => keys.begin,
             FindKeys::Count => keys.begin + 1,
-            FindKeys::Store(_) | FindKeys::Unknown | FindKeys::HalfAfter(_) => return None,
+            FindKeys::Store(_) | FindKeys::Unknown | FindKeys::HalfAfter(..) => return None,
         };
         head.get(at).copied().filter(|key| !key.is_empty())
     }

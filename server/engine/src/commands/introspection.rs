@@ -238,7 +238,7 @@ fn key_spec(spec: &KeySpec) -> Reply {
             begin.clone()
         }
         FindKeys::Range { last, step } => ("range", range(last, step, 0)),
-        FindKeys::HalfAfter(word) => {
+        FindKeys::HalfAfter(word, _) => {
             let from = ("startfrom", Reply::from(spec.begin));
             begin = ("keyword", super::map([("keyword", Reply::bulk(word)), from]));
             ("range", range(-1, 1, 2))

@@ -36,7 +36,7 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec {
             flags: &["RO", "access"],
             begin: 1,
-            find: FindKeys::HalfAfter("STREAMS"),
+            find: FindKeys::HalfAfter("STREAMS", &[("count", 1), ("block", 1)]),
         }],
         doc: "Returns the entries after an id, of several streams.",
         arguments: &[
@@ -57,7 +57,10 @@ pub const COMMANDS: &[Command] = &[
         keys: &[KeySpec {
             flags: &["RO", "access"],
             begin: 4,
-            find: FindKeys::HalfAfter("STREAMS"),
+            find: FindKeys::HalfAfter(
+                "STREAMS",
+                &[("group", 2), ("count", 1), ("block", 1), ("noack", 0)],
+            ),
         }],
         doc: "Gives a consumer entries that no consumer of the group was given before.",
         arguments: &[
