@@ -27,8 +27,10 @@ pub(crate) struct AccessControl {
     pub(crate) are_replicated: bool,
     /// The user of the program that embeds the server, which may do everything.
     embedding: Arc<User>,
-    /// Compared with where there is no user of that name, so that this takes the same time.
-    unknown: User,
+    /// A user that may do nothing: that of a client whose own was removed, until it is closed.
+    /// Passwords are compared with where there is no user of that name, so that this takes the same
+    /// time.
+    closed: Arc<User>,
     /// The log of refusals.
     pub(crate) log: AclLog,
     /// The file of `aclfile`, if there is one.
@@ -52,7 +54,7 @@ impl AccessControl {
             users,
             are_replicated: false,
             embedding: Arc::new(User::first(commands, None)),
-            unknown: closed,
+            closed: Arc::new(closed),
             log: AclLog::default(),
             file: None,
             error,
@@ -158,7 +160,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let password = PasswordHash::of(password);
         let user = self.access.users.get(name);
-        let is_right = user.map_or(&self.access.unknown, |user| user).accepts(password);
+        let is_right = user.unwrap_or(&self.access.closed).accepts(password);
         let Some(user) = user.filter(|_| bool::from(is_right)).cloned() else {
             let context = self.log_context(client, Paths::REQUEST);
             let refused = (Reason::Authentication, context, command, name);
@@ -290,7 +292,7 @@ impl Engine {
             };
             let identity = &mut session.identity;
             identity.has_authenticated &= new.is_some();
-            identity.user = new.unwrap_or_else(|| Arc::clone(default));
+            identity.user = new.unwrap_or_else(|| Arc::clone(&self.access.closed));
             identity.update(default);
             if is_lost {
                 self.close_client(client, caller);
