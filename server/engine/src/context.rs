@@ -288,6 +288,12 @@ impl Context<'_> {
         if records.is_lock(slot) { Err(self.refusal_of_lock(instead)) } else { Ok(()) }
     }
 
+    /// Refuses the command if a native lock was found: only its own commands replace or move it.
+    #[inline(always)]
+    pub fn expect_no_lock(&self, found: Option<Slot>) -> Result<(), Error> {
+        found.map_or(Ok(()), |slot| self.refuse_lock(slot, "LOCK.RELEASE and LOCK.ACQUIRE"))
+    }
+
     #[cold]
     #[inline(never)]
     fn refusal_of_lock(&self, instead: &'static str) -> Error {
@@ -295,13 +301,22 @@ impl Context<'_> {
         Error::text(format!("ERR the key holds a lock: use {instead} instead of {name}"))
     }
 
-    /// Sets a key to a new value without a deadline. Any old value is replaced.
-    pub fn set(&mut self, key: &[u8], value: NewValue<'_>) {
+    /// Sets a key to a new value without a deadline. Any old value but a native lock is replaced.
+    pub fn set(&mut self, key: &[u8], value: NewValue<'_>) -> Result<(), Error> {
         let found = self.find(key);
+        self.expect_no_lock(found)?;
         let slot = self.put(key, found, value);
         if found.is_some() {
             self.set_deadline_at(slot, None);
         }
+        Ok(())
+    }
+
+    /// As [`Context::set`], to no value: removes the key. Returns whether it existed.
+    pub fn clear(&mut self, key: &[u8]) -> Result<bool, Error> {
+        let found = self.find(key);
+        self.expect_no_lock(found)?;
+        Ok(self.remove(key))
     }
 
     /// Sets a key to a new value, keeps its deadline, and returns its slot. `found` is the result

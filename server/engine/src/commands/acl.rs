@@ -733,6 +733,39 @@ mod tests {
     }
 
     #[test]
+    fn names_that_look_like_options_hide_no_key() {
+        let stage_of = || {
+            let mut stage = stage("+@all ~open");
+            stage.check("b> XADD secret 1-1 f v; b> XADD open 1-1 f v");
+            for (key, group) in [("secret", "streams"), ("secret", "g"), ("open", "streams")] {
+                stage.check(&format!("b> XGROUP CREATE {key} {group} 0 => OK"));
+            }
+            stage
+        };
+        for names in ["GROUP streams c", "GROUP g streams", "GROUP streams streams"] {
+            for options in ["", "COUNT 1 ", "COUNT 1 BLOCK 1 "] {
+                let command = format!("XREADGROUP {options}{names}");
+                stage_of().check(&format!("{command} STREAMS secret > => {KEY}"));
+                stage_of().check(&format!("{command} STREAMS secret open > > => {KEY}"));
+            }
+        }
+        stage_of().check("XREADGROUP COUNT 1 GROUP streams c STREAMS open > => [[\"open\", ...]]");
+    }
+
+    #[test]
+    fn removed_user_may_do_nothing_in_the_rest_of_its_transaction() {
+        let mut stage = stage("~* +@all");
+        let client = stage.client("a");
+        for step in ["MULTI", "ACL DELUSER u", "SET k v", "CONFIG GET port"] {
+            stage.run(client, &words(step));
+        }
+        let (reply, flow) = stage.run(client, &words("EXEC"));
+        assert!(reply.starts_with("[1, !NOPERM ") && reply.contains(", !NOPERM "), "{reply}");
+        assert_eq!(flow, Flow::Close);
+        stage.check("b> EXISTS k => 0");
+    }
+
+    #[test]
     fn clients_of_a_user_are_killed() {
         let mut stage = stage("~* +@all");
         let client = stage.client("a");

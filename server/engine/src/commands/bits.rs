@@ -423,9 +423,9 @@ fn bitop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
     }
     if length > 0 {
-        context.set(destination, NewValue::Value(StringValue::Raw(result).into()));
+        context.set(destination, NewValue::Value(StringValue::Raw(result).into()))?;
         context.changed(Events::STRING, "set", destination);
-    } else if context.remove(destination) {
+    } else if context.clear(destination)? {
         context.changed(Events::GENERIC, "del", destination);
     }
     Ok(length.into())

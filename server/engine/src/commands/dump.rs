@@ -69,9 +69,11 @@ fn dump(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let options = Options::parse(&argv[4..])?;
-    if !options.replace && context.find(key).is_some() {
+    let found = context.find(key);
+    if !options.replace && found.is_some() {
         return Err(Error::line("BUSYKEY Target key name already exists."));
     }
+    context.expect_no_lock(found)?;
     let span = integer(argv[2])?;
     if span < 0 {
         return Err(Error::line("ERR Invalid TTL value, must be >= 0"));

@@ -418,15 +418,13 @@ fn references(value: ValueRef<'_>) -> i64 {
 fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Result<bool, Error> {
     let (from, to) = (argv[1], argv[2]);
     let found = context.find_for_write(from).ok_or(Error::NoSuchKey)?;
-    context.refuse_lock(found, "LOCK.RELEASE and LOCK.ACQUIRE")?;
+    context.expect_no_lock(Some(found))?;
     let replaced = context.find(to);
     if from == to || (only_if_free && replaced.is_some()) {
         return Ok(!only_if_free);
     }
-    if let Some(replaced) = replaced {
-        context.refuse_lock(replaced, "LOCK.RELEASE and LOCK.ACQUIRE")?;
-        context.remove(to);
-    }
+    context.expect_no_lock(replaced)?;
+    context.remove(to);
     let Some(slot) = context.find(from) else { return Err(Error::NoSuchKey) };
     context.move_key(slot, Place { database: context.database, key: to });
     context.changed(Events::GENERIC, "rename_from", from);
@@ -452,11 +450,11 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(SAME_OBJECT);
     }
     let Some(slot) = context.read_slot(from) else { return Ok(Reply::from(false)) };
-    context.refuse_lock(slot, "LOCK.RELEASE and LOCK.ACQUIRE")?;
+    context.expect_no_lock(Some(slot))?;
     let is_free = context.within(database, |context| {
         let replaced = context.find(to);
-        if let Some(replaced) = replaced.filter(|_| replace) {
-            context.refuse_lock(replaced, "LOCK.RELEASE and LOCK.ACQUIRE")?;
+        if replace {
+            context.expect_no_lock(replaced)?;
             context.remove(to);
         }
         Ok(replace || replaced.is_none())
@@ -481,7 +479,7 @@ fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(slot) = context.find_for_write(key).filter(|_| !taken) else {
         return Ok(Reply::from(false));
     };
-    context.refuse_lock(slot, "LOCK.RELEASE and LOCK.ACQUIRE")?;
+    context.expect_no_lock(Some(slot))?;
     context.move_key(slot, Place { database, key });
     context.changed(Events::GENERIC, "move_from", key);
     context.within(database, |context| context.changed(Events::GENERIC, "move_to", key));

@@ -1121,6 +1121,37 @@ mod tests {
                  PTTL k => 9"
             ));
         }
+        for command in [
+            "SET k v",
+            "SET k v XX",
+            "SET k v KEEPTTL",
+            "SET k v GET",
+            "SET k v XX GET",
+            "GETSET k v",
+            "SETEX k 9 v",
+            "PSETEX k 9 v",
+            "MSET x 1 k v",
+            "BITOP OR k s",
+            "BITOP OR k none",
+            "SUNIONSTORE k set",
+            "SINTERSTORE k none",
+            "SDIFFSTORE k set",
+            "ZUNIONSTORE k 1 set",
+            "ZINTERSTORE k 1 none",
+            "ZDIFFSTORE k 1 set",
+            "ZRANGESTORE k zset 0 -1",
+            "SORT set ALPHA STORE k",
+            "SORT none STORE k",
+            "RESTORE k 0 payload REPLACE",
+        ] {
+            let (name, _) = command.split_once(' ').expect("a name");
+            talk(&format!(
+                "SET s v; SADD set m; ZADD zset 1 m; ACQ k a TTL 9; b> ACQ k b TTL 9 WAIT 9; \
+                 {command} => !ERR the key holds a lock: use LOCK.RELEASE and LOCK.ACQUIRE instead \
+                 of {name}; PTTL k => 9; EXISTS x => 0; \
+                 LOCK.INFO k => ...\"queue\", [[\"owner\", ..."
+            ));
+        }
         talk(
             "ACQ k a TTL 9; SET s v; RENAMENX s k => 0; COPY s k => 0; \
              SCAN 0 TYPE lock => [\"0\", [\"k\"]]",

@@ -494,7 +494,7 @@ fn sinterstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
         result.add(&member, small, seed);
     }
     result.settle(small);
-    Ok(store(context, argv[1], result, "sinterstore"))
+    store(context, argv[1], result, "sinterstore")
 }
 
 /// `SUNION`: replies with the union.
@@ -505,7 +505,7 @@ fn sunion(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `SUNIONSTORE`: stores the union and replies with its number of members.
 fn sunionstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let result = union(context, &argv[2..])?;
-    Ok(store(context, argv[1], result, "sunionstore"))
+    store(context, argv[1], result, "sunionstore")
 }
 
 /// `SDIFF`: replies with the difference.
@@ -516,7 +516,7 @@ fn sdiff(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `SDIFFSTORE`: stores the difference and replies with its number of members.
 fn sdiffstore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let result = difference(context, &argv[2..])?;
-    Ok(store(context, argv[1], result, "sdiffstore"))
+    store(context, argv[1], result, "sdiffstore")
 }
 
 /// The members of all sets, in the order of the smallest.
@@ -553,15 +553,15 @@ fn difference(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<Set, Error> {
 }
 
 /// Sets a key to a set, or removes it if the set is empty; sends `event`.
-fn store(context: &mut Context<'_>, key: &[u8], set: Set, event: &str) -> Reply {
+fn store(context: &mut Context<'_>, key: &[u8], set: Set, event: &str) -> Result<Reply, Error> {
     let count = set.len();
     if count > 0 {
-        context.set(key, NewValue::Value(set.into()));
+        context.set(key, NewValue::Value(set.into()))?;
         context.changed(Events::SET, event, key);
-    } else if context.remove(key) {
+    } else if context.clear(key)? {
         context.changed(Events::GENERIC, "del", key);
     }
-    count.into()
+    Ok(count.into())
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
         }
     }
     match options.store {
-        Some(key) => Ok(store(context, key, &results)),
+        Some(key) => store(context, key, &results),
         None => {
             let bulk = |it: Option<Vec<u8>>| it.map_or(Reply::Null, |it| Reply::Bulk(it.into()));
             Ok(Reply::Array(results.into_iter().map(bulk).collect()))
@@ -317,19 +317,23 @@ fn look_up(context: &mut Context<'_>, pattern: &[u8], element: &[u8]) -> Option<
 
 /// Sets a key to a list of results, or removes it if there are none. A missing result is an empty
 /// string there.
-fn store(context: &mut Context<'_>, key: &[u8], results: &[Option<Vec<u8>>]) -> Reply {
+fn store(
+    context: &mut Context<'_>,
+    key: &[u8],
+    results: &[Option<Vec<u8>>],
+) -> Result<Reply, Error> {
     let elements: Vec<&[u8]> =
         results.iter().map(|result| result.as_deref().unwrap_or_default()).collect();
     if !elements.is_empty() {
         let mut list = List::default();
         list.grow(&elements, lists::small(context));
         elements.iter().for_each(|element| list.push(End::Right, element));
-        context.set(key, NewValue::Value(list.into()));
+        context.set(key, NewValue::Value(list.into()))?;
         context.changed(Events::LIST, "sortstore", key);
-    } else if context.remove(key) {
+    } else if context.clear(key)? {
         context.changed(Events::GENERIC, "del", key);
     }
-    elements.len().into()
+    Ok(elements.len().into())
 }
 
 #[cfg(test)]

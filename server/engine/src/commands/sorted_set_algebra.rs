@@ -334,7 +334,7 @@ fn store(
 ) -> Result<Reply, Error> {
     let (mut result, _) = evaluate(context, &argv[2..], operation, false)?;
     result.settle(forms(context).0);
-    Ok(sorted_sets::store(context, argv[1], result, event))
+    sorted_sets::store(context, argv[1], result, event)
 }
 
 /// `ZINTERCARD`: replies with the number of members of the intersection, up to `LIMIT`.

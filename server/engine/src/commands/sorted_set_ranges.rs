@@ -446,7 +446,7 @@ fn zrangestore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
             stored.set(member, score, small, seed);
         }
     }
-    Ok(sorted_sets::store(context, argv[1], stored, "zrangestore"))
+    sorted_sets::store(context, argv[1], stored, "zrangestore")
 }
 
 /// `ZREMRANGEBYRANK` and its variants: reply with the number of removed members.

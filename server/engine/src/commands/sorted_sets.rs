@@ -613,15 +613,20 @@ pub(super) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
 
 /// Sets a key to a new sorted set, or removes it if the set is empty; returns the number of
 /// members.
-pub(super) fn store(context: &mut Context<'_>, key: &[u8], set: SortedSet, event: &str) -> Reply {
+pub(super) fn store(
+    context: &mut Context<'_>,
+    key: &[u8],
+    set: SortedSet,
+    event: &str,
+) -> Result<Reply, Error> {
     let len = set.len();
     if len > 0 {
-        context.set(key, NewValue::Value(set.into()));
+        context.set(key, NewValue::Value(set.into()))?;
         context.changed(Events::ZSET, event, key);
-    } else if context.remove(key) {
+    } else if context.clear(key)? {
         context.changed(Events::GENERIC, "del", key);
     }
-    Reply::from(len)
+    Ok(Reply::from(len))
 }
 
 /// Members without their scores.

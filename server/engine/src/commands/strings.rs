@@ -409,6 +409,8 @@ fn strlen(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `GETSET`: sets a string and replies with the previous one, or nil.
 fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    let found = context.find(argv[1]);
+    context.expect_no_lock(found)?;
     let old = get(context, argv)?;
     let found = context.find(argv[1]);
     store(context, argv[1], found, argv[2], Expiry::Clear);
@@ -470,6 +472,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         note_refusal(context, found);
         return Ok(Reply::Null);
     }
+    context.expect_no_lock(found)?;
     if options.only_new {
         context.engine.writer.make_conditional();
     }
@@ -486,6 +489,10 @@ fn set_with_old_value(
     expiry: Expiry,
 ) -> Result<Reply, Error> {
     let (key, value) = (argv[1], argv[2]);
+    let found = context.find(key);
+    if options.admits(found) {
+        context.expect_no_lock(found)?;
+    }
     let old = if options.get { Some(get(context, argv)?) } else { None };
     let found = context.find(key);
     if !options.admits(found) {
@@ -537,6 +544,7 @@ fn psetex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<Reply, Error> {
     let deadline = deadline(unit, argv[2], context.time, context.name)?;
     let found = context.find(argv[1]);
+    context.expect_no_lock(found)?;
     store(context, argv[1], found, argv[3], Expiry::At(deadline));
     Ok(Reply::OK)
 }
@@ -709,7 +717,12 @@ fn mget(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `MSET`: sets several strings and replies with OK.
 fn mset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    for &[key, value] in keys_with_values(context, argv)? {
+    let pairs = keys_with_values(context, argv)?;
+    for &[key, _] in pairs {
+        let found = context.find(key);
+        context.expect_no_lock(found)?;
+    }
+    for &[key, value] in pairs {
         let found = context.find(key);
         store(context, key, found, value, Expiry::Clear);
     }
