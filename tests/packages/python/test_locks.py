@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -195,16 +196,27 @@ def test_wait_ends_by_the_clock_of_the_server(lockwheel, lock, aside):
     assert waits.result() is False
 
 
-def test_lease_that_began_at_an_unknown_time_is_renewed_at_once(lockwheel, lock, aside):
+@pytest.fixture
+def pass_s(monkeypatch):
+    """Moves the clock of the locks in this process forward."""
+    passed_s = [0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s[0])
+    monkeypatch.setattr("lockwheel.locks.time", clock)
+
+    def pass_s(seconds):
+        passed_s[0] += seconds
+
+    return pass_s
+
+
+def test_lease_that_began_at_an_unknown_time_is_renewed_at_once(lockwheel, lock, aside, pass_s):
     holds = lock()
     assert holds.acquire()
     # A rule without an effect counts the requests.
     renewals = lockwheel.faults.add("flush-scripts", command="lock.renew")
-    waiter = lock(ttl_ms=30)
-    waits = aside(waiter.acquire, 60_000)
+    waits = aside(lock().acquire, 60_000)
     until(lambda: queue(lockwheel))
-    queued_s = time.monotonic()
-    until(lambda: time.monotonic() > queued_s + 0.01)
+    pass_s(LEASE_MS / 1000 / 3 + 1)
     holds.release()
     assert waits.result() and renewals.fired == 1
 
@@ -408,12 +420,14 @@ def test_clients_without_a_server_of_their_own_are_refused(lock_of):
             lock_of(None, "lock", client_of=client_of)
 
 
-def test_lock_is_not_held_after_its_lease_while_a_renewal_waits(lockwheel, lock_of):
-    held = lock_of(lockwheel.url, "lock", ttl_ms=300, renew_ms=100)
-    assert held.acquire() and held.is_held
+def test_lock_is_not_held_after_its_lease_while_a_renewal_waits(lockwheel, lock, pass_s):
+    held = lock(renew_ms=1)
+    assert held.acquire()
     with lockwheel.faults.gate(command="lock.renew") as gate:
         gate.wait()
-        until(lambda: not held.is_held)
+        assert held.is_held
+        pass_s(LEASE_MS / 1000)
+        assert not held.is_held
     held.release()
 
 
