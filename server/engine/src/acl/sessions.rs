@@ -277,7 +277,8 @@ impl Engine {
     pub(crate) fn change_users(&mut self, users: Users, caller: Option<ClientId>) {
         let before = std::mem::replace(&mut self.access.users, users);
         self.update_gates();
-        for client in self.sessions.clients.in_order() {
+        let clients: Vec<ClientId> = self.sessions.clients.all_in_order().collect();
+        for client in clients {
             let Some(session) = self.sessions.get_mut(client) else { continue };
             let (users, identity) = (&self.access.users, &mut session.identity);
             let default = users.default_user();
