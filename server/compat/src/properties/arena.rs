@@ -113,11 +113,11 @@ impl<'a> Arena<'a> {
         self.deadline
     }
 
-    /// The same with other keys, for `times` times as long.
-    pub fn again(&self, times: u32) -> Arena<'a> {
+    /// The same for another attempt, which has keys of its own, and takes `times` times as long.
+    pub fn again(&self, attempt: usize, times: u32) -> Arena<'a> {
         let span = self.span.saturating_mul(times);
         let arena = Arena::new(self.target, self.number, span, self.connections, self.seed);
-        Arena { attempt: self.attempt + 1, ..arena }
+        Arena { attempt, ..arena }
     }
 
     /// The name of a key or channel of this property.

@@ -58,9 +58,9 @@ impl Property {
     /// Checks the rule.
     pub fn judge(&self, arena: &Arena<'_>) -> Verdict {
         let mut result = (self.run)(arena);
-        for factor in RETRY_FACTORS {
+        for (attempt, factor) in (1..).zip(RETRY_FACTORS) {
             if matches!(result, Err(PropertyError::Unknown(_))) && !arena.deadline().is_over() {
-                result = (self.run)(&arena.again(factor));
+                result = (self.run)(&arena.again(attempt, factor));
             }
         }
         match result {
