@@ -14,7 +14,7 @@ use lockwheel_tests::target::{Kind, Target};
 use rustls::version::{TLS12, TLS13};
 
 /// How long each property is run: shorter than the suite's default.
-const SECONDS: f64 = 0.25;
+const SECONDS: f64 = 0.5;
 /// The time limit of a run: the judgement must not depend on the speed of the machine.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
