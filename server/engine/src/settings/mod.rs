@@ -159,6 +159,8 @@ pub struct Settings {
     pub shutdown_timeout_seconds: u32,
     /// When the log is flushed.
     pub appendfsync: FlushPolicy,
+    /// The restart guard is on although no directive says so.
+    pub guards_by_default: bool,
     /// Percent by which the log must grow after a snapshot before the next one begins; 0 for never.
     pub auto_aof_rewrite_percentage: u32,
     /// Bytes that the log must have before a snapshot begins because of its growth.
@@ -242,6 +244,7 @@ impl Default for Settings {
             tracking_table_max_keys: 1_000_000,
             shutdown_timeout_seconds: 10,
             appendfsync: FlushPolicy::Always,
+            guards_by_default: false,
             auto_aof_rewrite_percentage: 100,
             auto_aof_rewrite_min_size_bytes: 64 << 20,
             hz: 10,
@@ -512,6 +515,7 @@ impl Settings {
         let is_lasting = self.has_log() || self.is_node() || self.kept.contains_key("dir");
         let choice = is_lasting && !is_for_tests && self.sentinel.is_none();
         self.kept.insert("restart-guard", Value::Bool(choice));
+        self.guards_by_default = choice;
     }
 
     /// The times and numbers of changes after which a snapshot begins (`save`): seconds since the
