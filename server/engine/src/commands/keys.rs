@@ -423,8 +423,7 @@ fn rename(context: &mut Context<'_>, argv: &[&[u8]], only_if_free: bool) -> Resu
     if from == to || (only_if_free && replaced.is_some()) {
         return Ok(!only_if_free);
     }
-    context.expect_no_lock(replaced)?;
-    context.remove(to);
+    context.clear(to)?;
     let Some(slot) = context.find(from) else { return Err(Error::NoSuchKey) };
     context.move_key(slot, Place { database: context.database, key: to });
     context.changed(Events::GENERIC, "rename_from", from);
@@ -454,8 +453,7 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let is_free = context.within(database, |context| {
         let replaced = context.find(to);
         if replace {
-            context.expect_no_lock(replaced)?;
-            context.remove(to);
+            context.clear(to)?;
         }
         Ok(replace || replaced.is_none())
     })?;

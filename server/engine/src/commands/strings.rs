@@ -412,7 +412,6 @@ fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = context.find(argv[1]);
     context.expect_no_lock(found)?;
     let old = get(context, argv)?;
-    let found = context.find(argv[1]);
     store(context, argv[1], found, argv[2], Expiry::Clear);
     Ok(old)
 }
@@ -494,7 +493,6 @@ fn set_with_old_value(
         context.expect_no_lock(found)?;
     }
     let old = if options.get { Some(get(context, argv)?) } else { None };
-    let found = context.find(key);
     if !options.admits(found) {
         note_refusal(context, found);
         return Ok(old.unwrap_or(Reply::Null));
