@@ -68,7 +68,7 @@ fn lockwheel_passes_all_cases() {
     let lockwheel = Target::lockwheel_like(&redis, Kind::Standalone);
     let report = run(&lockwheel, Some(&redis));
     assert!(report.is_green(), "{}", report.text());
-    // It has the properties of both.
+    // The properties were run on both.
     let breaks = |notice: &String| notice.contains("the reference breaks");
     assert!(!report.notices.iter().any(breaks), "{}", report.text());
 }
