@@ -19,9 +19,13 @@
 //! such scripts are refused at their first command. Redisson's scripts that release a lock
 //! decrement a counter (case 2), and then add a small key for a retry of the release.
 //!
+//! A client that waits for a native lock stays in the queue and is granted the lock, since it adds
+//! no more than it takes from the queue. The owner of the lock may acquire it again.
+//!
 //! [`Command::adds_nothing`]: crate::command::Command::adds_nothing
 
 use crate::Engine;
+use crate::command::LockMeaning;
 use crate::error::Error;
 use crate::gates::{Closed, Invocation, Paths};
 use crate::limits;
@@ -88,6 +92,8 @@ pub(crate) fn check_growth(engine: &mut Engine, call: &Invocation<'_>) -> Result
     let Some(error) = engine.limit_reached(call) else { return Ok(()) };
     let may_run = match call.path {
         Paths::SCRIPT => engine.may_grow_in_script(call),
+        // The client leaves the queue, which had its arguments, when it is granted the lock.
+        Paths::WAITER if call.entry.command.lock == LockMeaning::Acquire => true,
         // The commands of a script are checked one by one.
         _ => call.entry.command.script.is_some() || engine.adds_nothing(call).is_some(),
     };

@@ -135,6 +135,10 @@ pub const FENCING_TOKEN_MAX: u64 = (1 << 53) - 1;
 /// Owners of one native lock: a command looks at all of them.
 pub const LOCK_HOLDS_MAX: usize = 10_000;
 
+/// Connections by which one owner holds a native lock: a command looks at all of them, and each is
+/// stored with the lock. More than a pool of connections has.
+pub const LOCK_LEASES_MAX: usize = 1_000;
+
 /// Bytes of the name of an owner of a native lock: host, process, thread and a unique id have less.
 pub const LOCK_NAME_BYTES_MAX: usize = 1_024;
 

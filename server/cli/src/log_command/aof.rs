@@ -62,7 +62,7 @@ impl<'a> AofWriter<'a> {
             ValueRef::Stream(stream) => self.stream(key, stream)?,
             // Redis has no such type. The key must not be free, or a lock could be granted twice.
             ValueRef::Lock(lock) => {
-                let last = lock.stored().iter().max_by_key(|hold| hold.lease.deadline);
+                let last = lock.stored().iter().max_by_key(|hold| hold.deadline());
                 let owner = last.map_or(&b""[..], |hold| &hold.owner);
                 self.command(&[&b"SET"[..], key, owner])?;
             }

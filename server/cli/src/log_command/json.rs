@@ -190,9 +190,9 @@ impl<'a> HoldValue<'a> {
             permits,
             of,
             token: hold.token,
-            count: hold.lease.count,
-            deadline_ms: deadlines.wall_ms(hold.lease.deadline),
-            grace_ms: hold.lease.grace_ms,
+            count: hold.leases.iter().map(|lease| lease.count).sum(),
+            deadline_ms: deadlines.wall_ms(hold.deadline()),
+            grace_ms: hold.last_lease().and_then(|lease| lease.grace_ms),
             meta: hold.meta.as_deref().map(Text),
         }
     }

@@ -17,18 +17,21 @@ use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec
 use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::limits::{FENCING_TOKEN_MAX, LOCK_HOLDS_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX};
+use crate::limits::{
+    FENCING_TOKEN_MAX, LOCK_HOLDS_MAX, LOCK_LEASES_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX,
+};
 use crate::notify::Events;
 use crate::sessions::ClientId;
-use crate::sessions::bindings::EndedBinding;
+use crate::sessions::bindings::{BoundKey, EndedBinding};
 use crate::sessions::waiters::WaitCondition;
+use crate::store::Keyspace;
 use crate::store::dict::Slot;
 use crate::store::edit::Edit;
-use crate::store::lock::{Hold, Lease, Lock, LockMode};
+use crate::store::lock::{Hold, Lease, Leases, Lock, LockMode};
 use crate::store::lock_notes::{Author, OwnerChange, Way};
 use crate::store::packed::Items;
 use crate::store::records::NewValue;
-use crate::store::value::{Kind, Typed};
+use crate::store::value::{Kind, Typed, ValueRef};
 use crate::store::writer::Writer;
 use crate::time::{Millis, Time};
 use crate::{Engine, mutants};
@@ -39,9 +42,6 @@ const GRACE_MS_DEFAULT: i64 = 2_000;
 
 /// As `GRACE_MS_DEFAULT`, at least, after a restart of the server: all clients reconnect then.
 const RESTART_GRACE_MS_MIN: i64 = 5_000;
-
-/// The keys that are recorded for one client before those that are out of date are removed.
-const BOUND_KEYS_BEFORE_SWEEP: usize = 64;
 
 const LOCK: Command = Command {
     group: Group::Lock,
@@ -96,6 +96,7 @@ pub const COMMANDS: &[Command] = &[
             arg::string("text").token("META").optional(),
         ],
         lock: LockMeaning::Acquire,
+        adds_nothing: Some(has_hold),
         example: "LOCK.ACQUIRE lock me TTL 9000; LOCK.ACQUIRE lock you TTL 9000 => \
                   [\"status\", \"refused\", \"holders\", 1, \"ttl\", 9000, \"queue\", 0]",
         run: acquire,
@@ -192,6 +193,12 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 // --- acquiring ---
+
+/// See [`Command::adds_nothing`]: the owner has the lock.
+fn has_hold(value: ValueRef<'_>, argv: &[&[u8]]) -> bool {
+    let holds = <Box<Lock>>::of(value).into_iter().flat_map(|lock| lock.stored());
+    argv.get(2).is_some_and(|owner| holds.into_iter().any(|hold| *hold.owner == **owner))
+}
 
 /// The arguments of `LOCK.ACQUIRE`.
 struct Request<'a> {
@@ -377,7 +384,7 @@ fn grant(
         check_mode(lock, request.mode)?;
         if let Some(hold) = lock.hold_of(owner, time) {
             let hold = hold.clone();
-            return acquire_again(context, slot, request, &hold).map(Some);
+            return acquire_again(context, slot, request, hold).map(Some);
         }
         if !lock.admits(request.mode, time) || !is_first {
             return Ok(None);
@@ -400,21 +407,22 @@ fn grant(
         None => context.add(key, NewValue::Value(Box::<Lock>::default().into())),
     };
     context.engine.writer.change_owners(slot, OwnerChange::Acquired);
-    let hold = Hold { owner: owner.into(), mode, token, since, lease, meta };
+    let hold = Hold { owner: owner.into(), mode, token, since, leases: [lease].into(), meta };
+    let reply = grant_reply(&hold, time);
     change(context, slot, key, |lock| lock.grant(hold));
     if grace_ms.is_some() {
         bind(context, client, key, true);
     }
     context.changed(Events::MODULE, "lock.acquire", key);
-    Ok(Some(grant_reply(token, lease, time)))
+    Ok(Some(reply))
 }
 
-fn grant_reply(token: u64, lease: Lease, time: Time) -> Reply {
+fn grant_reply(hold: &Hold, time: Time) -> Reply {
     map([
         ("status", Reply::bulk("acquired")),
-        ("token", number(token)),
-        ("ttl", Reply::Integer(time.remaining(lease.deadline).0)),
-        ("count", number(lease.count)),
+        ("token", number(hold.token)),
+        ("ttl", Reply::Integer(time.remaining(hold.deadline()).0)),
+        ("count", number(hold.count(time))),
     ])
 }
 
@@ -439,12 +447,12 @@ fn check_mode(lock: &Lock, mode: LockMode) -> Result<(), Error> {
     }
 }
 
-/// The owner holds the lock already.
+/// The owner holds the lock already. What it holds by other connections stays theirs.
 fn acquire_again(
     context: &mut Context<'_>,
     slot: Slot,
     request: &Request<'_>,
-    hold: &Hold,
+    mut hold: Hold,
 ) -> Result<Reply, Error> {
     match (hold.mode, request.mode) {
         (LockMode::Shared, LockMode::Exclusive) => {
@@ -462,33 +470,46 @@ fn acquire_again(
         }
         _ => {}
     }
-    let (key, time) = (request.key, context.time);
-    let lease = Lease {
-        count: hold.lease.count.saturating_add(1),
-        // The first of several users of the lock still relies on its lease.
-        deadline: hold.lease.deadline.max(request.deadline),
-        client: context.client.serial,
-        grace_ms: request.grace_ms.or(hold.lease.grace_ms),
-    };
-    set_lease(context, slot, (key, &hold.owner), lease, true);
+    let (key, time, client) = (request.key, context.time, context.client.serial);
+    // The first of several users of the lock still relies on its lease.
+    let deadline = hold.deadline().max(request.deadline);
+    hold.leases.retain(|lease| !time.reached(lease.deadline));
+    for lease in hold.leases.iter_mut().filter(|lease| !lease.is_in_grace()) {
+        lease.deadline = deadline;
+    }
+    let held = hold.leases.len();
+    match hold.leases.iter_mut().find(|lease| lease.client == client) {
+        Some(lease) => {
+            lease.count = lease.count.saturating_add(1);
+            lease.grace_ms = request.grace_ms.or(lease.grace_ms);
+        }
+        None if held >= LOCK_LEASES_MAX => {
+            return Err(Error::text(format!(
+                "ERR the owner holds the lock on {LOCK_LEASES_MAX} connections, which is the \
+                 maximum"
+            )));
+        }
+        None => {
+            let grace_ms = request.grace_ms;
+            hold.leases.push(Lease { count: 1, deadline, client, grace_ms });
+        }
+    }
+    context.engine.writer.change_owners(slot, OwnerChange::None);
+    set_leases(context, slot, (key, &hold.owner), &hold.leases);
     context.changed(Events::MODULE, "lock.acquire", key);
-    Ok(grant_reply(hold.token, lease, time))
+    Ok(grant_reply(&hold, time))
 }
 
-/// Changes the lease of an owner. `is_grant`: it has acquired the lock again.
-fn set_lease(
+/// Changes the leases of an owner for a client.
+fn set_leases(
     context: &mut Context<'_>,
     slot: Slot,
     (key, owner): (&[u8], &[u8]),
-    lease: Lease,
-    is_grant: bool,
+    leases: &Leases,
 ) {
     let client = context.client;
-    if is_grant {
-        context.engine.writer.change_owners(slot, OwnerChange::None);
-    }
-    change(context, slot, key, |lock| lock.set_lease(owner, lease));
-    if lease.grace_ms.is_some() {
+    change(context, slot, key, |lock| lock.set_leases(owner, leases.clone()));
+    if leases.iter().any(|lease| is_bound_to(lease, client.serial)) {
         bind(context, client, key, false);
     }
 }
@@ -508,8 +529,9 @@ fn change(
         lapsed = lock.end_lapsed(time);
         change(&mut lock);
     }
-    for Hold { lease, .. } in lapsed {
-        writer.hold_lapsed(database, slot, (lease.client, lease.deadline));
+    for hold in lapsed {
+        let client = hold.last_lease().map_or(0, |lease| lease.client);
+        writer.hold_lapsed(database, slot, (client, hold.deadline()));
     }
     settle(writer, database, slot);
 }
@@ -525,22 +547,25 @@ fn settle(writer: &mut Writer, database: usize, slot: Slot) {
 fn bind(context: &mut Context<'_>, client: ClientId, key: &[u8], is_grant: bool) {
     let Context { engine, database, name, .. } = context;
     let granted_by = is_grant.then_some(*name);
-    let bound = engine.sessions.bindings.bind(client, (*database, key.into()), granted_by);
-    if bound % BOUND_KEYS_BEFORE_SWEEP == 0 {
+    let is_full = engine.sessions.bindings.bind(client, (*database, key.into()), granted_by);
+    if is_full {
         let keyspace = engine.writer.keyspace();
-        engine.sessions.bindings.retain(client, |(database, key)| {
-            let slot = keyspace.find(*database, key);
-            let record = slot.map(|slot| keyspace.database(*database).record(slot));
-            let lock = record.and_then(|record| <Box<Lock>>::of(record.value()));
-            lock.is_some_and(|lock| {
-                lock.stored().iter().any(|hold| is_bound_to(hold, client.serial))
-            })
-        });
+        let is_bound = |place: &BoundKey| is_bound(keyspace, place, client.serial);
+        engine.sessions.bindings.retain(client, is_bound);
     }
 }
 
-fn is_bound_to(hold: &Hold, client: u64) -> bool {
-    hold.lease.client == client && hold.lease.grace_ms.is_some()
+/// Whether the lock at a key is bound to a client.
+fn is_bound(keyspace: &Keyspace, (database, key): &BoundKey, client: u64) -> bool {
+    let slot = keyspace.find(*database, key);
+    let record = slot.map(|slot| keyspace.database(*database).record(slot));
+    let lock = record.and_then(|record| <Box<Lock>>::of(record.value()));
+    let mut leases = lock.iter().flat_map(|lock| lock.stored()).flat_map(|hold| &hold.leases);
+    leases.any(|lease| is_bound_to(lease, client))
+}
+
+fn is_bound_to(lease: &Lease, client: u64) -> bool {
+    lease.client == client && lease.grace_ms.is_some()
 }
 
 // --- renewing and releasing ---
@@ -621,9 +646,12 @@ fn renew_one(
     token: Option<u64>,
 ) -> Result<bool, Error> {
     let Some((slot, hold)) = find_hold(context, key, owner, token)? else { return Ok(false) };
-    // The binding moves to the connection that renews.
-    let lease = Lease { deadline, client: context.client.serial, ..hold.lease };
-    set_lease(context, slot, (key, owner), lease, false);
+    // What the owner holds moves to the connection that renews. It is bound if all of it was.
+    let (count, client) = (hold.count(context.time), context.client.serial);
+    let graces = hold.leases(context.time).map(|lease| lease.grace_ms);
+    let grace_ms = graces.reduce(|a, b| Some(a?.max(b?))).flatten();
+    let lease = Lease { count, deadline, client, grace_ms };
+    set_leases(context, slot, (key, owner), &[lease].into());
     context.changed(Events::MODULE, "lock.renew", key);
     Ok(true)
 }
@@ -633,8 +661,9 @@ fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, owner) = (argv[1], argv[2]);
     let (token, all) = token_and_all(&argv[3..])?;
     let Some((slot, hold)) = find_hold(context, key, owner, token)? else { return Ok(Reply::Null) };
-    let left = if all { 0 } else { hold.lease.count - 1 };
     let (database, time) = (context.database, context.time);
+    let leases = if all { Leases::new() } else { without_one(&hold, context.client.serial, time) };
+    let left = leases.iter().fold(0_u64, |count, lease| count.saturating_add(lease.count));
     let is_shared = lock_at(context, slot)
         .is_some_and(|lock| lock.holds(time).any(|other| other.owner != hold.owner));
     context.changed(Events::MODULE, "lock.release", key);
@@ -642,17 +671,28 @@ fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         context.remove_emptied(key);
     } else if left > 0 {
         context.engine.writer.change_owners(slot, OwnerChange::None);
-        let lease = Lease { count: left, ..hold.lease };
-        change(context, slot, key, |lock| lock.set_lease(owner, lease));
+        change(context, slot, key, |lock| lock.set_leases(owner, leases.clone()));
     } else {
         context.engine.writer.change_owners(slot, OwnerChange::Released);
         change(context, slot, key, |lock| lock.end(owner));
     }
-    if left == 0 && hold.lease.grace_ms.is_some() {
-        let bound = (database, key.into());
-        context.engine.sessions.bindings.unbind(hold.lease.client, &bound);
+    for lease in hold.leases.iter().filter(|lease| lease.grace_ms.is_some()) {
+        let place = (database, key.into());
+        if !is_bound(context.engine.writer.keyspace(), &place, lease.client) {
+            context.engine.sessions.bindings.unbind(lease.client, &place);
+        }
     }
     Ok(number(left))
+}
+
+/// The leases of an owner after it has released the lock once on a connection: it gives up what it
+/// holds by this connection first, then by the one that acquired the lock before the others.
+fn without_one(hold: &Hold, client: u64, time: Time) -> Leases {
+    let mut leases: Leases = hold.leases(time).copied().collect();
+    let own = leases.iter().position(|lease| lease.client == client).unwrap_or(0);
+    leases[own].count -= 1;
+    leases.retain(|lease| lease.count > 0);
+    leases
 }
 
 /// `LOCK.FORCE`: replies with 1 if there was a lock, else 0.
@@ -706,7 +746,8 @@ fn described(lock: &Lock, time: Time) -> [(&'static str, Reply); 4] {
 }
 
 fn holder(hold: &Hold, time: Time) -> Reply {
-    let Hold { owner, mode, token, since, lease, meta } = hold;
+    let Hold { owner, mode, token, since, meta, .. } = hold;
+    let lease = hold.last_lease();
     let permits = match mode {
         LockMode::Permits { count, .. } => u64::from(*count),
         LockMode::Exclusive | LockMode::Shared => 0,
@@ -714,12 +755,12 @@ fn holder(hold: &Hold, time: Time) -> Reply {
     map([
         ("owner", Reply::bulk(owner)),
         ("token", number(*token)),
-        ("ttl", Reply::Integer(time.remaining(lease.deadline).0)),
-        ("count", number(lease.count)),
+        ("ttl", Reply::Integer(time.remaining(hold.deadline()).0)),
+        ("count", number(hold.count(time))),
         ("permits", number(permits)),
         ("held", Reply::Integer(time.now.0.saturating_sub(since.0))),
-        ("client", number(lease.client)),
-        ("grace", lease.grace_ms.map_or(Reply::Null, Reply::Integer)),
+        ("client", number(lease.map_or(0, |lease| lease.client))),
+        ("grace", lease.and_then(|lease| lease.grace_ms).map_or(Reply::Null, Reply::Integer)),
         ("meta", meta.as_deref().map_or(Reply::Null, Reply::bulk)),
     ])
 }
@@ -798,11 +839,11 @@ impl Engine {
             let Some(slot) = self.find_alive(database, key, time) else { continue };
             let is_lost =
                 ended.lost.as_ref() == Some(place) || mutants::is_on("bound-grace-ignored");
-            let shortened = |hold: &Hold| {
-                let grace_ms = hold.lease.grace_ms.filter(|_| is_bound_to(hold, ended.client))?;
+            let shortened = |lease: &Lease| {
+                let grace_ms = lease.grace_ms.filter(|_| is_bound_to(lease, ended.client))?;
                 let grace_ms = if is_lost { 0 } else { grace_ms };
-                let end = time.after(Millis(grace_ms)).unwrap_or(hold.lease.deadline);
-                Some(Lease { client: 0, deadline: hold.lease.deadline.min(end), ..hold.lease })
+                let end = time.after(Millis(grace_ms)).unwrap_or(lease.deadline);
+                Some(Lease { client: 0, deadline: lease.deadline.min(end), ..*lease })
             };
             self.change_leases(database, slot, key, time, shortened);
         }
@@ -816,20 +857,20 @@ impl Engine {
             let records = self.writer.keyspace().database(database).records();
             for (_, record) in records.iter() {
                 let lock = <Box<Lock>>::of(record.value());
-                if lock.is_some_and(|lock| lock.stored().iter().any(|hold| hold.lease.client > 0)) {
+                let mut leases =
+                    lock.iter().flat_map(|lock| lock.stored()).flat_map(|hold| &hold.leases);
+                if leases.any(|lease| lease.client > 0) {
                     places.push((database, record.key().to_vec()));
                 }
             }
         }
         for (database, key) in places {
             let Some(slot) = self.writer.keyspace().find(database, &key) else { continue };
-            let forgotten = |hold: &Hold| {
-                let end = hold
-                    .lease
-                    .grace_ms
-                    .and_then(|grace_ms| time.after(Millis(grace_ms.max(RESTART_GRACE_MS_MIN))));
-                let deadline = end.map_or(hold.lease.deadline, |end| end.min(hold.lease.deadline));
-                Some(Lease { client: 0, deadline, ..hold.lease })
+            let forgotten = |lease: &Lease| {
+                let grace_ms = lease.grace_ms.map(|grace_ms| grace_ms.max(RESTART_GRACE_MS_MIN));
+                let end = grace_ms.and_then(|grace_ms| time.after(Millis(grace_ms)));
+                let deadline = end.map_or(lease.deadline, |end| end.min(lease.deadline));
+                Some(Lease { client: 0, deadline, ..*lease })
             };
             self.change_leases(database, slot, &key, time, forgotten);
         }
@@ -844,14 +885,14 @@ impl Engine {
         slot: Slot,
         key: &[u8],
         time: Time,
-        changed: impl Fn(&Hold) -> Option<Lease>,
+        changed: impl Fn(&Lease) -> Option<Lease>,
     ) {
         let Some(mut lock) = self.writer.edit::<Box<Lock>>(database, slot, key) else { return };
-        let leases =
-            lock.stored().iter().filter_map(|hold| Some((hold.owner.clone(), changed(hold)?)));
-        let leases: Vec<(Box<[u8]>, Lease)> = leases.collect();
-        for (owner, lease) in leases {
-            lock.set_lease(&owner, lease);
+        for hold in lock.stored().to_vec() {
+            if hold.leases.iter().any(|lease| changed(lease).is_some()) {
+                let leases = hold.leases.iter().map(|lease| changed(lease).unwrap_or(*lease));
+                lock.set_leases(&hold.owner, leases.collect());
+            }
         }
         let is_held = lock.holds(time).next().is_some();
         if is_held {
@@ -866,8 +907,9 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use crate::limits::LOCK_LEASES_MAX;
     use crate::settings::Settings;
-    use crate::testing::{Stage, check, check_events};
+    use crate::testing::{Stage, check, check_events, words};
     use crate::time::Millis;
 
     const REFUSED: &str = "[\"status\", \"refused\", ...";
@@ -1065,6 +1107,77 @@ mod tests {
             "b> ACQ k b TTL 9000 BOUND; c> LOCK.RENEW k b TTL 9000 => 1; b!; PTTL k => 9000; c!; \
              PTTL k => 2000",
         );
+    }
+
+    #[test]
+    fn connection_that_ends_takes_back_what_was_acquired_by_it() {
+        let held = "PTTL k => 9000";
+        // The second connection has released before it ends.
+        talk(&format!(
+            "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000 => ...\"count\", 2]; \
+             c> LOCK.RELEASE k b => 1; c!; {held}; b!; EXISTS k => 0"
+        ));
+        talk(&format!(
+            "b> ACQ k b TTL 9000; c> ACQ k b TTL 9000 BOUND GRACE 0; c> LOCK.RELEASE k b => 1; \
+             c!; {held}; b!; {held}"
+        ));
+        // It has not.
+        talk(&format!(
+            "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000 BOUND GRACE 50; c!; +49ms; \
+             LOCK.INFO k => ...\"count\", 2, ...; +1ms; LOCK.INFO k => ...\"count\", 1, ...; \
+             LOCK.RELEASE k b => 0; EXISTS k => 0"
+        ));
+        talk(
+            "b> ACQ k b TTL 9000; c> ACQ k b TTL 90000 BOUND GRACE 0; c!; PTTL k => 90000; \
+             LOCK.RELEASE k b => 0",
+        );
+        // A connection releases its own first, then the oldest.
+        talk(&format!(
+            "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000; c> LOCK.RELEASE k b => 1; \
+             b!; EXISTS k => 0"
+        ));
+        talk(&format!(
+            "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000; d> LOCK.RELEASE k b => 1; \
+             b!; {held}; c!; {held}"
+        ));
+        // All moves to the connection that renews.
+        talk(&format!(
+            "b> ACQ k b TTL 90 BOUND GRACE 0; c> ACQ k b TTL 90 BOUND GRACE 0; \
+             d> LOCK.RENEW k b TTL 9000 => 1; b!; c!; {held}; LOCK.INFO k => ...\"count\", 2, ...; \
+             d!; EXISTS k => 0"
+        ));
+        // Two owners on one connection.
+        talk(
+            "b> ACQ k x TTL 90 SHARED BOUND GRACE 0; b> ACQ k y TTL 90 SHARED BOUND GRACE 0; \
+             b> LOCK.RELEASE k x; b!; EXISTS k => 0",
+        );
+    }
+
+    #[test]
+    fn leases_of_many_connections_are_limited() {
+        let mut stage = Stage::new(Settings::default());
+        for number in 0..LOCK_LEASES_MAX {
+            let client = stage.client(&format!("client {number}"));
+            stage.run(client, &words("LOCK.ACQUIRE k a TTL 9"));
+        }
+        stage.check(
+            "LOCK.ACQUIRE k a TTL 9 => !ERR the owner holds the lock on 1000 connections...; \
+             LOCK.RELEASE k a => 999; LOCK.ACQUIRE k a TTL 9 => ...\"count\", 1000]",
+        );
+    }
+
+    #[test]
+    fn waiters_stay_in_the_queue_while_memory_is_full() {
+        let before = "ACQ k a TTL 9000; b> ACQ k b TTL 9000 WAIT 5000; \
+                      c> ACQ k c TTL 9 WAIT 5000; CONFIG SET maxmemory 1; ";
+        talk(&format!(
+            "{before}LOCK.RENEW k a TTL 900 => 1; b< => ; LOCK.RELEASE k a => 0; b< => ACQUIRED; \
+             c< => ; LOCK.FORCE k => 1; c< => ACQUIRED"
+        ));
+        talk(&format!(
+            "{before}ACQ k a TTL 9 => ...\"count\", 2]; ACQ k c TTL 9 => !OOM...; \
+             ACQ l a TTL 9 => !OOM..."
+        ));
     }
 
     #[test]

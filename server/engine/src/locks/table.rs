@@ -206,7 +206,7 @@ pub(crate) fn look(engine: &Engine, lock_key: &LockKey, time: Time) -> Option<Ke
             (owners, Shape::Semaphore)
         }
         ValueRef::Lock(lock) => {
-            let count = |hold: &Hold| i64::try_from(hold.lease.count).unwrap_or(i64::MAX);
+            let count = |hold: &Hold| i64::try_from(hold.count(time)).unwrap_or(i64::MAX);
             let owners = lock.holds(time).map(|hold| (cut(&hold.owner).to_vec(), count(hold)));
             (owners.collect(), Shape::Native)
         }

@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClientId, Session};
 
+/// Half the keys that are recorded for one client before those that are out of date are removed.
+const KEYS_BEFORE_SWEEP: usize = 32;
+
 /// A key with its database.
 pub(crate) type BoundKey = (usize, Box<[u8]>);
 
@@ -23,6 +26,8 @@ pub struct Bindings {
 #[derive(Debug, Default)]
 struct BoundKeys {
     keys: BTreeSet<BoundKey>,
+    /// The keys that were left when those that are out of date were removed last.
+    kept: usize,
     /// The last lock that was granted to the client, and the name of the command that did it.
     last_grant: Option<(BoundKey, &'static str)>,
     /// The client cannot have received that grant.
@@ -42,17 +47,18 @@ pub(crate) struct EndedBinding {
 
 impl Bindings {
     /// Records that the lock at this key is bound to a client. The command of that name has granted
-    /// it if there is one, or else renewed it. Returns how many keys are recorded for the client.
+    /// it if there is one, or else renewed it. Returns whether the keys that are out of date are to
+    /// be removed: there are twice as many keys as when that was done last.
     pub(crate) fn bind(
         &mut self,
         client: ClientId,
         key: BoundKey,
         granted_by: Option<&'static str>,
-    ) -> usize {
+    ) -> bool {
         let bound = self.keys.entry(client.serial).or_default();
         bound.last_grant = granted_by.map(|name| (key.clone(), name));
         bound.keys.insert(key);
-        bound.keys.len()
+        bound.keys.len() >= 2 * bound.kept.max(KEYS_BEFORE_SWEEP)
     }
 
     /// Whether locks are bound to a client.
@@ -71,6 +77,7 @@ impl Bindings {
     pub(crate) fn retain(&mut self, client: ClientId, is_bound: impl FnMut(&BoundKey) -> bool) {
         if let Some(bound) = self.keys.get_mut(&client.serial) {
             bound.keys.retain(is_bound);
+            bound.kept = bound.keys.len();
         }
     }
 
@@ -122,6 +129,37 @@ impl Bindings {
             };
             bound.last_grant = None;
             bound.keys = keys.into_iter().map(swapped).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::ClientId;
+    use crate::settings::Settings;
+    use crate::testing::Stage;
+
+    /// The keys that are looked at in all sweeps, for so many bound locks.
+    fn swept(client: ClientId, locks: usize) -> usize {
+        let (mut bindings, mut swept) = (Bindings::default(), 0);
+        for number in 0..locks {
+            let key = (0, number.to_string().into_bytes().into());
+            if bindings.bind(client, key, None) {
+                bindings.retain(client, |_| {
+                    swept += 1;
+                    true
+                });
+            }
+        }
+        swept
+    }
+
+    #[test]
+    fn work_of_sweeps_is_proportional_to_the_bound_locks() {
+        let client = Stage::new(Settings::default()).client("a");
+        for locks in [KEYS_BEFORE_SWEEP, 1_000, 50_000] {
+            assert!(swept(client, locks) <= 2 * locks);
         }
     }
 }

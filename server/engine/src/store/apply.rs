@@ -306,7 +306,7 @@ fn apply_to_stream(stream: &mut Box<Stream>, effect: &Effect<'_>) -> Result<(), 
 
 fn apply_to_lock(lock: &mut Box<Lock>, effect: &Effect<'_>) -> Result<(), ApplyError> {
     let is_applied = match *effect {
-        Effect::HoldChanged { owner, lease } => lock.set_lease(owner, lease),
+        Effect::HoldChanged { owner, ref leases } => lock.set_leases(owner, leases.clone()),
         Effect::HoldEnded { owner } => lock.remove(owner),
         _ => false,
     };

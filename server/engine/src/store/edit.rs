@@ -7,7 +7,7 @@ use super::dict::HashSeed;
 use super::effects::{Effect, Effects, Place};
 use super::hash::{Fields, Found, SmallHash};
 use super::list::{Element, End, List, SmallList};
-use super::lock::{Hold, Lease, Lock};
+use super::lock::{Hold, Leases, Lock};
 use super::records::{HashMut, Update};
 use super::set::{Set, SetForm, SmallSet};
 use super::sorted_set::{SmallSortedSet, SortedSet};
@@ -284,11 +284,12 @@ impl Edit<'_, Box<Lock>> {
         self.value.add(hold);
     }
 
-    /// Changes the lease of an owner.
-    pub fn set_lease(&mut self, owner: &[u8], lease: Lease) {
-        if self.value.set_lease(owner, lease) {
-            self.recorder.push(&Effect::HoldChanged { owner, lease });
+    /// Changes the leases of an owner.
+    pub fn set_leases(&mut self, owner: &[u8], leases: Leases) {
+        if self.recorder.is_on() {
+            self.recorder.push(&Effect::HoldChanged { owner, leases: leases.clone() });
         }
+        self.value.set_leases(owner, leases);
     }
 
     /// Removes the hold of an owner.
@@ -300,7 +301,7 @@ impl Edit<'_, Box<Lock>> {
 
     /// Removes the holds past their deadlines, and returns them.
     pub fn end_lapsed(&mut self, time: Time) -> Vec<Hold> {
-        let lapsed = self.value.stored().iter().filter(|hold| time.reached(hold.lease.deadline));
+        let lapsed = self.value.stored().iter().filter(|hold| time.reached(hold.deadline()));
         let lapsed: Vec<Hold> = lapsed.cloned().collect();
         lapsed.iter().for_each(|hold| self.end(&hold.owner));
         lapsed

@@ -47,19 +47,30 @@ impl LockMode {
     }
 }
 
-/// What changes while an owner holds a lock.
+/// The part of a hold that an owner has by one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// How many times the owner has acquired the lock.
+    /// How many times the owner has acquired the lock on this connection.
     pub count: u64,
-    /// When the hold ends, on the lease clock.
+    /// When the lease ends, on the lease clock.
     pub deadline: Millis,
-    /// The `CLIENT ID` of the client that acquired or renewed it last; 0 after a restart.
+    /// The `CLIENT ID` of the connection; 0 after it has ended if it was bound, and after a
+    /// restart.
     pub client: u64,
-    /// If the hold is bound to the connection of that client: how much longer it lasts when the
-    /// connection ends, in milliseconds.
+    /// If the lease is bound to the connection: how much longer it lasts when the connection ends,
+    /// in milliseconds.
     pub grace_ms: Option<i64>,
 }
+
+impl Lease {
+    /// Whether its connection has ended, so that it lasts for its grace only.
+    pub fn is_in_grace(&self) -> bool {
+        self.client == 0 && self.grace_ms.is_some()
+    }
+}
+
+/// The leases of an owner, in the order in which their connections acquired the lock first.
+pub type Leases = SmallVec<[Lease; 1]>;
 
 /// An owner that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,10 +83,32 @@ pub struct Hold {
     pub token: u64,
     /// When it was granted, on the lease clock.
     pub since: Millis,
-    /// What changes.
-    pub lease: Lease,
+    /// At least one, and no two of one connection.
+    pub leases: Leases,
     /// What the owner has said about itself.
     pub meta: Option<Box<[u8]>>,
+}
+
+impl Hold {
+    /// When the last of its leases ends, on the lease clock.
+    pub fn deadline(&self) -> Millis {
+        self.leases.iter().map(|lease| lease.deadline).max().unwrap_or(Millis(0))
+    }
+
+    /// The leases that count.
+    pub fn leases(&self, time: Time) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().filter(move |lease| !time.reached(lease.deadline))
+    }
+
+    /// How many times the owner holds the lock.
+    pub fn count(&self, time: Time) -> u64 {
+        self.leases(time).fold(0, |count, lease| count.saturating_add(lease.count))
+    }
+
+    /// The lease of the connection that acquired or renewed the lock last.
+    pub fn last_lease(&self) -> Option<&Lease> {
+        self.leases.last()
+    }
 }
 
 /// See the module's documentation.
@@ -93,7 +126,7 @@ impl Lock {
 
     /// The holds that count.
     pub fn holds(&self, time: Time) -> impl Iterator<Item = &Hold> {
-        let counts = move |hold: &Hold| !time.reached(hold.lease.deadline);
+        let counts = move |hold: &Hold| !time.reached(hold.deadline());
         self.holds.iter().filter(move |hold| counts(hold) || mutants::is_on("lapsed-hold-counts"))
     }
 
@@ -121,23 +154,26 @@ impl Lock {
 
     /// The latest deadline; `None` without holds.
     pub fn deadline(&self) -> Option<Millis> {
-        self.holds.iter().map(|hold| hold.lease.deadline).max()
+        self.holds.iter().map(Hold::deadline).max()
     }
 
     /// The earliest deadline of the holds that count.
     pub fn next_deadline(&self, time: Time) -> Option<Millis> {
-        self.holds(time).map(|hold| hold.lease.deadline).min()
+        self.holds(time).map(Hold::deadline).min()
     }
 
     /// The memory of its holds outside the value, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let texts = self
-            .holds
-            .iter()
-            .map(|hold| hold.owner.len() + hold.meta.as_ref().map_or(0, |meta| meta.len()));
-        let spilled = if self.holds.spilled() { self.holds.capacity() } else { 0 };
-        texts.sum::<usize>() + spilled * size_of::<Hold>()
+        let parts = self.holds.iter().map(|hold| {
+            let meta = hold.meta.as_ref().map_or(0, |meta| meta.len());
+            hold.owner.len() + meta + spilled_bytes(&hold.leases)
+        });
+        parts.sum::<usize>() + spilled_bytes(&self.holds)
     }
+}
+
+fn spilled_bytes<T>(items: &SmallVec<[T; 1]>) -> usize {
+    if items.spilled() { items.capacity() * size_of::<T>() } else { 0 }
 }
 
 fn permits_of(mode: LockMode) -> u64 {
@@ -154,12 +190,12 @@ impl Lock {
         self.holds.push(hold);
     }
 
-    /// Changes the lease of an owner; returns whether it has a hold.
-    pub(super) fn set_lease(&mut self, owner: &[u8], lease: Lease) -> bool {
+    /// Changes the leases of an owner; returns whether it has a hold.
+    pub(super) fn set_leases(&mut self, owner: &[u8], leases: Leases) -> bool {
         let Some(hold) = self.holds.iter_mut().find(|hold| *hold.owner == *owner) else {
             return false;
         };
-        hold.lease = lease;
+        hold.leases = leases;
         true
     }
 
@@ -172,8 +208,8 @@ impl Lock {
 
     /// Moves all deadlines by `span`.
     pub(super) fn postpone(&mut self, span: Millis) {
-        for hold in &mut self.holds {
-            hold.lease.deadline = Millis(hold.lease.deadline.0.saturating_add(span.0));
+        for lease in self.holds.iter_mut().flat_map(|hold| &mut hold.leases) {
+            lease.deadline = Millis(lease.deadline.0.saturating_add(span.0));
         }
     }
 }
@@ -205,21 +241,42 @@ impl Field<'_> for LockMode {
     }
 }
 
-impl Field<'_> for Lease {
+/// The bits of the last field of a lease: it is bound, and another lease follows it.
+const IS_BOUND: u8 = 1;
+const IS_FOLLOWED: u8 = 2;
+
+impl Field<'_> for Leases {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.count.encode(out);
-        self.deadline.encode(out);
-        self.client.encode(out);
-        self.grace_ms.encode(out);
+        for (at, lease) in self.iter().enumerate() {
+            lease.count.encode(out);
+            lease.deadline.encode(out);
+            lease.client.encode(out);
+            let is_followed = at + 1 < self.len();
+            let bound = u8::from(lease.grace_ms.is_some()) * IS_BOUND;
+            out.push(bound + u8::from(is_followed) * IS_FOLLOWED);
+            if let Some(grace_ms) = lease.grace_ms {
+                grace_ms.encode(out);
+            }
+        }
     }
 
-    fn decode(from: &mut &[u8]) -> Result<Lease, Malformed> {
-        Ok(Lease {
-            count: u64::decode(from)?,
-            deadline: Millis::decode(from)?,
-            client: u64::decode(from)?,
-            grace_ms: Option::decode(from)?,
-        })
+    fn decode(from: &mut &[u8]) -> Result<Leases, Malformed> {
+        let mut leases = Leases::new();
+        loop {
+            let count = u64::decode(from)?;
+            let deadline = Millis::decode(from)?;
+            let client = u64::decode(from)?;
+            let bits = u8::decode(from)?;
+            if bits > IS_BOUND + IS_FOLLOWED {
+                return Err(Malformed);
+            }
+            let is_bound = bits & IS_BOUND > 0;
+            let grace_ms = is_bound.then(|| i64::decode(from)).transpose()?;
+            leases.push(Lease { count, deadline, client, grace_ms });
+            if bits & IS_FOLLOWED == 0 {
+                return Ok(leases);
+            }
+        }
     }
 }
 
@@ -229,7 +286,7 @@ impl<'a> Field<'a> for Hold {
         self.mode.encode(out);
         self.token.encode(out);
         self.since.encode(out);
-        self.lease.encode(out);
+        self.leases.encode(out);
         self.meta.as_deref().encode(out);
     }
 
@@ -239,7 +296,7 @@ impl<'a> Field<'a> for Hold {
             mode: LockMode::decode(from)?,
             token: u64::decode(from)?,
             since: Millis::decode(from)?,
-            lease: Lease::decode(from)?,
+            leases: Leases::decode(from)?,
             meta: Option::<&[u8]>::decode(from)?.map(Into::into),
         })
     }

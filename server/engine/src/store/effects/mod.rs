@@ -11,7 +11,7 @@ pub mod image;
 use std::borrow::Cow;
 
 use super::list::End;
-use super::lock::{Hold, Lease};
+use super::lock::{Hold, Leases};
 use super::serialised::Malformed;
 use super::set::SetForm;
 use super::stream::id::StreamId;
@@ -350,12 +350,12 @@ effects! {
         /// The hold.
         hold: Hold,
     },
-    /// The lease of an owner has changed.
+    /// The leases of an owner have changed.
     111 HoldChanged {
         /// The owner.
         owner: &'a [u8],
-        /// Its lease.
-        lease: Lease,
+        /// Its leases.
+        leases: Leases,
     },
     /// An owner does not hold the lock any more.
     112 HoldEnded {
