@@ -1,6 +1,8 @@
 //! Commands for publish and subscribe, with which a client that waits for a lock learns that it is
 //! free.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
@@ -321,7 +323,7 @@ fn channels(argv: &[&[u8]], listeners: &Listeners) -> Result<Reply, Error> {
 }
 
 fn listener_counts(channels: &[&[u8]], listeners: &Listeners) -> Reply {
-    let count = |channel: &[u8]| listeners.get(channel).map_or(0, Vec::len);
+    let count = |channel: &[u8]| listeners.get(channel).map_or(0, BTreeSet::len);
     let pairs = channels.iter().flat_map(|c| [Reply::bulk(c), Reply::from(count(c))]);
     Reply::Array(pairs.collect())
 }

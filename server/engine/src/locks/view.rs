@@ -382,8 +382,8 @@ impl<'e> LockView<'e> {
     /// The holders of a native lock, which names their clients.
     fn native_holders(&self, lock: &Lock) -> Vec<ViewedHolder> {
         let holder = |hold: &Hold| ViewedHolder {
-            client: self.client(hold.lease.client),
-            count: i64::try_from(hold.lease.count).unwrap_or(i64::MAX),
+            client: self.client(hold.last_lease().map_or(0, |lease| lease.client)),
+            count: i64::try_from(hold.count(self.time)).unwrap_or(i64::MAX),
         };
         lock.holds(self.time).map(holder).collect()
     }
@@ -424,16 +424,15 @@ impl<'e> LockView<'e> {
         activity: Option<&Activity>,
     ) -> Vec<ViewedWaiter> {
         let sessions = &self.engine.sessions;
-        let subscribers = |channel: &[u8]| {
-            sessions.pubsub.channels.get(channel).map_or(&[][..], |clients| clients)
-        };
+        let subscribers =
+            |channel: &[u8]| sessions.pubsub.channels.get(channel).into_iter().flatten();
         let mut waiters: Vec<(u64, Waiting)> = Vec::new();
         for owner in kinds::queued_owners(self.engine, database, key) {
-            let client = subscribers(&kinds::channel_of_waiter(key, &owner)).first();
+            let client = subscribers(&kinds::channel_of_waiter(key, &owner)).next();
             waiters.push((client.map_or(0, |client| client.serial), Waiting::Queued));
         }
         for channel in kinds::channels(key) {
-            let clients = subscribers(&channel).iter();
+            let clients = subscribers(&channel);
             waiters.extend(clients.map(|client| (client.serial, Waiting::Subscribed)));
         }
         let queue = sessions.queue_in_order(database, key);

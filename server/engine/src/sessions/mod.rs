@@ -269,7 +269,7 @@ pub struct Sessions {
     /// The keys and prefixes of client side caching.
     pub(crate) tracked: Tracked,
     /// The clients that receive all requests (`MONITOR`).
-    pub(crate) monitors: Vec<ClientId>,
+    pub(crate) monitors: BTreeSet<ClientId>,
     /// The clients that wait for keys.
     pub(crate) waiters: Waiters,
     /// The clients that wait until units of the log are durable.
@@ -299,7 +299,7 @@ impl Sessions {
             clients: Clients::default(),
             pubsub: PubSub::default(),
             tracked: Tracked::new(hash_seed),
-            monitors: Vec::new(),
+            monitors: BTreeSet::new(),
             waiters: Waiters::new(hash_seed),
             log_waiters: BTreeSet::new(),
             watchers: Watchers::default(),

@@ -13,7 +13,7 @@ impl Sessions {
             return false;
         }
         state.is_monitor = true;
-        self.monitors.push(client);
+        self.monitors.insert(client);
         true
     }
 
@@ -22,7 +22,7 @@ impl Sessions {
         if let Some(state) = self.get_mut(client)
             && std::mem::take(&mut state.is_monitor)
         {
-            self.monitors.retain(|&monitor| monitor != client);
+            self.monitors.remove(&client);
         }
     }
 
@@ -42,12 +42,13 @@ impl Sessions {
             quote(word, &mut line);
         }
         line.put_slice(b"\r\n");
-        for at in 0..self.monitors.len() {
-            let client = self.monitors[at];
+        let monitors = std::mem::take(&mut self.monitors);
+        for &client in &monitors {
             if let Some(state) = self.clients.get_mut(client) {
                 state.pending.extend_from_slice(&line);
                 self.queue_delivery(client);
             }
         }
+        self.monitors = monitors;
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: subscribers receive messages in the order in which the engine published them; every
 //! subscription belongs to a connected client.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use lockwheel_resp::{Protocol, encode_push};
@@ -25,8 +25,8 @@ pub enum Subscription {
     Shard,
 }
 
-/// The subscribers of each channel or pattern, in order of subscription.
-pub type Listeners = BTreeMap<Bytes, Vec<ClientId>>;
+/// The subscribers of each channel or pattern.
+pub type Listeners = BTreeMap<Bytes, BTreeSet<ClientId>>;
 
 /// All subscriptions.
 #[derive(Debug, Default)]
@@ -84,11 +84,12 @@ impl Sessions {
         let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
         let mut receivers = 0;
         if let Some(listeners) = pubsub.channels.get(channel) {
-            receivers += writer.deliver(listeners, &[b"message", channel, message]);
+            receivers += writer.deliver(listeners.iter().copied(), &[b"message", channel, message]);
         }
         for (pattern, listeners) in &pubsub.patterns {
             if glob::matches_channel(pattern, channel) {
-                receivers += writer.deliver(listeners, &[b"pmessage", pattern, channel, message]);
+                let words: &[&[u8]] = &[b"pmessage", pattern, channel, message];
+                receivers += writer.deliver(listeners.iter().copied(), words);
             }
         }
         receivers
@@ -98,7 +99,7 @@ impl Sessions {
     pub(crate) fn publish_to_shard(&mut self, channel: &[u8], message: &[u8]) -> usize {
         let Some(listeners) = self.pubsub.shard_channels.get(channel) else { return 0 };
         let mut writer = MessageWriter::new(&mut self.clients, &mut self.deliveries);
-        writer.deliver(listeners, &[b"smessage", channel, message])
+        writer.deliver(listeners.iter().copied(), &[b"smessage", channel, message])
     }
 
     /// Sends the messages from before the restart to the clients that have subscribed already.
@@ -126,7 +127,7 @@ impl Sessions {
                 Subscription::Shard if *is_sharded && of == channel => &[b"smessage", of, message],
                 _ => continue,
             };
-            writer.deliver(&[client], words);
+            writer.deliver([client], words);
         }
     }
 
@@ -142,7 +143,7 @@ impl Sessions {
         let added = state.listens_to_mut(kind).insert(channel.clone());
         if added {
             self.clients.hold(client, subscription_bytes(&channel));
-            self.pubsub.table(kind).entry(channel).or_default().push(client);
+            self.pubsub.table(kind).entry(channel).or_default().insert(client);
         }
         added
     }
@@ -160,7 +161,7 @@ impl Sessions {
             self.clients.release(client, subscription_bytes(channel));
             let table = self.pubsub.table(kind);
             if let Some(listeners) = table.get_mut(channel) {
-                listeners.retain(|&listener| listener != client);
+                listeners.remove(&client);
                 if listeners.is_empty() {
                     table.remove(channel);
                 }
@@ -195,15 +196,21 @@ impl<'a> MessageWriter<'a> {
 
     /// Appends a message to the output of its subscribers; returns their number. The message is
     /// encoded once for each protocol.
-    fn deliver(&mut self, listeners: &[ClientId], words: &[&[u8]]) -> usize {
+    fn deliver(
+        &mut self,
+        listeners: impl IntoIterator<IntoIter: ExactSizeIterator<Item = ClientId>>,
+        words: &[&[u8]],
+    ) -> usize {
         let (mut resp2, mut resp3) = (BytesMut::new(), BytesMut::new());
-        for &listener in listeners {
+        let listeners = listeners.into_iter();
+        let count = listeners.len();
+        for listener in listeners {
             let Some(state) = self.clients.get_mut(listener) else { continue };
             let encoded = match state.protocol {
                 Protocol::Resp2 => &mut resp2,
                 Protocol::Resp3 => &mut resp3,
             };
-            if let [_] = listeners {
+            if count == 1 {
                 encode_push(words, state.protocol, &mut state.pending);
             } else {
                 if encoded.is_empty() {
@@ -216,6 +223,6 @@ impl<'a> MessageWriter<'a> {
                 self.deliveries.push(listener);
             }
         }
-        listeners.len()
+        count
     }
 }

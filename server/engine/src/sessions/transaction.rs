@@ -1,6 +1,6 @@
 //! Transactions: `MULTI`, `EXEC` and `WATCH`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Engine;
 use crate::memory::ALLOCATION_BYTES;
@@ -161,7 +161,7 @@ impl Engine {
 /// The clients that watch keys, by database and key.
 #[derive(Debug, Default)]
 pub struct Watchers {
-    keys: BTreeMap<usize, BTreeMap<Box<[u8]>, Vec<ClientId>>>,
+    keys: BTreeMap<usize, BTreeMap<Box<[u8]>, BTreeSet<ClientId>>>,
 }
 
 impl Watchers {
@@ -178,13 +178,13 @@ impl Watchers {
 
     fn add(&mut self, database: usize, key: &[u8], client: ClientId) {
         let keys = self.keys.entry(database).or_default();
-        keys.entry(key.into()).or_default().push(client);
+        keys.entry(key.into()).or_default().insert(client);
     }
 
     fn remove(&mut self, database: usize, key: &[u8], client: ClientId) {
         let Some(keys) = self.keys.get_mut(&database) else { return };
         if let Some(clients) = keys.get_mut(key) {
-            clients.retain(|&other| other != client);
+            clients.remove(&client);
             if clients.is_empty() {
                 keys.remove(key);
             }

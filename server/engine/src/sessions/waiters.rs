@@ -405,10 +405,22 @@ impl Sessions {
             self.log_waiters.remove(&client);
         }
         if let Some(wait) = blocked.key_wait {
-            self.clients.release(client, wait.bytes(&self.waiters.queues));
-            self.waiters.leave(&wait);
+            self.release_wait(client, &wait);
         }
         true
+    }
+
+    /// Removes a client from the queues of the keys that it waits for.
+    fn leave_queues(&mut self, client: ClientId) {
+        let blocked = self.get_mut(client).and_then(|state| state.blocked.as_mut());
+        if let Some(wait) = blocked.and_then(|blocked| blocked.key_wait.take()) {
+            self.release_wait(client, &wait);
+        }
+    }
+
+    fn release_wait(&mut self, client: ClientId, wait: &Wait) {
+        self.clients.release(client, wait.bytes(&self.waiters.queues));
+        self.waiters.leave(wait);
     }
 }
 
@@ -466,11 +478,13 @@ impl Engine {
     }
 
     /// Records that the peer of a client has closed the connection, before the client is
-    /// disconnected. The client is not served any more.
+    /// disconnected. The client is not served any more: it leaves the queues at once, so that those
+    /// behind it need not look at it again.
     pub fn peer_closed(&mut self, client: ClientId) {
         if let Some(state) = self.sessions.get_mut(client) {
             state.peer_closed = true;
         }
+        self.sessions.leave_queues(client);
     }
 
     /// Serves all clients that wait for marked keys, for a caller without connections.
@@ -674,6 +688,23 @@ mod tests {
             stage.engine.peer_closed(client);
         }
         stage.check("RPUSH k 1 2; c< => [\"k\", \"1\"]; b< => ; d< => ; LRANGE k 0 -1 => [\"2\"]");
+    }
+
+    /// Otherwise each client that leaves would have all those before it looked at again.
+    #[test]
+    fn closed_connections_leave_their_queues_at_once() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(
+            "LOCK.ACQUIRE k a TTL 9; b> LOCK.ACQUIRE k b TTL 9 WAIT 9; \
+             c> LOCK.ACQUIRE k c TTL 9 WAIT 9; d> BLPOP l m 0",
+        );
+        for name in ["b", "c", "d"] {
+            let client = stage.client(name);
+            stage.engine.peer_closed(client);
+        }
+        assert!(stage.engine.sessions.waiters.queues.is_empty());
+        stage.check("LOCK.INFO k => ...\"queue\", []]; b!; c!; d!; LOCK.RELEASE k a => 0");
+        assert_no_waits(&stage);
     }
 
     #[test]
