@@ -1,8 +1,10 @@
 //! A server embedded in another program: its interface, and that it releases all resources.
 
 use std::io::{ErrorKind as IoErrorKind, Read};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use lockwheel::{Client, Error, ErrorKind, Fault, Reply, Requests, Server};
@@ -258,7 +260,9 @@ fn port_is_free_at_once_after_the_end() {
 
 #[test]
 fn restarted_server_has_its_address_and_no_keys() {
-    let mut server = Server::builder().frozen_clock().config("timeout", "60").start();
+    // Not one that the system may give to another program while the server is stopped.
+    let builder = Server::builder().frozen_clock().port(free_port());
+    let mut server = builder.config("timeout", "60").start();
     let server = server.as_mut().expect("a server");
     let address = server.addr();
     let mut client = server.client().expect("a client");
@@ -275,6 +279,25 @@ fn restarted_server_has_its_address_and_no_keys() {
     server.stop();
     server.restart().expect("a server");
     assert_eq!(server.addr(), address);
+}
+
+#[test]
+fn port_of_a_server_stays_its_own_during_a_restart() {
+    let mut server = stopped_clock();
+    let (address, has_ended) = (server.addr(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !has_ended.load(Ordering::Relaxed) {
+                assert!(TcpListener::bind(address).is_err(), "the port was free");
+            }
+        });
+        for _ in 0..50 {
+            server.restart().expect("a server");
+            assert_eq!(server.addr(), address);
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        other.join().expect("the port was never free");
+    });
 }
 
 #[test]

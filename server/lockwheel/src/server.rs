@@ -1,10 +1,10 @@
 //! [`Server`] and [`Builder`]: start, use and stop a server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 #[cfg(feature = "replication")]
 use std::sync::OnceLock;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -40,12 +40,14 @@ pub struct Builder {
     seed: Option<u64>,
     /// Listen for TLS at a free port, unless a directive names one.
     listens_for_tls: bool,
+    /// The listening sockets of the server whose place this one takes.
+    kept: Vec<TcpListener>,
 }
 
 impl Builder {
     /// A builder with settings that have been read elsewhere, such as from a command line.
     pub fn from_settings(settings: Settings) -> Builder {
-        Builder { settings: Ok(settings), seed: None, listens_for_tls: false }
+        Builder { settings: Ok(settings), seed: None, listens_for_tls: false, kept: Vec::new() }
     }
 
     /// Sets the TCP port, on the loopback interface unless `bind` is set. The default, 0, means any
@@ -133,6 +135,7 @@ impl Builder {
         #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
         let mut acceptor = Acceptor::open(
             &listen,
+            &self.kept,
             workers.runtimes(),
             workers.client_tasks.clone(),
             &runtime_files,
@@ -141,6 +144,7 @@ impl Builder {
         acceptor.use_tls(tls.clone());
         let acceptor = Arc::new(acceptor);
         let (address, tls_address) = (acceptor.address(), acceptor.tls_address());
+        let listening = Arc::downgrade(&acceptor);
         if let Some(path) = &listen.pidfile {
             runtime_files.write_pidfile(Path::new(path))?;
         }
@@ -164,6 +168,7 @@ impl Builder {
             host,
             address,
             tls_address,
+            listening,
             unixsocket,
             threads,
             settings,
@@ -208,6 +213,8 @@ pub struct Server {
     pub(crate) host: Arc<Host>,
     address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
+    /// The threads own it, and close its sockets when they end.
+    listening: Weak<Acceptor>,
     unixsocket: Option<String>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// For a restart: the settings at the start, with the port that was free, and the seed.
@@ -347,9 +354,10 @@ impl Server {
     /// # Errors
     /// As [`Builder::start`].
     pub fn restart(&mut self) -> Result<(), Error> {
+        let kept = self.listening.upgrade().map(|acceptor| acceptor.tcp_listeners());
         self.stop();
-        let settings = Ok(self.settings.clone());
-        let builder = Builder { settings, seed: self.seed, listens_for_tls: false };
+        let (settings, kept) = (Ok(self.settings.clone()), kept.unwrap_or_default());
+        let builder = Builder { settings, seed: self.seed, listens_for_tls: false, kept };
         *self = builder.start()?;
         Ok(())
     }

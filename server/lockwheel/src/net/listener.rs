@@ -83,14 +83,16 @@ enum Backlog {
 }
 
 impl Acceptor {
-    /// Opens all listening sockets of the configuration. Clients are assigned to `runtimes` and
-    /// counted in `client_tasks`. The unix socket is added to `runtime_files`.
+    /// Opens all listening sockets of the configuration; uses those of `kept` that listen at the
+    /// right addresses already. Clients are assigned to `runtimes` and counted in `client_tasks`.
+    /// The unix socket is added to `runtime_files`.
     ///
     /// # Errors
     /// If an address cannot be listened on, unless it is optional (`-` before it), or the unix
     /// socket cannot be created.
     pub(crate) fn open(
         settings: &ListenSettings,
+        kept: &[TcpListener],
         runtimes: Vec<Handle>,
         client_tasks: ClientTasks,
         runtime_files: &RuntimeFiles,
@@ -98,7 +100,7 @@ impl Acceptor {
         let mut listeners = Vec::new();
         let has_other = settings.unixsocket.is_some() || settings.tls_port.is_some();
         let mut listen = |port, is_tls| {
-            let found = listen_at_all(&settings.bind, port, settings.tcp_backlog)?;
+            let found = listen_at_all(&settings.bind, port, settings.tcp_backlog, kept)?;
             listeners.extend(found.into_iter().map(|listener| Listener::Tcp { listener, is_tls }));
             Ok::<(), io::Error>(())
         };
@@ -133,6 +135,16 @@ impl Acceptor {
     #[cfg(feature = "tls")]
     pub(crate) fn use_tls(&mut self, config: TlsConfig) {
         self.tls = config;
+    }
+
+    /// The TCP sockets, for a server that takes the place of this one: meanwhile no other program
+    /// can get their ports.
+    pub(crate) fn tcp_listeners(&self) -> Vec<TcpListener> {
+        let tcp = self.listeners.iter().filter_map(|listener| match listener {
+            Listener::Tcp { listener, .. } => listener.try_clone().ok(),
+            Listener::Unix(_) => None,
+        });
+        tcp.collect()
     }
 
     /// The first address clients can connect to by TCP without TLS.
@@ -457,11 +469,13 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Listens at all addresses of `bind`. One that begins with `-` may be missing on this machine.
+/// Listens at all addresses of `bind`, by the sockets of `kept` that do so already. An address that
+/// begins with `-` may be missing on this machine.
 pub(crate) fn listen_at_all(
     bind: &[String],
     mut port: u16,
     backlog: u32,
+    kept: &[TcpListener],
 ) -> io::Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     for address in bind {
@@ -469,7 +483,7 @@ pub(crate) fn listen_at_all(
             Some(address) => (address, true),
             None => (address.as_str(), false),
         };
-        match listen(address, port, backlog) {
+        match listen(address, port, backlog, kept) {
             Ok(listener) => {
                 // A free port is chosen once and then shared by all addresses.
                 port = listener.local_addr()?.port();
@@ -490,7 +504,7 @@ pub(crate) fn listen_at_all(
     Ok(listeners)
 }
 
-fn listen(address: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
+fn listen(address: &str, port: u16, backlog: u32, kept: &[TcpListener]) -> io::Result<TcpListener> {
     let address = match address {
         "*" => "0.0.0.0",
         "::*" => "::",
@@ -500,6 +514,10 @@ fn listen(address: &str, port: u16, backlog: u32) -> io::Result<TcpListener> {
         .to_socket_addrs()?
         .next()
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such address"))?;
+    let is_here = |kept: &&TcpListener| kept.local_addr().is_ok_and(|local| local == address);
+    if let Some(kept) = kept.iter().find(is_here) {
+        return kept.try_clone();
+    }
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;

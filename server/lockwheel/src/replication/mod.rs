@@ -80,7 +80,7 @@ impl Replication {
             let Identity { node, cluster, .. } = &identity;
             Error::new(ErrorKind::Io, format!("node {node} of cluster {cluster}: {error}"))
         };
-        let listeners = listen_at_all(&settings.bind, settings.port, settings.backlog)?;
+        let listeners = listen_at_all(&settings.bind, settings.port, settings.backlog, &[])?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(limits::RAFT_THREADS)
             .thread_name("lockwheel-raft")
