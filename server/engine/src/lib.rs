@@ -640,7 +640,8 @@ impl Engine {
 
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
     /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be
-    /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true.
+    /// left to do if [`Engine::next_deadline`] has been reached, as before a client's wait ends while
+    /// clients have to be served, or [`Engine::has_garbage`] is true.
     pub fn tick(&mut self, time: Time, budget: u32) {
         if self.applies_log() {
             let budget_left =
@@ -685,6 +686,7 @@ impl Engine {
         self.observe_effects(None);
         self.end_unit(time);
         self.sessions.postpone(span);
+        self.find_hold_ends(time);
         if let Some(guard) = self.guard_mut() {
             guard.until = Millis(guard.until.0.saturating_add(span.0));
         }
@@ -727,6 +729,11 @@ impl Engine {
                 }
                 break;
             };
+            // A lease that ended before a client's wait did is granted to the client first.
+            let is_timer = self.writer.keyspace().next_deadline().is_none_or(|next| next > moment);
+            if is_timer && self.script.is_none() && self.sessions.has_waiters_to_serve() {
+                break;
+            }
             let expired_before = self.stats.expired_keys;
             self.process_next(moment, time, &mut budget);
             let expired = self.stats.expired_keys - expired_before;
@@ -784,6 +791,7 @@ impl Engine {
                 self.sessions.pubsub.recent_timer = None;
                 self.sessions.pubsub.recent.clear();
             }
+            Some((_, Timer::HoldEnd)) => self.hold_has_ended(time),
             None => {}
         }
     }

@@ -629,6 +629,7 @@ fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (first, second) = (existing(context, first)?, existing(context, second)?);
     context.engine.writer.swap(first, second);
     context.engine.sessions.bindings.swap_databases(first, second);
+    context.engine.sessions.swap_hold_ends(first, second);
     Ok(Reply::OK)
 }
 

@@ -32,7 +32,6 @@ use crate::store::lock_notes::{Author, OwnerChange, Way};
 use crate::store::packed::Items;
 use crate::store::records::NewValue;
 use crate::store::value::{Kind, Typed, ValueRef};
-use crate::store::writer::Writer;
 use crate::time::{Millis, Time};
 use crate::{Engine, mutants};
 
@@ -522,25 +521,7 @@ fn change(
     change: impl FnOnce(&mut Edit<'_, Box<Lock>>),
 ) {
     let (database, time) = (context.database, context.time);
-    let writer = &mut context.engine.writer;
-    let mut lapsed = Vec::new();
-    if let Some(mut lock) = writer.edit::<Box<Lock>>(database, slot, key) {
-        // First, since one of them may be an earlier hold of the owner that is granted the lock.
-        lapsed = lock.end_lapsed(time);
-        change(&mut lock);
-    }
-    for hold in lapsed {
-        let client = hold.last_lease().map_or(0, |lease| lease.client);
-        writer.hold_lapsed(database, slot, (client, hold.deadline()));
-    }
-    settle(writer, database, slot);
-}
-
-/// Gives the key in `slot` the latest deadline of its holds.
-fn settle(writer: &mut Writer, database: usize, slot: Slot) {
-    let record = writer.keyspace().database(database).record(slot);
-    let deadline = <Box<Lock>>::of(record.value()).and_then(Lock::deadline);
-    writer.set_deadline(database, slot, deadline);
+    context.engine.change_lock((database, slot, key), time, change);
 }
 
 /// Records that the lock at this key is bound to a client.
@@ -668,6 +649,7 @@ fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         .is_some_and(|lock| lock.holds(time).any(|other| other.owner != hold.owner));
     context.changed(Events::MODULE, "lock.release", key);
     if left == 0 && !is_shared {
+        context.engine.sessions.set_hold_end((database, key), None);
         context.remove_emptied(key);
     } else if left > 0 {
         context.engine.writer.change_owners(slot, OwnerChange::None);
@@ -849,21 +831,90 @@ impl Engine {
         }
     }
 
-    /// After a restart no client of an earlier run is connected. Locks that were bound are held for
-    /// some time, in which their clients can connect again.
-    pub(crate) fn forget_clients_of_locks(&mut self, time: Time) {
+    /// Removes what has ended from the lock in `slot`, then changes it, and then the deadline of its
+    /// key.
+    fn change_lock(
+        &mut self,
+        (database, slot, key): (usize, Slot, &[u8]),
+        time: Time,
+        change: impl FnOnce(&mut Edit<'_, Box<Lock>>),
+    ) {
+        let Some(mut lock) = self.writer.edit::<Box<Lock>>(database, slot, key) else { return };
+        // First, since it may be an earlier hold of the owner that is granted the lock.
+        let ended = lock.end_lapsed(time);
+        change(&mut lock);
+        for hold in ended {
+            let client = hold.last_lease().map_or(0, |lease| lease.client);
+            self.writer.hold_lapsed(database, slot, (client, hold.deadline()));
+        }
+        self.settle_lock(database, slot, key);
+    }
+
+    /// Gives the key in `slot` the latest deadline of its leases, and records when the next of them
+    /// ends.
+    fn settle_lock(&mut self, database: usize, slot: Slot, key: &[u8]) {
+        let record = self.writer.keyspace().database(database).record(slot);
+        let Some(lock) = <Box<Lock>>::of(record.value()) else { return };
+        let (deadline, next_end) = (lock.deadline(), lock.next_end());
+        self.writer.set_deadline(database, slot, deadline);
+        if self.sessions.set_hold_end((database, key), next_end) {
+            let keyspace = self.writer.keyspace();
+            let is_there = |(database, key): &BoundKey| keyspace.find(*database, key).is_some();
+            self.sessions.retain_hold_ends(is_there);
+        }
+    }
+
+    /// Handles the timer of the next lease that ends, which has fired and no longer exists.
+    pub(crate) fn hold_has_ended(&mut self, time: Time) {
+        let Some((database, key)) = self.sessions.take_ended_hold() else { return };
+        if self.applies_log() {
+            return;
+        }
+        let slot = self.find_alive(database, &key, time);
+        let is_lock = |slot: &Slot| {
+            let record = self.writer.keyspace().database(database).record(*slot);
+            <Box<Lock>>::of(record.value()).is_some()
+        };
+        if let Some(slot) = slot.filter(is_lock) {
+            self.writer.change_owners(slot, OwnerChange::None);
+            self.change_lock((database, slot, &key), time, |_| {});
+        }
+        self.observe_effects(None);
+    }
+
+    /// Records anew when the leases of all locks end.
+    pub(crate) fn find_hold_ends(&mut self, time: Time) {
+        self.sessions.clear_hold_ends();
+        if self.applies_log() {
+            return;
+        }
+        for (database, key) in self.locks_with(|lock| lock.next_end().is_some()) {
+            let Some(slot) = self.find_alive(database, &key, time) else { continue };
+            self.settle_lock(database, slot, &key);
+        }
+    }
+
+    /// The keys of the locks that meet a condition.
+    fn locks_with(&self, condition: impl Fn(&Lock) -> bool) -> Vec<BoundKey> {
         let mut places = Vec::new();
         for database in 0..self.writer.keyspace().count() {
             let records = self.writer.keyspace().database(database).records();
             for (_, record) in records.iter() {
-                let lock = <Box<Lock>>::of(record.value());
-                let mut leases =
-                    lock.iter().flat_map(|lock| lock.stored()).flat_map(|hold| &hold.leases);
-                if leases.any(|lease| lease.client > 0) {
-                    places.push((database, record.key().to_vec()));
+                if <Box<Lock>>::of(record.value()).is_some_and(|lock| condition(lock)) {
+                    places.push((database, record.key().into()));
                 }
             }
         }
+        places
+    }
+
+    /// After a restart no client of an earlier run is connected. Locks that were bound are held for
+    /// some time, in which their clients can connect again.
+    pub(crate) fn forget_clients_of_locks(&mut self, time: Time) {
+        let has_client = |lock: &Lock| {
+            lock.stored().iter().flat_map(|hold| &hold.leases).any(|lease| lease.client > 0)
+        };
+        let places = self.locks_with(has_client);
         for (database, key) in places {
             let Some(slot) = self.writer.keyspace().find(database, &key) else { continue };
             let forgotten = |lease: &Lease| {
@@ -897,7 +948,7 @@ impl Engine {
         let is_held = lock.holds(time).next().is_some();
         if is_held {
             self.writer.change_owners(slot, OwnerChange::None);
-            settle(&mut self.writer, database, slot);
+            self.settle_lock(database, slot, key);
         } else {
             self.writer.remove(database, slot);
             self.writer.changed(Events::GENERIC, "del", database, key);
@@ -1098,7 +1149,7 @@ mod tests {
         bound(" GRACE 50", "+49ms; w< => ; +1ms; w< => ACQUIRED");
         bound(" GRACE 0", "w< => ACQUIRED");
         bound("", "c> LOCK.RENEW k b TTL 5000 => 1; +4999ms; w< => ; +1ms; w< => ACQUIRED");
-        bound(" GRACE 100000", "+89999ms; w< => ; +1ms; w< => TIMEOUT");
+        bound(" GRACE 100000", "+89999ms; w< => ; +1ms; w< => ACQUIRED");
     }
 
     #[test]
@@ -1151,6 +1202,35 @@ mod tests {
             "b> ACQ k x TTL 90 SHARED BOUND GRACE 0; b> ACQ k y TTL 90 SHARED BOUND GRACE 0; \
              b> LOCK.RELEASE k x; b!; EXISTS k => 0",
         );
+    }
+
+    #[test]
+    fn end_of_a_shared_hold_is_a_change_of_the_lock() {
+        let shared =
+            "ACQ k a TTL 10 SHARED; ACQ k b TTL 90 SHARED; b> WATCH k; b> MULTI; b> PING; ";
+        talk(&format!("{shared}+9ms; b> EXEC => [PONG]"));
+        talk(&format!("{shared}+10ms; b> EXEC => nil-array"));
+        talk(&format!("{shared}SELECT 1; SWAPDB 0 1; b> WATCH k; +10ms; b> EXEC => nil-array"));
+        talk(
+            "HELLO 3; CLIENT TRACKING ON; ACQ k a TTL 10 SHARED; b> ACQ k b TTL 90 SHARED; \
+             b> ACQ k c TTL 20 SHARED; LOCK.INFO k; +10ms; a< => >[\"invalidate\", [\"k\"]]; \
+             LOCK.INFO k; +9ms; a< => ; +1ms; a< => >[\"invalidate\", [\"k\"]]",
+        );
+        // The state of a lock that was released and taken again does not matter.
+        talk(
+            "ACQ k a TTL 10 SHARED; ACQ k b TTL 90 SHARED; DEL k; ACQ k a TTL 90 SHARED; +20ms; \
+             LOCK.INFO k => ...\"owner\", \"a\"...",
+        );
+    }
+
+    #[test]
+    fn lease_that_ends_before_a_wait_is_granted_to_the_client_although_both_are_late() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled(
+            "ACQ k a TTL 100; b> ACQ k b TTL 9000 WAIT 150; c> ACQ k c TTL 9 WAIT 120; \
+             ACQ s a TTL 100 PERMITS 1 OF 1; d> ACQ s d TTL 9000 PERMITS 1 OF 1 WAIT 101; +5000ms",
+        ));
+        stage.check(&filled("b< => ACQUIRED; c< => TIMEOUT; d< => ACQUIRED"));
     }
 
     #[test]

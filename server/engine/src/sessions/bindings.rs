@@ -13,6 +13,15 @@ const KEYS_BEFORE_SWEEP: usize = 32;
 /// A key with its database.
 pub(crate) type BoundKey = (usize, Box<[u8]>);
 
+/// Where a key is after two databases were swapped.
+pub(super) fn swapped((database, key): BoundKey, a: usize, b: usize) -> BoundKey {
+    match database {
+        database if database == a => (b, key),
+        database if database == b => (a, key),
+        database => (database, key),
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Bindings {
@@ -122,13 +131,8 @@ impl Bindings {
     pub(crate) fn swap_databases(&mut self, a: usize, b: usize) {
         for bound in self.keys.values_mut() {
             let keys = std::mem::take(&mut bound.keys);
-            let swapped = |(database, key): BoundKey| match database {
-                database if database == a => (b, key),
-                database if database == b => (a, key),
-                database => (database, key),
-            };
             bound.last_grant = None;
-            bound.keys = keys.into_iter().map(swapped).collect();
+            bound.keys = keys.into_iter().map(|key| swapped(key, a, b)).collect();
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod buffers;
 pub mod clients;
 pub mod deliveries;
 pub mod held;
+mod hold_ends;
 pub mod monitors;
 pub mod pauses;
 pub mod pubsub;
@@ -31,6 +32,7 @@ use crate::sessions::bindings::Bindings;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::clients::Clients;
 use crate::sessions::held::{HeldRequests, Verdict};
+use crate::sessions::hold_ends::HoldEnds;
 use crate::sessions::pauses::Pause;
 use crate::sessions::pubsub::{PubSub, Subscription};
 use crate::sessions::tracking::{Tracked, Tracking};
@@ -257,6 +259,8 @@ pub enum Timer {
     GuardEnd,
     /// Messages from before the restart are not sent any more.
     ForgetMessages,
+    /// A lease of a native lock has ended before the lock does.
+    HoldEnd,
 }
 
 /// See the module's documentation.
@@ -278,6 +282,8 @@ pub struct Sessions {
     pub(crate) watchers: Watchers,
     /// The locks that are bound to connections.
     pub(crate) bindings: Bindings,
+    /// When leases of locks end.
+    hold_ends: HoldEnds,
     /// The timers of clients and of the pause.
     pub(crate) timers: Timers<Timer>,
     /// The current pause, if any.
@@ -304,6 +310,7 @@ impl Sessions {
             log_waiters: BTreeSet::new(),
             watchers: Watchers::default(),
             bindings: Bindings::default(),
+            hold_ends: HoldEnds::default(),
             timers: Timers::new(now),
             pause: None,
             unpause_timer: None,

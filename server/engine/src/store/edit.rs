@@ -299,12 +299,20 @@ impl Edit<'_, Box<Lock>> {
         }
     }
 
-    /// Removes the holds past their deadlines, and returns them.
+    /// Removes the holds past their deadlines, and returns them; and, of the others, the leases
+    /// past theirs.
     pub fn end_lapsed(&mut self, time: Time) -> Vec<Hold> {
-        let lapsed = self.value.stored().iter().filter(|hold| time.reached(hold.deadline()));
-        let lapsed: Vec<Hold> = lapsed.cloned().collect();
-        lapsed.iter().for_each(|hold| self.end(&hold.owner));
-        lapsed
+        let is_lapsed = |hold: &&Hold| hold.leases(time).count() < hold.leases.len();
+        let lapsed: Vec<Hold> = self.value.stored().iter().filter(is_lapsed).cloned().collect();
+        let (ended, shortened): (Vec<Hold>, Vec<Hold>) =
+            lapsed.into_iter().partition(|hold| time.reached(hold.deadline()));
+        for hold in &ended {
+            self.end(&hold.owner);
+        }
+        for hold in &shortened {
+            self.set_leases(&hold.owner, hold.leases(time).copied().collect());
+        }
+        ended
     }
 }
 

@@ -162,6 +162,18 @@ impl Lock {
         self.holds(time).map(Hold::deadline).min()
     }
 
+    /// When the next lease ends, if that is before the lock does.
+    pub fn next_end(&self) -> Option<Millis> {
+        if let [Hold { leases, .. }] = &self.holds[..]
+            && leases.len() == 1
+        {
+            return None;
+        }
+        let leases = self.holds.iter().flat_map(|hold| &hold.leases);
+        let next = leases.map(|lease| lease.deadline).min();
+        next.filter(|next| Some(*next) < self.deadline())
+    }
+
     /// The memory of its holds outside the value, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let parts = self.holds.iter().map(|hold| {
