@@ -640,8 +640,8 @@ impl Engine {
 
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
     /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be
-    /// left to do if [`Engine::next_deadline`] has been reached, as before a client's wait ends while
-    /// clients have to be served, or [`Engine::has_garbage`] is true.
+    /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true:
+    /// timers that are later than a change for which clients wait fire after these are served.
     pub fn tick(&mut self, time: Time, budget: u32) {
         if self.applies_log() {
             let budget_left =

@@ -24,6 +24,7 @@ pub(crate) use rules::{has_blanks, shown, unmatched};
 pub(crate) use selector::Selector;
 pub use sessions::Identity;
 pub(crate) use sessions::{AccessControl, NO_FILE};
+pub(crate) use user::ReadableKeys;
 pub use user::User;
 
 use crate::command::CommandTable;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::log::{AclLog, LogEntry, Reason};
-use super::permissions::{Access, Denial, Request};
+use super::permissions::{Denial, Request};
 use super::selector::may_use_channel;
-use super::user::{PasswordHash, User};
+use super::user::{PasswordHash, ReadableKeys, User};
 use super::{AclFile, Users};
 use crate::Engine;
 use crate::command::{CommandTable, Entry};
@@ -202,10 +202,15 @@ impl Engine {
         user.is_none_or(|user| user.may_read_all_keys(&Request::new(entry, argv)))
     }
 
-    /// Whether the client's user may read a key.
-    pub(crate) fn may_read_key(&self, client: ClientId, key: &[u8]) -> bool {
-        let user = self.sessions.get(client).map(|session| &session.identity.user);
-        user.is_none_or(|user| user.may_access_key(key, Access::READ))
+    /// The keys that a command of the client may show although it does not name them.
+    pub(crate) fn readable_keys(&self, client: ClientId, argv: &[&[u8]]) -> ReadableKeys<'_> {
+        let session = self.sessions.get(client);
+        match (session, self.commands.find_request(argv)) {
+            (Some(session), Some(entry)) => {
+                session.identity.user.readable_keys(&Request::new(entry, argv))
+            }
+            _ => ReadableKeys::ALL,
+        }
     }
 
     /// The error for a command that the client's user may not run. Adds the refusal to the log.

@@ -65,6 +65,21 @@ pub struct User {
     pub(super) selectors: Vec<Selector>,
 }
 
+/// Keys that may be read by one command; all without selectors.
+#[derive(Debug)]
+pub(crate) struct ReadableKeys<'u>(Option<Vec<&'u Selector>>);
+
+impl ReadableKeys<'_> {
+    /// Every key.
+    pub(crate) const ALL: ReadableKeys<'static> = ReadableKeys(None);
+
+    /// Whether a key is one of them.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        let permits = |selector: &&Selector| selector.may_access(key, Access::READ);
+        self.0.as_ref().is_none_or(|selectors| selectors.iter().any(permits))
+    }
+}
+
 impl User {
     /// A user that may do nothing yet. `all_channels` is the rule of `acl-pubsub-default`.
     pub fn new(name: &[u8], commands: &CommandTable, all_channels: bool) -> User {
@@ -154,9 +169,10 @@ impl User {
         Err(denied)
     }
 
-    /// Whether it may access a key in this way, by some command.
-    pub(crate) fn may_access_key(&self, key: &[u8], access: Access) -> bool {
-        self.all_selectors().any(|selector| selector.may_access(key, access))
+    /// The keys that the selectors which permit a command permit to read.
+    pub(crate) fn readable_keys(&self, request: &Request<'_>) -> ReadableKeys<'_> {
+        let selectors = self.all_selectors().filter(|selector| selector.check(request).is_ok());
+        ReadableKeys(Some(selectors.collect()))
     }
 
     /// Whether one selector permits a command and gives it read access to every key.

@@ -760,6 +760,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let options = scan::options(&options, false)?;
     let (engine, time) = (&*context.engine, context.time);
+    let readable = engine.readable_keys(context.client, argv);
     let records = engine.writer.keyspace().database(context.database).records();
     let (slots, next) = records.scan(cursor, options.count);
     let mut shown = Vec::new();
@@ -769,7 +770,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         if lock.holds(time).next().is_some()
             && options.pattern.is_none_or(|pattern| glob::matches(pattern, record.key()))
             && owner.is_none_or(|owner| lock.hold_of(owner, time).is_some())
-            && engine.may_read_key(context.client, record.key())
+            && readable.contains(record.key())
         {
             let key = ("key", Reply::bulk(record.key()));
             shown.push(map([key].into_iter().chain(described(lock, time))));

@@ -18,11 +18,11 @@ pub fn locks(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     match &argv[2..] {
         [word, key, place @ ..] if is(word, "key") => {
             let database = database(context, argv, place)?;
-            Ok(json(&view(context)?.lock(database, key)))
+            Ok(json(&view(context, argv)?.lock(database, key)))
         }
         [word, sequence] if is(word, "since") => {
             let sequence = unsigned(sequence)?;
-            Ok(json(&view(context)?.changes(sequence)))
+            Ok(json(&view(context, argv)?.changes(sequence)))
         }
         words => list(context, argv, words),
     }
@@ -47,14 +47,14 @@ fn list(context: &Context<'_>, argv: &[&[u8]], mut words: &[&[u8]]) -> Result<Re
     }
     let count_default = if cursor.is_some() { VIEWED_KEYS_DEFAULT } else { usize::MAX };
     let count = count.unwrap_or(count_default);
-    Ok(json(&view(context)?.locks(cursor.unwrap_or(0), count, pattern)))
+    Ok(json(&view(context, argv)?.locks(cursor.unwrap_or(0), count, pattern)))
 }
 
 /// `LOCKWHEEL RELEASE <key> [DATABASE <n>]`
 pub fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[2];
     let database = database(context, argv, &argv[3..])?;
-    if view(context)?.find(database, key).is_none() {
+    if view(context, argv)?.find(database, key).is_none() {
         return Ok(Reply::Integer(0));
     }
     context.engine.writer.set_way(Way::Forced);
@@ -67,9 +67,10 @@ pub fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error
     Ok(Reply::Integer(1))
 }
 
-/// What the client may see.
-fn view<'c>(context: &'c Context<'_>) -> Result<LockView<'c>, Error> {
-    LockView::new(context.engine, context.client, context.time).ok_or(NO_VIEW)
+/// What the client may see by this command.
+fn view<'c>(context: &'c Context<'_>, argv: &[&[u8]]) -> Result<LockView<'c>, Error> {
+    let readable = context.engine.readable_keys(context.client, argv);
+    LockView::new(context.engine, readable, context.time).ok_or(NO_VIEW)
 }
 
 /// The database of `[DATABASE <n>]`: that of the client if there are no words.

@@ -13,9 +13,9 @@ use super::table::{KeyState, look};
 use super::words::{self, Name, Value};
 use super::{Shape, kinds};
 use crate::Engine;
+use crate::acl::ReadableKeys;
 use crate::glob;
 use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
-use crate::sessions::ClientId;
 use crate::store::dict::Slot;
 use crate::store::lock::{Hold, Lock};
 use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, Note, Way};
@@ -216,7 +216,7 @@ fn push<T>(clients: &mut Vec<T>, client: T) {
 pub(crate) struct LockView<'e> {
     engine: &'e Engine,
     notes: &'e LockNotes,
-    reader: ClientId,
+    readable: ReadableKeys<'e>,
     time: Time,
     declared: Declared,
     /// Found when it is first needed: most locks have no events of other clients.
@@ -224,11 +224,15 @@ pub(crate) struct LockView<'e> {
 }
 
 impl<'e> LockView<'e> {
-    /// The view that a client may see; `None` if there is none.
-    pub(crate) fn new(engine: &'e Engine, reader: ClientId, time: Time) -> Option<LockView<'e>> {
+    /// The view of these keys; `None` if there is none.
+    pub(crate) fn new(
+        engine: &'e Engine,
+        readable: ReadableKeys<'e>,
+        time: Time,
+    ) -> Option<LockView<'e>> {
         let notes = engine.writer.lock_notes()?;
         let declared = Declared::of(&engine.settings);
-        Some(LockView { engine, notes, reader, time, declared, activity: OnceCell::new() })
+        Some(LockView { engine, notes, readable, time, declared, activity: OnceCell::new() })
     }
 
     /// What the events tell about each key.
@@ -328,7 +332,7 @@ impl<'e> LockView<'e> {
 
     /// Whether the reader may see this key, and it may be the name of a lock.
     fn may_see(&self, key: &[u8]) -> bool {
-        self.engine.may_read_key(self.reader, key)
+        self.readable.contains(key)
             && (self.declared.is_lock(key)
                 || !self.declared.ignores(key)
                     && matches!(words::name(key), Name::Lock | Name::Other))
@@ -338,7 +342,7 @@ impl<'e> LockView<'e> {
     fn lock_at(&self, database: usize, slot: Slot, record: Record<'_>) -> Option<ViewedLock> {
         let (note, key) = (self.notes.get(database, slot), record.key());
         let is_declared = self.declared.is_lock(key);
-        if note.is_none() && !is_declared || !self.engine.may_read_key(self.reader, key) {
+        if note.is_none() && !is_declared || !self.readable.contains(key) {
             return None;
         }
         let lock_key = (database, key.to_vec());
