@@ -745,6 +745,8 @@ mod tests {
     }
 
     proptest! {
+        // Each case runs hundreds of commands.
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn scan_shows_every_key_that_exists_throughout(
             others in prop::collection::vec(0..300_u32, 0..400),

@@ -832,8 +832,8 @@ impl Engine {
         }
     }
 
-    /// Removes what has ended from the lock in `slot`, then changes it, and then the deadline of its
-    /// key.
+    /// Removes what has ended from the lock in `slot`, then changes it, and then the deadline of
+    /// its key.
     fn change_lock(
         &mut self,
         (database, slot, key): (usize, Slot, &[u8]),
@@ -901,7 +901,7 @@ impl Engine {
         for database in 0..self.writer.keyspace().count() {
             let records = self.writer.keyspace().database(database).records();
             for (_, record) in records.iter() {
-                if <Box<Lock>>::of(record.value()).is_some_and(|lock| condition(lock)) {
+                if <Box<Lock>>::of(record.value()).is_some_and(&condition) {
                     places.push((database, record.key().into()));
                 }
             }
@@ -1174,20 +1174,20 @@ mod tests {
              c!; {held}; b!; {held}"
         ));
         // It has not.
-        talk(&format!(
+        talk(
             "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000 BOUND GRACE 50; c!; +49ms; \
              LOCK.INFO k => ...\"count\", 2, ...; +1ms; LOCK.INFO k => ...\"count\", 1, ...; \
-             LOCK.RELEASE k b => 0; EXISTS k => 0"
-        ));
+             LOCK.RELEASE k b => 0; EXISTS k => 0",
+        );
         talk(
             "b> ACQ k b TTL 9000; c> ACQ k b TTL 90000 BOUND GRACE 0; c!; PTTL k => 90000; \
              LOCK.RELEASE k b => 0",
         );
         // A connection releases its own first, then the oldest.
-        talk(&format!(
+        talk(
             "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000; c> LOCK.RELEASE k b => 1; \
-             b!; EXISTS k => 0"
-        ));
+             b!; EXISTS k => 0",
+        );
         talk(&format!(
             "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000; d> LOCK.RELEASE k b => 1; \
              b!; {held}; c!; {held}"
