@@ -1,7 +1,8 @@
 //! Servers that are killed and started again: what the log and the restart guard keep.
 
 use std::fs;
-use std::os::unix::net::UnixDatagram;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, program};
@@ -130,18 +131,57 @@ fn second_server_on_the_directory_refuses_to_start() {
     let folder = Folder::new();
     let server = Server::with_log(&folder);
     let dir = folder.path("data");
-    for arguments in [["--appendonly", "yes"], ["--restart-guard", "yes"]] {
-        let arguments = [&["--port", "0", "--dir", &dir], &arguments[..]].concat();
+    // A directory has a restart guard by default.
+    for arguments in [&["--appendonly", "yes"], &["--restart-guard", "yes"], &[][..]] {
+        let arguments = [&["--port", "0", "--dir", &dir], arguments].concat();
         let mut second = Daemon::start(&arguments);
         second.wait_for("another process uses the directory");
         assert!(!second.end().success());
     }
-    // On by default only: another server of a test suite may use the same directory.
-    let mut second = Daemon::start(&["--port", "0", "--dir", &dir]);
-    second.wait_for("no restart guard: ");
+    let mut second = Daemon::start(&["--port", "0", "--dir", &dir, "--restart-guard", "no"]);
     let port = second.wait_for_port();
     assert_eq!(ask(&mut second.connect(port), "PING"), "+PONG");
     server.stop();
+}
+
+/// Test suites give several servers at sockets of their own one directory.
+#[test]
+fn server_at_a_new_socket_shares_a_directory_without_a_guard() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, &[]);
+    let (dir, socket) = (folder.path("data"), folder.path("new.socket"));
+    let arguments = ["--port", "0", "--dir", &dir, "--unixsocket", &socket];
+    let mut second = Daemon::start(&arguments);
+    second.wait_for("no restart guard: ");
+    second.wait_for("The server is now ready to accept connections at ");
+    let mut client = UnixStream::connect(&socket).expect("a connection");
+    client.write_all(b"CONFIG GET restart-guard\r\nQUIT\r\n").expect("requests");
+    let mut replies = String::new();
+    client.read_to_string(&mut replies).expect("replies");
+    assert_eq!(lines(&replies), "*2 $13 restart-guard $2 no +OK");
+    // Its place is taken by a server that keeps to the guard.
+    let mut third = Daemon::start(&arguments);
+    third.wait_for("another process uses the directory");
+    assert!(!third.end().success());
+    second.signal("TERM");
+    second.end();
+    server.stop();
+}
+
+#[test]
+fn guard_that_cannot_be_kept_refuses_the_start() {
+    let folder = Folder::new();
+    let dir = folder.path("data");
+    let server = Server::start(&folder, &[]);
+    server.check(&[("SET lock a NX PX 600000", "+OK")]);
+    server.kill();
+    let kept = folder.path("data/appendonlydir");
+    fs::rename(&kept, folder.path("lost")).expect("the directory of the guard");
+    fs::write(&kept, "a file in its place").expect("a file");
+    let mut server = Daemon::start(&["--port", "0", "--dir", &dir]);
+    server.wait_for(&format!("the restart guard in {kept}"));
+    assert!(server.log_text.contains("`restart-guard no` starts without a guard"));
+    assert!(!server.end().success());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The settings that only the network uses, read once at the start: addresses, threads, unix socket
 //! and pidfile.
 
+use std::path::Path;
+
 use lockwheel_engine::settings::Settings;
 
 /// Where and how a server listens. The engine keeps the values of these directives for `CONFIG`.
@@ -41,6 +43,12 @@ impl ListenSettings {
             io_threads: number("io-threads") as usize,
             pidfile: path("pidfile"),
         }
+    }
+
+    /// Whether the only socket is a unix socket whose path no server has used.
+    pub(crate) fn is_at_new_socket(&self) -> bool {
+        let is_new = |path: &String| !Path::new(path).exists();
+        self.port == 0 && self.tls_port.is_none() && self.unixsocket.as_ref().is_some_and(is_new)
     }
 }
 

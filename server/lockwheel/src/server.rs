@@ -129,7 +129,7 @@ impl Builder {
         #[cfg(feature = "tls")]
         let tls = tls_config(&settings, is_tls_used)?;
         settings.choose_restart_guard();
-        let (clock, restored) = find_log(&settings)?;
+        let (clock, restored) = find_log(&mut settings)?;
         let workers = Workers::new(listen.io_threads.max(1))?;
         let runtime_files = RuntimeFiles::default();
         #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS changes it"))]
@@ -450,7 +450,7 @@ fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
 }
 
 /// The clock of the server, and what it finds in its log. A node reads its log later.
-fn find_log(settings: &Settings) -> Result<(clock::Clock, Option<Restored>), Error> {
+fn find_log(settings: &mut Settings) -> Result<(clock::Clock, Option<Restored>), Error> {
     #[cfg(feature = "replication")]
     if settings.is_node() {
         return Ok((clock::Clock::following(), None));

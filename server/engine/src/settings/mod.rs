@@ -518,6 +518,12 @@ impl Settings {
         self.guards_by_default = choice;
     }
 
+    /// Gives up a restart guard that is on by default, as `CONFIG GET` shows.
+    pub fn give_up_restart_guard(&mut self) {
+        self.kept.insert("restart-guard", Value::Bool(false));
+        self.guards_by_default = false;
+    }
+
     /// The times and numbers of changes after which a snapshot begins (`save`): seconds since the
     /// last one, and changes since then. All are positive numbers.
     pub fn save_points(&self) -> Vec<(i64, u64)> {

@@ -20,6 +20,7 @@ use super::ceiling_file::CeilingFile;
 use crate::clock::{Clock, MachineTime};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
+use crate::listen_settings::ListenSettings;
 use crate::net::host::Host;
 use crate::restart_guard::{self, Found, GuardSettings};
 
@@ -63,9 +64,12 @@ impl OpenFiles {
 
 impl Restored {
     /// Opens the directory of the log and of the lease ceiling, or creates it, and reads how far
-    /// the log goes. `None` if there is neither a log nor a guard; also if the guard is on only by
-    /// default, and the directory cannot be used.
-    pub(crate) fn find(settings: &Settings) -> Result<Option<Restored>, Error> {
+    /// the log goes. `None` if there is neither a log nor a guard.
+    ///
+    /// A guard that is on by default is given up if another server uses the directory, and this one
+    /// listens only at a unix socket that is new: test suites give several such servers one
+    /// directory. What listens at a new socket does not take the place of an earlier server.
+    pub(crate) fn find(settings: &mut Settings) -> Result<Option<Restored>, Error> {
         let (guard, has_log) = (GuardSettings::of(settings), settings.has_log());
         if !has_log && !guard.is_on {
             return Ok(None);
@@ -80,11 +84,17 @@ impl Restored {
         let path = path.display().to_string();
         let (disk, lock) = match locked {
             Ok(locked) => locked,
-            Err(error) if settings.guards_by_default && !has_log => {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && settings.guards_by_default
+                    && !has_log
+                    && ListenSettings::of(settings).is_at_new_socket() =>
+            {
                 warn!("no restart guard: {path}: {}", lock_error(error));
+                settings.give_up_restart_guard();
                 return Ok(None);
             }
-            Err(error) => return Err(in_path(&path, &lock_error(error))),
+            Err(error) => return Err(in_path(&path, has_log, &lock_error(error))),
         };
         let now = MachineTime::now();
         Restored::find_on(disk, lock, path, has_log, guard, now).map(Some)
@@ -100,11 +110,12 @@ impl Restored {
         now: MachineTime,
     ) -> Result<Restored, Error> {
         let record = if guard.is_on { CeilingRecord::read(&*disk) } else { Ok(None) };
-        let record = record.map_err(|error| in_path(&path, &format!("ceiling: {error}")))?;
+        let unusable = |error: &dyn Display| in_path(&path, has_log, error);
+        let record = record.map_err(|error| unusable(&format!("ceiling: {error}")))?;
         let log = has_log.then(|| overview(&*disk)).transpose();
-        let log = log.map_err(|error| in_path(&path, &error))?;
+        let log = log.map_err(|error| unusable(&error))?;
         let marker = marker::read(&*disk);
-        let marker = marker.map_err(|error| in_path(&path, &format!("guard: {error}")))?;
+        let marker = marker.map_err(|error| unusable(&format!("guard: {error}")))?;
         Ok(Restored { disk, lock, path, guard, now, record, log, marker })
     }
 
@@ -128,7 +139,8 @@ impl Restored {
     /// necessary. From then on the units of the engine are logged.
     pub(crate) fn restore(mut self, host: &Arc<Host>) -> Result<(), Error> {
         let lock = self.lock.take();
-        let in_this_path = |error: &dyn Display| in_path(&self.path, error);
+        let has_log = self.log.is_some();
+        let in_this_path = |error: &dyn Display| in_path(&self.path, has_log, error);
         let (log, torn) = match self.log {
             Some(log) => self.load(host, log).map_err(|error| in_this_path(&error))?,
             None => (None, None),
@@ -263,8 +275,16 @@ fn lock_error(error: io::Error) -> RecoveryError {
     }
 }
 
-fn in_path(path: &dyn Display, error: &dyn Display) -> Error {
-    Error::new(ErrorKind::Io, format!("the log in {path}: {error}"))
+/// The directory cannot be used.
+fn in_path(path: &dyn Display, has_log: bool, error: &dyn Display) -> Error {
+    let message = match has_log {
+        true => format!("the log in {path}: {error}"),
+        false => format!(
+            "the restart guard in {path}: {error}. `restart-guard no` starts without a guard: \
+             locks that are still held may be granted again"
+        ),
+    };
+    Error::new(ErrorKind::Io, message)
 }
 
 /// Reports in the log file how much is loaded.
