@@ -339,6 +339,65 @@ fn node_that_was_away_gets_a_snapshot() {
     assert_eq!(cluster.ask("DBSIZE"), ":1202\r\n");
 }
 
+/// The files of a node's log, the last one last.
+fn segments(cluster: &Cluster, id: u64) -> Vec<PathBuf> {
+    let folder = cluster.dir(id).join("raft");
+    let files = std::fs::read_dir(folder).expect("the folder of the node");
+    let mut names: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    names.retain(|name| name.extension().is_some_and(|extension| extension == "log"));
+    names.sort();
+    names
+}
+
+/// Otherwise it could help another node without the lost changes to lead, and no leader that knows
+/// of them can go on with it.
+#[test]
+fn follower_that_lacks_what_it_has_acknowledged_ends_and_the_leader_goes_on() {
+    let mut cluster = Cluster::start();
+    let leader = cluster.leader();
+    for key in 0..20 {
+        assert_eq!(cluster.ask(&format!("SET {key} value")), "+OK\r\n");
+    }
+    assert_eq!(cluster.ask("WAIT 2 0"), ":2\r\n");
+    let follower = leader % 3 + 1;
+    cluster.servers.remove(&follower);
+    let last = segments(&cluster, follower).pop().expect("a segment");
+    let bytes = std::fs::read(&last).expect("its bytes");
+    std::fs::write(&last, &bytes[..bytes.len() - 30]).expect("it is shorter");
+    cluster.run(follower);
+    eventually("its end", || cluster.servers[&follower].is_stopped());
+    assert!(cluster.servers[&follower].has_lost_log());
+    cluster.servers.remove(&follower);
+    assert_eq!(cluster.ask("SET more value"), "+OK\r\n");
+    assert_eq!(cluster.leader(), leader);
+}
+
+/// What a node shows of its own promises is checked before it starts.
+#[test]
+fn node_without_its_vote_or_its_log_does_not_start() {
+    let mut cluster = Cluster::start();
+    assert_eq!(cluster.ask("SET key value"), "+OK\r\n");
+    let follower = cluster.leader() % 3 + 1;
+    eventually("a member", || {
+        let text = std::fs::read_to_string(cluster.dir(follower).join("raft/node.json"));
+        text.is_ok_and(|text| text.contains("\"is_member\": true"))
+    });
+    cluster.servers.remove(&follower);
+    let error = |cluster: &Cluster| {
+        let started = Builder::from_settings(cluster.settings[&follower].clone()).start();
+        started.expect_err("it does not start").to_string()
+    };
+    let vote = cluster.dir(follower).join("raft/vote");
+    let kept = std::fs::read(&vote).expect("a vote");
+    std::fs::remove_file(&vote).expect("it is removed");
+    assert!(error(&cluster).contains("the file is lost"), "{}", error(&cluster));
+    std::fs::write(&vote, kept).expect("the vote");
+    for segment in segments(&cluster, follower) {
+        std::fs::remove_file(segment).expect("it is removed");
+    }
+    assert!(error(&cluster).contains("its log is gone"), "{}", error(&cluster));
+}
+
 #[test]
 fn functions_and_users_survive_their_leader() {
     const CODE: &str = "#!lua name=l\nredis.register_function('f', function() return 7 end)";

@@ -195,7 +195,9 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
         let signalled = async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
-        let Some(server) = start(settings, supervisor, signalled).await? else { return Ok(false) };
+        let Some(server) = start(settings, supervisor, signalled).await? else {
+            return Ok(End::InOrder);
+        };
         let server = Arc::new(server);
         admin::start(admin, &server)?;
         info!("Server initialized");
@@ -225,21 +227,46 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
         info!("User requested shutdown...");
         supervisor.stopping();
         server.stop();
-        Ok::<bool, std::io::Error>(server.has_failed())
+        Ok::<End, std::io::Error>(End::of(&server))
     });
     // A signal may have come while the log was loaded.
     runtime.shutdown_background();
     report_end(end)
 }
 
-/// Logs how the server has ended: whether it has failed, or why it has not started.
-fn report_end(end: std::io::Result<bool>) -> ExitCode {
+/// The exit status of a node that must be removed from its cluster and join again: to start it
+/// anew does not help.
+const EXIT_LOG_IS_LOST: u8 = 3;
+
+/// How a server has ended.
+enum End {
+    InOrder,
+    Failed,
+    LogIsLost,
+}
+
+impl End {
+    fn of(server: &Server) -> End {
+        #[cfg(feature = "replication")]
+        if server.has_lost_log() {
+            return End::LogIsLost;
+        }
+        if server.has_failed() { End::Failed } else { End::InOrder }
+    }
+}
+
+/// Logs how the server has ended, or why it has not started.
+fn report_end(end: std::io::Result<End>) -> ExitCode {
     match end {
-        Ok(false) => {
+        Ok(End::InOrder) => {
             info!("Lockwheel is now ready to exit, bye bye...");
             ExitCode::SUCCESS
         }
-        Ok(true) => fail_in_log("The server has failed."),
+        Ok(End::Failed) => fail_in_log("The server has failed."),
+        Ok(End::LogIsLost) => {
+            fail_in_log("The log of this node is incomplete.");
+            ExitCode::from(EXIT_LOG_IS_LOST)
+        }
         Err(error) => fail_in_log(&format!("Failed to start: {error}")),
     }
 }

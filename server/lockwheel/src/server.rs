@@ -396,6 +396,13 @@ impl Server {
         self.host.has_failed() || self.host.gate.has_failed()
     }
 
+    /// Whether this server is a node that has failed since its log lacks what it has acknowledged:
+    /// it must be removed from its cluster, and join again with an empty folder.
+    #[cfg(feature = "replication")]
+    pub fn has_lost_log(&self) -> bool {
+        self.replication.get().is_some_and(Replication::log_is_lost)
+    }
+
     /// Whether this server is a node that leads.
     #[cfg(feature = "replication")]
     #[doc(hidden)]

@@ -1,4 +1,5 @@
-//! When a leader was last in contact with each of its followers.
+//! When a leader was last in contact with each of its followers, and how far each of them has
+//! acknowledged its log.
 //!
 //! A follower that has got a message of a leader grants its vote to no other one for an election
 //! timeout. So a leader that has been acknowledged by a majority knows until when there is no other
@@ -23,6 +24,8 @@ struct Term {
     vote: Vote<NodeId>,
     /// When the last message was sent that the follower has acknowledged.
     sent: BTreeMap<NodeId, Instant>,
+    /// The index of the last entry that the follower has acknowledged.
+    acknowledged: BTreeMap<NodeId, u64>,
 }
 
 impl Contacts {
@@ -30,7 +33,7 @@ impl Contacts {
     pub(crate) fn note(&self, vote: &Vote<NodeId>, follower: NodeId, sent: Instant) {
         let mut term = self.0.lock();
         if *vote > term.vote {
-            *term = Term { vote: *vote, sent: BTreeMap::new() };
+            *term = Term { vote: *vote, ..Term::default() };
         }
         if *vote == term.vote {
             let is_late = mutants::is_on("raft-lease-from-receipt");
@@ -38,6 +41,22 @@ impl Contacts {
             let last = term.sent.entry(follower).or_insert(sent);
             *last = (*last).max(sent);
         }
+    }
+
+    /// The follower has acknowledged the log up to this index to the leader with this vote, with
+    /// which it is in contact.
+    pub(crate) fn note_acknowledged(&self, vote: &Vote<NodeId>, follower: NodeId, index: u64) {
+        let mut term = self.0.lock();
+        if *vote == term.vote {
+            let last = term.acknowledged.entry(follower).or_default();
+            *last = (*last).max(index);
+        }
+    }
+
+    /// How far the follower has acknowledged the log to the leader with this vote.
+    pub(crate) fn acknowledged(&self, vote: &Vote<NodeId>, follower: NodeId) -> Option<u64> {
+        let term = self.0.lock();
+        term.acknowledged.get(&follower).copied().filter(|_| term.vote == *vote)
     }
 
     /// When the last message of the leader with this vote was sent that the follower has

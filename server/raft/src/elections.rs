@@ -107,7 +107,7 @@ impl Node {
         !self.leads() && !has_leader && self.last_entry() <= last
     }
 
-    fn last_entry(&self) -> Option<LogId<NodeId>> {
+    pub(crate) fn last_entry(&self) -> Option<LogId<NodeId>> {
         self.raft.data_metrics().borrow().last_log
     }
 }

@@ -28,7 +28,7 @@ pub use import::{Contents, OfNode, begin_with, read_log};
 pub use log_store::{LogReader, LogStore, WritesOn};
 pub use membership::{MembershipError, NodeStatus, Status};
 pub use network::{Connect, Connecting};
-pub use node::{Node, Role, Settings};
+pub use node::{Failure, LostLog, Node, Role, Settings};
 pub use reads::Reads;
 pub use state_machine::{Guard, SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
 pub use wire::{Stream, receive, send};

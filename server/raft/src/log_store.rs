@@ -150,6 +150,37 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Checks that the vote and the log do not show that a part of either was lost: then the node
+    /// may have promised what it does not know any more. A node votes in a term before it gets
+    /// entries of it.
+    fn check_vote(&self, has_snapshot: bool) -> io::Result<()> {
+        let lost = |what: String| {
+            let message = format!(
+                "{what}, and what this node has promised with it: remove it from the cluster, \
+                 remove its folder 'raft', and join again"
+            );
+            Err(io::Error::new(io::ErrorKind::InvalidData, message))
+        };
+        let term = self.last.map_or(0, |last| last.leader_id.term);
+        if mutants::is_on("raft-lost-vote-not-noticed") {
+            return Ok(());
+        }
+        match self.vote {
+            None if term > 0 || has_snapshot => lost("the file is lost".to_owned()),
+            Some(vote) if vote.leader_id.term < term => lost(format!(
+                "the file is of term {}, and the log of term {term}: a later one is lost",
+                vote.leader_id.term
+            )),
+            _ if self.committed > self.last && !has_snapshot => {
+                let committed = position_of(self.committed);
+                lost(format!("entry {committed} was committed: the end of the log is lost"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Shared {
     /// Opens the files in an empty directory or in that of an earlier run. `load` is called with
     /// each part of the snapshot.
@@ -177,6 +208,7 @@ impl Shared {
         let of_vote = |error| RecoveryError::Io { file: "vote".into(), error };
         log.vote = vote::read(&*disk).map_err(of_vote)?;
         log.durable = recovered.last;
+        log.check_vote(recovered.snapshot.is_some()).map_err(of_vote)?;
         let written = watch::Sender::new(Some(recovered.last));
         Ok(Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written })
     }
@@ -186,6 +218,11 @@ impl Shared {
         let mut log = self.log.lock();
         log.purge(log_id);
         log.committed = log.committed.max(Some(log_id));
+    }
+
+    /// Whether there is any entry, or a snapshot.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.log.lock().last.is_some()
     }
 
     /// Whether the entries after this one have not been removed.

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwheel_log::{Position, mutants};
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError,
     Unreachable,
@@ -19,13 +20,14 @@ use openraft::raft::{
 use openraft::storage::Snapshot;
 use openraft::{OptionalSend, Vote};
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use crate::contact::Contacts;
 use crate::log_store::Shared;
 use crate::node::milliseconds;
 use crate::state_machine::SnapshotFile;
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
-use crate::{NodeId, Peer, Types, limits};
+use crate::{NodeId, Peer, Types, limits, position, position_of};
 
 /// Makes connections to the other nodes.
 pub trait Connect: Debug + Send + Sync + 'static {
@@ -141,6 +143,38 @@ impl Connection {
         Ok(reply)
     }
 
+    /// Checks that a follower still has what it has acknowledged to this leader. `openraft` relies
+    /// on that: it would fail here. The follower is informed, and ends.
+    async fn check_progress(
+        &mut self,
+        vote: &Vote<NodeId>,
+        reply: &AppendEntriesResponse<NodeId>,
+        (before, last): (Position, Position),
+    ) -> Result<(), Unreachable> {
+        let follower = self.hello.to;
+        let acknowledged = match reply {
+            AppendEntriesResponse::Success => last,
+            AppendEntriesResponse::PartialSuccess(up_to) => position_of(*up_to),
+            AppendEntriesResponse::Conflict => {
+                let acknowledged = self.contacts.acknowledged(vote, follower).unwrap_or(0);
+                if acknowledged < before || mutants::is_on("raft-lost-log-not-noticed") {
+                    return Ok(());
+                }
+                let lost = Request::LogIsLost { vote: *vote, acknowledged };
+                let reason = match self.call(&lost).await {
+                    Ok(Reply::Refused(reason)) => reason,
+                    Ok(_) => "a reply to another request".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                warn!(follower, acknowledged, reason, "a node has lost a part of its log");
+                return Err(unreachable(&io::Error::other("it has lost a part of its log")));
+            }
+            AppendEntriesResponse::HigherVote(_) => return Ok(()),
+        };
+        self.contacts.note_acknowledged(vote, follower, acknowledged);
+        Ok(())
+    }
+
     fn remote<E: std::error::Error>(&self, error: E) -> RemoteError<NodeId, Peer, E> {
         RemoteError::new_with_node(self.hello.to, self.peer.clone(), error)
     }
@@ -179,11 +213,14 @@ impl RaftNetwork<Types> for Connection {
             return Err(NetworkError::new(&error).into());
         }
         let (vote, sent) = (request.vote, Instant::now());
+        let before = position_of(request.prev_log_id);
+        let last = request.entries.last().map_or(before, |last| position(last.log_id.index));
         match self.call(&Request::Append(request)).await {
             Ok(Reply::Append(Ok(reply))) => {
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
                     self.contacts.note(&vote, self.hello.to, sent);
                 }
+                self.check_progress(&vote, &reply, (before, last)).await?;
                 Ok(reply)
             }
             Ok(Reply::Append(Err(error))) => Err(self.remote(error).into()),

@@ -73,6 +73,38 @@ pub struct Node {
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
     is_stopped: watch::Sender<bool>,
+    is_lost: watch::Sender<Option<LostLog>>,
+}
+
+/// Why a node has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Its log or its state could not be written or read, or `openraft` has failed.
+    Core(String),
+    /// It lacks entries that it has acknowledged.
+    LogIsLost(LostLog),
+}
+
+/// Entries that a node has acknowledged and lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostLog {
+    /// The index of its last entry.
+    pub last: u64,
+    /// The index of the last entry that it has acknowledged.
+    pub acknowledged: u64,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Core(reason) => f.write_str(reason),
+            Failure::LogIsLost(LostLog { last, acknowledged }) => write!(
+                f,
+                "its log ends at entry {last}, but it has acknowledged entry {acknowledged}: \
+                 remove it from the cluster, remove its folder 'raft', and join again"
+            ),
+        }
+    }
 }
 
 impl Node {
@@ -108,6 +140,7 @@ impl Node {
             promises: Promises::new(started),
             membership_change: tokio::sync::Mutex::default(),
             is_stopped: watch::Sender::new(false),
+            is_lost: watch::Sender::new(None),
         });
         tokio::spawn(Arc::clone(&node).watch_leader());
         tokio::spawn(Arc::clone(&node).follow_elections());
@@ -131,6 +164,11 @@ impl Node {
     /// If the node has ended.
     pub async fn has_log(&self) -> io::Result<bool> {
         self.raft.is_initialized().await.map_err(io::Error::other)
+    }
+
+    /// Whether the node has any entry.
+    pub fn has_entries(&self) -> bool {
+        self.machine.shared.has_entries()
     }
 
     /// The role, and changes of it.
@@ -253,13 +291,28 @@ impl Node {
         self.raft.change_membership(voters, false).await.map(drop)
     }
 
-    /// Waits until the node has ended; returns why, unless it was stopped.
-    pub async fn ended(&self) -> Option<String> {
-        let mut metrics = self.raft.metrics();
+    /// Whether the node lacks entries that it has acknowledged.
+    pub fn log_is_lost(&self) -> bool {
+        self.is_lost.borrow().is_some()
+    }
+
+    /// Waits until the node has ended, or must end; returns why, unless it was stopped.
+    pub async fn ended(&self) -> Option<Failure> {
+        let (mut metrics, mut is_lost) = (self.raft.metrics(), self.is_lost.subscribe());
         let has_ended = |metrics: &RaftMetrics<NodeId, Peer>| metrics.running_state.is_err();
-        let reason = match metrics.wait_for(has_ended).await {
-            Ok(metrics) => metrics.running_state.as_ref().err().map(ToString::to_string),
-            Err(_) => None,
+        let reason = tokio::select! {
+            biased;
+            lost = is_lost.wait_for(Option::is_some) => {
+                lost.ok().and_then(|lost| *lost).map(Failure::LogIsLost)
+            }
+            ended = metrics.wait_for(has_ended) => {
+                // The sender is gone if the task of `openraft` has panicked.
+                let reason = match ended {
+                    Ok(metrics) => metrics.running_state.as_ref().err().map(ToString::to_string),
+                    Err(_) => None,
+                };
+                Some(Failure::Core(reason.unwrap_or_else(|| "its task has panicked".to_owned())))
+            }
         };
         reason.filter(|_| !*self.is_stopped.borrow())
     }
@@ -459,6 +512,7 @@ impl Node {
             // counts its lease from the start.
             Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
             Request::ReadIndex => Reply::ReadIndex(self.confirmed_index()),
+            Request::LogIsLost { vote, acknowledged } => self.lose_log(vote, acknowledged),
             Request::Vote(request) => self.vote(request).await,
             Request::Snapshot { vote, meta } => self.receive_snapshot(vote, meta, stream).await?,
         })
@@ -477,6 +531,18 @@ impl Node {
             self.note_contact();
         }
         reply
+    }
+
+    /// The leader with this vote knows that this node had entries up to `acknowledged`. Without
+    /// them this node must not vote: an entry that was committed could be lost.
+    fn lose_log(&self, vote: Vote<NodeId>, acknowledged: u64) -> Reply {
+        let last = position_of(self.last_entry());
+        let is_leader = self.raft.server_metrics().borrow().vote == vote;
+        if !is_leader || last >= acknowledged {
+            return Reply::Refused("it has them, or another leader".to_owned());
+        }
+        self.is_lost.send_replace(Some(LostLog { last, acknowledged }));
+        Reply::Refused("it ends".to_owned())
     }
 
     async fn vote(&self, request: VoteRequest<NodeId>) -> Reply {

@@ -51,6 +51,12 @@ pub(crate) enum Request {
     WouldVote(Option<LogId<NodeId>>),
     /// How far is the log applied on a node that leads for certain?
     ReadIndex,
+    /// The node has acknowledged entries up to this index to the leader with this vote, and does
+    /// not have them any more.
+    LogIsLost {
+        vote: Vote<NodeId>,
+        acknowledged: u64,
+    },
     /// Parts of the file follow, until one is empty.
     Snapshot {
         vote: Vote<NodeId>,

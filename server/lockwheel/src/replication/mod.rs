@@ -101,6 +101,11 @@ impl Replication {
         matches!(*self.node.role().borrow(), Role::Leader { .. })
     }
 
+    /// Whether the node has failed since it lacks entries that it has acknowledged.
+    pub(crate) fn log_is_lost(&self) -> bool {
+        self.node.log_is_lost()
+    }
+
     /// Ends the node when `clients_end` returns, which waits until the clients have the replies to
     /// requests that were executed: `gate` holds them back until a majority has confirmed them. If
     /// none does for the time of a lease, these replies are lost.
@@ -160,7 +165,7 @@ async fn start_node(
     let peers = Arc::new(Peers(config));
     let node = Node::start(node_settings, Arc::new(disk), state, peers).await?;
     let has_log = node.has_log().await?;
-    if identity.is_member && !has_log {
+    if identity.is_member && !node.has_entries() {
         let lost = "its log is gone, and with it what it has promised to other nodes: remove it \
                     from the cluster, remove its folder 'raft', and join again";
         return Err(io::Error::other(lost));
@@ -256,8 +261,8 @@ impl Entering {
 
 /// Stops the server if the node fails: its log cannot be written, for example.
 async fn stop_with_node(host: Weak<Host>, node: Arc<Node>) {
-    if let (Some(reason), Some(host)) = (node.ended().await, host.upgrade()) {
-        error!(reason, "the node has failed; the server stops");
+    if let (Some(failure), Some(host)) = (node.ended().await, host.upgrade()) {
+        error!(reason = %failure, "the node has failed; the server stops");
         host.log_has_failed();
     }
 }

@@ -215,16 +215,7 @@ impl Cluster {
     /// Starts a node. If its disk fails meanwhile, its machine crashes.
     pub(crate) fn run(&mut self, id: NodeId) {
         self.note(format_args!("node {id} starts"));
-        let settings = Settings {
-            id,
-            cluster: "test".into(),
-            heartbeat: HEARTBEAT,
-            lease: LEASE,
-            entries_kept: 5,
-            writes_on: WritesOn::Caller,
-        };
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime");
+        let (settings, runtime) = (settings(id), runtime());
         let locks = Arc::new(Locks::new(&self.complaints));
         let connect = Arc::new(From(id, Arc::clone(&self.network)));
         let machine = self.machines.get_mut(&id).expect("a machine");
@@ -242,6 +233,16 @@ impl Cluster {
                 machine.disk.crash(&mut |bound| bound / 2);
             }
         }
+    }
+
+    /// Why a node does not start.
+    pub(crate) fn start_error(&mut self, id: NodeId) -> String {
+        let (settings, runtime) = (settings(id), runtime());
+        let locks = Arc::new(Locks::new(&self.complaints));
+        let connect = Arc::new(From(id, Arc::clone(&self.network)));
+        let disk = Arc::new(self.machines[&id].disk.clone());
+        let started = runtime.block_on(Node::start(settings, disk, locks, connect));
+        started.expect_err("an error").to_string()
     }
 
     /// Ends a node, as `kill -9` does, or with its machine.
@@ -305,6 +306,22 @@ impl Cluster {
             self.sleep(LEASE * 3);
         }
     }
+}
+
+fn settings(id: NodeId) -> Settings {
+    Settings {
+        id,
+        cluster: "test".into(),
+        heartbeat: HEARTBEAT,
+        lease: LEASE,
+        entries_kept: 5,
+        writes_on: WritesOn::Caller,
+    }
+}
+
+fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime")
 }
 
 /// Whether a fault of the disk has caused this error.

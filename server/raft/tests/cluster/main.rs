@@ -78,6 +78,16 @@ fn voter_keeps_its_promise_to_a_leader() {
 }
 
 #[test]
+fn node_that_lacks_what_it_has_acknowledged_ends() {
+    scenarios::lost_end_of_a_log();
+}
+
+#[test]
+fn node_whose_vote_is_lost_does_not_start() {
+    scenarios::lost_vote();
+}
+
+#[test]
 fn locks_survive_some_failovers() {
     survive(200);
 }

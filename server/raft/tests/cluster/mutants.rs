@@ -23,6 +23,8 @@ const MUTANTS: &[&str] = &[
     "raft-lease-time-begins-anew",
     "raft-lease-too-long",
     "raft-less-than-a-majority",
+    "raft-lost-log-not-noticed",
+    "raft-lost-vote-not-noticed",
     "raft-only-new-voters-counted",
     "raft-reply-before-commit",
     "raft-snapshot-not-checked",

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lockwheel_log::Disk;
 use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
-use lockwheel_raft::{Batch, Contents, Guard, NodeId, Peer, Role, State, begin_with, read_log};
+use lockwheel_raft::{
+    Batch, Contents, Failure, Guard, NodeId, Peer, Role, State, begin_with, read_log,
+};
 
 use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways};
 use crate::locks::{Complaints, Locks, Request};
@@ -25,6 +28,8 @@ pub(crate) const ALL: &[fn()] = &[
     failed_rebuild,
     promise_while_asking,
     promise_of_a_voter,
+    lost_end_of_a_log,
+    lost_vote,
 ];
 
 /// Executes so many notes; returns their numbers when all are acknowledged.
@@ -360,4 +365,54 @@ pub(crate) fn promise_of_a_voter() {
     cluster.wait("other leader", |cluster| is_over(cluster).then_some(()));
     cluster.network.lock().heal();
     cluster.check_end();
+}
+
+/// The last file of the log of a node that has ended.
+fn last_segment(disk: &SimulatedDisk) -> String {
+    let names = disk.names().expect("the names").into_iter();
+    names.filter(|name| name.ends_with(".log")).max().expect("a segment")
+}
+
+/// A follower that has lost entries which it has acknowledged ends, and the others go on.
+pub(crate) fn lost_end_of_a_log() {
+    for lost_bytes in [30, 1_000] {
+        let mut cluster = Cluster::start(1, 3);
+        let (leader, _) = cluster.leader();
+        notes(&mut cluster, 10);
+        cluster.sleep(SETTLED);
+        let follower = leader % 3 + 1;
+        cluster.kill(follower, false);
+        let disk = cluster.machines[&follower].disk.clone();
+        let name = last_segment(&disk);
+        let bytes = disk.contents(&name).expect("its bytes");
+        disk.set_contents(&name, &bytes[..bytes.len() - lost_bytes]);
+        cluster.run(follower);
+        let node = cluster.node(follower).clone();
+        let failure = cluster.wait("failure", |_| node.ended().now_or_never().flatten());
+        assert!(matches!(failure, Failure::LogIsLost(_)), "{failure}");
+        cluster.kill(follower, false);
+        assert_eq!(cluster.leader().0, leader);
+        notes(&mut cluster, 1);
+    }
+}
+
+/// A node whose vote is lost, or of an earlier term than its log, does not start.
+pub(crate) fn lost_vote() {
+    let mut cluster = Cluster::start(1, 3);
+    let (first, _) = cluster.leader();
+    let follower = first % 3 + 1;
+    let earlier = cluster.machines[&follower].disk.contents("vote").expect("a vote");
+    cluster.isolate(first);
+    cluster.wait("other leader", |cluster| cluster.leader.filter(|(id, _)| *id != first));
+    cluster.network.lock().heal();
+    notes(&mut cluster, 3);
+    cluster.sleep(SETTLED);
+    cluster.kill(follower, false);
+    let disk = cluster.machines[&follower].disk.clone();
+    disk.set_contents("vote", &earlier);
+    let error = cluster.start_error(follower);
+    assert!(error.contains("a later one is lost"), "{error}");
+    disk.remove("vote").expect("it is removed");
+    let error = cluster.start_error(follower);
+    assert!(error.contains("the file is lost"), "{error}");
 }
