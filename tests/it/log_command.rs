@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 /// The first segment of a log.
 const FIRST: &str = "00000000000000000001.log";
-/// The length of its first frame.
+/// The segment that follows one with a unit.
+const SECOND: &str = "00000000000000000002.log";
+/// The length of the first frame of a segment.
 const BEGINNING_BYTES: usize = 96;
 
 /// A server with a log in the folder `data`.
@@ -97,6 +99,73 @@ fn check_names_the_place_of_damage() {
     );
     assert_eq!(stderr, format!("lockwheel log: {log}: {reason}\n"));
     assert_eq!(fails(&["export", &log, "--format", "aof"]), (String::new(), stderr));
+}
+
+/// A log of two starts, each with a segment of one unit; the server was killed.
+fn log_of_two_starts(folder: &Folder) -> String {
+    let log = log_of(folder, &["SET a 1"]);
+    let (mut server, port) = start(folder, "data");
+    assert_eq!(server.connect(port).ask("SET lock token PX 100000"), "+OK\r\n");
+    server.signal("KILL");
+    server.end();
+    log
+}
+
+/// Checks that this reason refuses a start and a needless repair, and that a repair which is asked
+/// for leaves a guard.
+#[track_caller]
+fn is_refused_until_it_is_repaired(folder: &Folder, log: &str, reason: &str) {
+    assert_eq!(fails(&["check", log]).1, format!("lockwheel log: {log}: {reason}\n"));
+    let dir = folder.path("data");
+    let mut server = Daemon::start(&["--port", "0", "--appendonly", "yes", "--dir", &dir]);
+    server.wait_for(reason);
+    assert!(!server.end().success());
+    let (stdout, _) = fails(&["repair", log]);
+    assert!(stdout.starts_with(&format!("{reason}\n")), "{stdout}");
+    succeeds(&["repair", log, "--yes"]);
+    let text = succeeds(&["check", log]);
+    assert!(text.contains("\nguard at the next start: repaired: "), "{text}");
+    stop(start(folder, "data").0);
+    succeeds(&["check", log]);
+}
+
+#[test]
+fn damaged_beginning_of_the_last_segment_is_found() {
+    let folder = Folder::new();
+    let log = log_of_two_starts(&folder);
+    let path = format!("{log}/{SECOND}");
+    for byte in [0, 5, 9, 13, 25, 33, 65, 70, 95] {
+        damage(&path, byte);
+        let (_, stderr) = fails(&["check", &log]);
+        assert!(stderr.contains(&format!("{SECOND} is damaged at byte 0: ")), "{stderr}");
+        damage(&path, byte);
+    }
+    damage(&path, 40);
+    let reason = format!("{SECOND} is damaged at byte 0: no frame, in a part that was flushed");
+    is_refused_until_it_is_repaired(&folder, &log, &reason);
+}
+
+#[test]
+fn missing_last_segment_is_found() {
+    let missing = "is missing, which is the last segment according to ceiling";
+    let folder = Folder::new();
+    let log = log_of_two_starts(&folder);
+    fs::remove_file(format!("{log}/{SECOND}")).expect("a segment");
+    is_refused_until_it_is_repaired(&folder, &log, &format!("{SECOND} {missing}"));
+    // A snapshot begins a segment.
+    let folder = Folder::new();
+    let log = log_of(&folder, &["SET a 1", "SAVE", "SET lock token PX 100000"]);
+    fs::remove_file(format!("{log}/{SECOND}")).expect("a segment");
+    is_refused_until_it_is_repaired(&folder, &log, &format!("{SECOND} {missing}"));
+}
+
+#[test]
+fn damaged_ceiling_is_found() {
+    let folder = Folder::new();
+    let log = log_of(&folder, &["SET a 1"]);
+    damage(&format!("{log}/ceiling"), 20);
+    is_refused_until_it_is_repaired(&folder, &log, "ceiling: the checksum is wrong");
+    assert!(fs::exists(format!("{log}/ceiling.damaged")).expect("a folder"));
 }
 
 #[test]

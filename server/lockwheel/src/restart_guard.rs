@@ -157,6 +157,7 @@ mod tests {
             has_lasting_keys: false,
             token: 0,
             kept,
+            segment: 0,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use crate::Position;
 use crate::disk::Disk;
 
 /// The name of the file.
@@ -33,6 +34,9 @@ pub struct CeilingRecord {
     pub has_lasting_keys: bool,
     /// What the log keeps of the leases that clients know of.
     pub kept: Kept,
+    /// The first unit of the last segment of the log, which was durable when this was written; 0
+    /// without a log.
+    pub segment: Position,
 }
 
 /// What a log keeps of the leases that clients know of.
@@ -50,13 +54,16 @@ pub enum Kept {
 const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Written, Kept::Durable];
 
 /// The first bytes of the file: a kind, and the version of the format.
-const MAGIC: [u8; 8] = *b"LWceil02";
+const MAGIC: [u8; 8] = *b"LWceil03";
 
-/// The first bytes of a file of the version before, which has no token.
+/// The first bytes of a file of version 2, which has no segment.
+const MAGIC_2: [u8; 8] = *b"LWceil02";
+
+/// The first bytes of a file of version 1, which has no token either.
 const MAGIC_1: [u8; 8] = *b"LWceil01";
 
 /// The length of the file.
-const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 8 + 4;
+const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 8 + 8 + 4;
 
 impl CeilingRecord {
     /// The bytes of the file; the last four are the CRC-32C of the others.
@@ -70,6 +77,7 @@ impl CeilingRecord {
         bytes.push(u8::from(self.has_lasting_keys));
         bytes.push(self.kept as u8);
         bytes.extend_from_slice(&self.token.to_le_bytes());
+        bytes.extend_from_slice(&self.segment.to_le_bytes());
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
     }
@@ -80,13 +88,10 @@ impl CeilingRecord {
         if crc32c::crc32c(contents) != u32::from_le_bytes(*checksum) {
             return None;
         }
-        let (rest, token) = match contents.strip_prefix(&MAGIC_1) {
-            Some(rest) => (rest, 0),
-            None => {
-                let (rest, token) = contents.strip_prefix(&MAGIC)?.split_last_chunk::<8>()?;
-                (rest, u64::from_le_bytes(*token))
-            }
-        };
+        let (magic, rest) = contents.split_first_chunk::<8>()?;
+        let added = [MAGIC_1, MAGIC_2, MAGIC].iter().position(|known| known == magic)?;
+        let (rest, added) = rest.split_at_checked(rest.len().checked_sub(8 * added)?)?;
+        let added = |at: usize| added.as_chunks::<8>().0.get(at).copied().map(u64::from_le_bytes);
         let (numbers, rest) = rest.split_first_chunk::<32>()?;
         let number = |at: usize| {
             let mut bytes = [0; 8];
@@ -103,7 +108,8 @@ impl CeilingRecord {
             boot_id: *boot_id,
             has_lasting_keys: *has_lasting_keys != 0,
             kept: *KEPT.get(usize::from(*kept))?,
-            token,
+            token: added(0).unwrap_or(0),
+            segment: added(1).unwrap_or(0),
         })
     }
 
@@ -157,6 +163,7 @@ mod tests {
             token: number.unsigned_abs() << 40,
             has_lasting_keys: number % 2 == 0,
             kept: KEPT[number as usize % 3],
+            segment: number.unsigned_abs() << 50,
         }
     }
 
@@ -182,13 +189,17 @@ mod tests {
     }
 
     #[test]
-    fn record_of_the_version_before_has_no_token() {
-        let mut bytes = record(1).encode();
-        bytes.truncate(BYTES - 12);
-        bytes[..8].copy_from_slice(&MAGIC_1);
-        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-        let expected = CeilingRecord { token: 0, ..record(1) };
-        assert_eq!(CeilingRecord::decode(&bytes), Some(expected));
+    fn records_of_earlier_versions_lack_the_last_numbers() {
+        let expected = CeilingRecord { segment: 0, ..record(1) };
+        let versions =
+            [(MAGIC_2, 12, expected), (MAGIC_1, 20, CeilingRecord { token: 0, ..expected })];
+        for (magic, lacking, expected) in versions {
+            let mut bytes = record(1).encode();
+            bytes.truncate(BYTES - lacking);
+            bytes[..8].copy_from_slice(&magic);
+            bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+            assert_eq!(CeilingRecord::decode(&bytes), Some(expected));
+        }
     }
 
     #[test]

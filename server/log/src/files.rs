@@ -139,7 +139,7 @@ impl Files {
         }
         let first = Name::Segment(recovered.last + 1);
         let (segment, bytes, checksum) =
-            begin_segment(&*disk, &beginning, recovered.last, clocks, recovered.checksum)
+            begin_segment(&*disk, &beginning, recovered.last, clocks, recovered.checksum, true)
                 .map_err(RecoveryError::io(&first))?;
         names.push((first, bytes));
         let files = Files {
@@ -176,6 +176,14 @@ impl Files {
     /// The last unit that was flushed.
     pub fn flushed(&self) -> Position {
         self.flushed
+    }
+
+    /// The first unit of the current segment.
+    pub fn segment(&self) -> Position {
+        match self.names.last() {
+            Some((Name::Segment(first), _)) => *first,
+            _ => 0,
+        }
     }
 
     /// The position of the snapshot, if there is one.
@@ -266,8 +274,14 @@ impl Files {
         if self.names.last().is_some_and(|(name, _)| *name == next) {
             return Ok(());
         }
-        let (segment, bytes, checksum) =
-            begin_segment(&*self.disk, &self.beginning, self.written, self.clocks, self.checksum)?;
+        let (segment, bytes, checksum) = begin_segment(
+            &*self.disk,
+            &self.beginning,
+            self.written,
+            self.clocks,
+            self.checksum,
+            false,
+        )?;
         (self.segment, self.checksum) = (segment, checksum);
         self.names.push((next, bytes));
         Ok(())
@@ -367,7 +381,9 @@ fn tidy(disk: &dyn Disk, recovered: &Recovered) -> Result<(), RecoveryError> {
             file.sync().map_err(RecoveryError::io(last))?;
         }
     }
-    for name in &recovered.obsolete {
+    // A segment without units is replaced where it is: the lease ceiling may name it.
+    let next = Name::Segment(recovered.last + 1);
+    for name in recovered.obsolete.iter().filter(|name| **name != next) {
         disk.remove(&name.to_string()).map_err(RecoveryError::io(name))?;
     }
     Ok(())
@@ -402,16 +418,27 @@ fn write_again(
     }
 }
 
-/// Creates a segment for the units after `last`, and flushes it and its name. Returns the file, its
-/// length and the checksum of its first frame.
+/// Creates a segment for the units after `last`, or replaces one without units, and flushes it and
+/// its name. Returns the file, its length and the checksum of its first frame.
 fn begin_segment(
     disk: &dyn Disk,
     beginning: &Beginning,
     last: Position,
     clocks: Clocks,
     previous: u32,
+    replaces: bool,
 ) -> io::Result<(Box<dyn DiskFile>, u64, u32)> {
-    let mut file = disk.create(&Name::Segment(last + 1).to_string())?;
+    let name = Name::Segment(last + 1).to_string();
+    let mut file = match disk.create(&name) {
+        Err(error) if replaces && error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut file = disk.open(&name)?;
+            file.truncate(0)?;
+            // No crash leaves bytes behind a first frame that is not complete.
+            file.sync()?;
+            file
+        }
+        created => created?,
+    };
     let frame = first_frame(beginning, last, clocks, previous);
     file.append(&frame.0)?;
     file.sync()?;

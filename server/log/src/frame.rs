@@ -166,6 +166,9 @@ pub struct Beginning {
 pub const VERSION: u32 = 1;
 
 impl Beginning {
+    /// The length of the frame that contains one.
+    pub(crate) const FRAME_BYTES: u64 = HEADER_BYTES as u64 + 4 + 8 + 16;
+
     /// Appends the bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.version.to_le_bytes());

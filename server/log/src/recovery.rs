@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::Position;
+use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
 use crate::marker::{self, Marker};
@@ -96,6 +97,8 @@ pub enum RecoveryError {
         /// What is wrong.
         reason: String,
     },
+    /// The last segment is missing, or one after it: the lease ceiling names it.
+    MissingSegment(Name),
     /// Units are missing: files were removed.
     Missing {
         /// The unit that should follow.
@@ -119,6 +122,9 @@ impl fmt::Display for RecoveryError {
             RecoveryError::InUse => f.write_str("another process uses the directory"),
             RecoveryError::Damaged { file, offset, reason } => {
                 write!(f, "{file} is damaged at byte {offset}: {reason}")
+            }
+            RecoveryError::MissingSegment(name) => {
+                write!(f, "{name} is missing, which is the last segment according to {CEILING}")
             }
             RecoveryError::Missing { expected, file } => {
                 write!(f, "unit {expected} is missing; {file} begins after it")
@@ -150,13 +156,24 @@ pub fn recover(
     disk: &dyn Disk,
     mut apply: impl FnMut(Effects<'_>) -> Result<(), String>,
 ) -> Result<Recovered, RecoveryError> {
+    // Before the names are read: a server may begin segments meanwhile, and record them then.
+    let ceiling = CeilingRecord::read(disk).map_err(RecoveryError::io(&CEILING))?;
     let names = names(disk)?;
     let mut recovered = recover_parts(disk, &names, None, &mut apply)?;
     recovered.marker = marker::read(disk).map_err(RecoveryError::io(&GUARD))?;
-    if let Some(marker) = &recovered.marker {
-        recovered.epoch = recovered.epoch.max(marker.epoch);
+    match (&recovered.marker, missing_segment(ceiling, &names)) {
+        (Some(marker), _) => recovered.epoch = recovered.epoch.max(marker.epoch),
+        (None, Some(name)) => return Err(RecoveryError::MissingSegment(name)),
+        (None, None) => {}
     }
     Ok(recovered)
+}
+
+/// The segment that the lease ceiling calls the last one, if neither it nor a later one is there.
+pub(crate) fn missing_segment(ceiling: Option<CeilingRecord>, names: &[Name]) -> Option<Name> {
+    let last = Name::Segment(ceiling?.segment);
+    let is_there = |name: &Name| matches!(name, Name::Segment(_)) && *name >= last;
+    (last != Name::Segment(0) && !names.iter().any(is_there)).then_some(last)
 }
 
 /// The files of the log, in order.
@@ -275,7 +292,9 @@ impl Recovery<'_> {
                     let was_flushed = |frame: &Frame<'_>| {
                         frame.header.flushed > last && !mutants::is_on("flushed-part-cut-off")
                     };
+                    // The first frame is durable before another one is written.
                     if !is_last
+                        || offset == 0 && reader.length() > Beginning::FRAME_BYTES
                         || reader.later_frames(was_flushed).map_err(RecoveryError::io(&name))?
                     {
                         return Err(damaged("no frame, in a part that was flushed"));

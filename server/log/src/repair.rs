@@ -3,17 +3,21 @@
 //!
 //! The marker is written first: whatever a crash leaves of a repair, the next start guards it.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
 use crate::Position;
+use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::Kind;
 use crate::limits;
 use crate::marker::{self, Marker};
 use crate::names::{GUARD, Name};
 use crate::reader::{Next, Reader};
-use crate::recovery::{self, Effects, Recovered, RecoveryError, names, recover_parts};
+use crate::recovery::{
+    self, Effects, Recovered, RecoveryError, missing_segment, names, recover_parts,
+};
 
 /// A repair that is planned. The directory belongs to this process until it is dropped.
 #[derive(Debug)]
@@ -31,7 +35,9 @@ pub struct Repair {
     lost: Lost,
     /// The greatest epoch that could be read.
     epoch: u64,
+    has_marker: bool,
     has_damaged_marker: bool,
+    has_damaged_ceiling: bool,
 }
 
 /// What a repair removes from the log.
@@ -62,11 +68,14 @@ impl Repair {
             renamed: Vec::new(),
             lost: Lost::default(),
             epoch: 0,
+            has_marker: false,
             has_damaged_marker: false,
+            has_damaged_ceiling: false,
         };
+        repair.read_marker()?;
+        repair.read_ceiling()?;
         repair.find_damage(read)?;
         repair.measure_loss()?;
-        repair.read_marker()?;
         Ok(repair)
     }
 
@@ -122,7 +131,7 @@ impl Repair {
     /// A damaged marker is replaced.
     fn read_marker(&mut self) -> Result<(), RecoveryError> {
         match marker::read(&*self.disk) {
-            Ok(Some(marker)) => self.epoch = self.epoch.max(marker.epoch),
+            Ok(Some(marker)) => (self.epoch, self.has_marker) = (marker.epoch, true),
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 self.has_damaged_marker = true;
@@ -132,13 +141,33 @@ impl Repair {
         Ok(())
     }
 
+    /// A damaged lease ceiling is renamed.
+    fn read_ceiling(&mut self) -> Result<(), RecoveryError> {
+        match CeilingRecord::read(&*self.disk).map_err(RecoveryError::io(&CEILING)) {
+            Ok(_) if self.has_marker => {}
+            Ok(record) => {
+                let missing = missing_segment(record, &names(&*self.disk)?);
+                self.damages.extend(missing.map(RecoveryError::MissingSegment));
+            }
+            Err(RecoveryError::Io { file, error })
+                if error.kind() == io::ErrorKind::InvalidData =>
+            {
+                self.has_damaged_ceiling = true;
+                self.damages.push(RecoveryError::Io { file, error });
+            }
+            Err(error) => return Err(error),
+        }
+        self.lost.was_flushed = !self.damages.is_empty();
+        Ok(())
+    }
+
     fn reader(&self, name: Name) -> Result<Reader, RecoveryError> {
         Reader::new(recovery::open(&*self.disk, name)?).map_err(RecoveryError::io(&name))
     }
 
     /// Whether there is nothing to repair.
     pub fn is_needless(&self) -> bool {
-        self.cut.is_none() && self.renamed.is_empty() && !self.has_damaged_marker
+        self.cut.is_none() && self.damages.is_empty() && !self.has_damaged_marker
     }
 
     /// What is damaged. Empty if there is only a torn tail, which a start cuts off as well.
@@ -164,6 +193,7 @@ impl Repair {
             Some(last) if last > self.left.last => {
                 format!("repaired: units {} to {last} are lost", self.left.last + 1)
             }
+            _ if self.has_damaged_ceiling => "repaired: the lease ceiling was damaged".to_owned(),
             _ => format!("repaired: units after {} may be lost", self.left.last),
         };
         let marker = Marker { epoch, reason };
@@ -171,15 +201,18 @@ impl Repair {
         let mut kept = Vec::new();
         // The last one first: if this is interrupted, the damage is still before what is left.
         for name in self.renamed.iter().rev() {
-            kept.push(self.rename(*name).map_err(RecoveryError::io(name))?);
+            kept.push(self.rename(name).map_err(RecoveryError::io(name))?);
         }
         if let Some((name, offset)) = self.cut {
             kept.push(self.cut_off(name, offset).map_err(RecoveryError::io(&name))?);
         }
+        if self.has_damaged_ceiling {
+            kept.push(self.rename(&CEILING).map_err(RecoveryError::io(&CEILING))?);
+        }
         Ok(kept)
     }
 
-    fn rename(&self, name: Name) -> io::Result<String> {
+    fn rename(&self, name: &dyn Display) -> io::Result<String> {
         let kept = self.unused_name(name)?;
         self.disk.rename(&name.to_string(), &kept)?;
         self.disk.sync()?;
@@ -188,7 +221,7 @@ impl Repair {
 
     fn cut_off(&self, name: Name, offset: u64) -> io::Result<String> {
         let mut file = self.disk.open(&name.to_string())?;
-        let kept = self.unused_name(name)?;
+        let kept = self.unused_name(&name)?;
         let mut copy = self.disk.create(&kept)?;
         copy_from(&*file, offset, file.length()?, &mut *copy, &mut |_| {})?;
         copy.sync()?;
@@ -199,7 +232,7 @@ impl Repair {
     }
 
     /// A name for what is removed of this file.
-    fn unused_name(&self, name: Name) -> io::Result<String> {
+    fn unused_name(&self, name: &dyn Display) -> io::Result<String> {
         let used = self.disk.names()?;
         let first = format!("{name}.damaged");
         let mut names =

@@ -169,7 +169,7 @@ fn may_be_removed(error: &RecoveryError) -> bool {
         RecoveryError::Io { error, .. } => {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
         }
-        error => matches!(error, RecoveryError::Missing { .. }),
+        error => matches!(error, RecoveryError::Missing { .. } | RecoveryError::MissingSegment(_)),
     }
 }
 

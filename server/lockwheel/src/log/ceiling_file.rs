@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::unit_log::Position;
 use lockwheel_log::Disk;
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::files::Clocks;
@@ -23,8 +24,9 @@ impl CeilingFile {
         ceiling: Ceiling,
         kept: Kept,
         clocks: Clocks,
+        segment: Position,
     ) -> io::Result<CeilingFile> {
-        let record = CeilingRecord { boot_id, ..CeilingRecord::default() };
+        let record = CeilingRecord { boot_id, segment, ..CeilingRecord::default() };
         let mut file = CeilingFile { disk, record };
         file.write(ceiling, kept, clocks)?;
         Ok(file)
@@ -51,6 +53,15 @@ impl CeilingFile {
             return Ok(());
         }
         self.record.kept = kept;
+        self.record.write(&*self.disk)
+    }
+
+    /// Records the first unit of the segment that the log has begun, and leaves the ceiling.
+    pub(crate) fn set_segment(&mut self, segment: Position) -> io::Result<()> {
+        if self.record.segment == segment {
+            return Ok(());
+        }
+        self.record.segment = segment;
         self.record.write(&*self.disk)
     }
 

@@ -385,6 +385,7 @@ impl Shared {
                 if let Some(log) = &mut files.log {
                     let _ = sender.send(log.begin_snapshot()?);
                 }
+                files.record_segment()?;
             }
             Some(Order::Raise(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,
             Some(Order::Follow(policy)) => {
@@ -456,7 +457,16 @@ impl OpenFiles {
             batch.clear();
             return Ok(());
         };
-        log.write(batch)
+        log.write(batch)?;
+        self.record_segment()
+    }
+
+    /// Records the segment that the log has begun: a start finds out then whether it is missing.
+    fn record_segment(&mut self) -> io::Result<()> {
+        match (&self.log, &mut self.ceiling) {
+            (Some(log), Some(ceiling)) => ceiling.set_segment(log.segment()),
+            _ => Ok(()),
+        }
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -537,7 +547,7 @@ mod tests {
         let ceiling = Ceiling { deadline: Millis(60_000), ..Ceiling::NONE };
         let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| clocks);
         let (files, _) = opened.expect("an empty log");
-        let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks);
+        let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks, 1);
         let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);
         let (gate, owner) = (Arc::new(CommitGate::default()), Arc::new(NoOwner));
         let owner: Weak<dyn LogOwner> = Arc::<NoOwner>::downgrade(&owner);

@@ -161,7 +161,7 @@ impl Restored {
             info!("restart-guard-minimum has no effect: a server has used this directory before");
         }
         let left_ms = necessary.as_ref().map_or(0, |guard| guard.left_ms);
-        let ceiling = self.begin_ceiling(host, keys, left_ms);
+        let ceiling = self.begin_ceiling(host, keys, left_ms, log.as_ref());
         let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
         if let Some(marker) = &self.marker {
             match ceiling {
@@ -240,6 +240,7 @@ impl Restored {
         host: &Host,
         keys: Ceiling,
         left_ms: i64,
+        log: Option<&Files>,
     ) -> io::Result<Option<CeilingFile>> {
         if !self.guard.is_on {
             return Ok(None);
@@ -256,7 +257,9 @@ impl Restored {
         let is_complete = self.log.is_some() && left_ms <= 0;
         let kept = if is_complete { kept_by(policy) } else { Kept::Nothing };
         let boot_id = self.now.boot_id.unwrap_or_default();
-        CeilingFile::begin(Arc::clone(&self.disk), boot_id, ceiling, kept, clocks).map(Some)
+        let segment = log.map_or(0, Files::segment);
+        let disk = Arc::clone(&self.disk);
+        CeilingFile::begin(disk, boot_id, ceiling, kept, clocks, segment).map(Some)
     }
 }
 
