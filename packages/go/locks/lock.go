@@ -21,6 +21,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,9 +92,11 @@ type Lock struct {
 	own   *redis.Client
 	token int64
 	// life ends with the grant; its cause tells how.
-	life         context.Context
-	end          context.CancelCauseFunc
-	trustedUntil time.Time
+	life context.Context
+	end  context.CancelCauseFunc
+	// trustedUntil is when the grant is over by the clock of this process; it is read without the
+	// mutex, which a renewal holds while it waits.
+	trustedUntil atomic.Pointer[time.Time]
 }
 
 // New returns a lock that is not held yet.
@@ -189,6 +192,9 @@ func (l *Lock) Acquire(ctx context.Context) error {
 		return err
 	}
 	l.life, l.end = context.WithCancelCause(context.Background())
+	if l.trust > 0 {
+		go l.expire(l.life, l.end, own)
+	}
 	if time.Since(begun) > l.trust/3 {
 		// It is not known when in this time the lease began.
 		if err := l.renew(l.life); err != nil {
@@ -237,7 +243,8 @@ func (l *Lock) settle(reply any, begun time.Time) error {
 		return fmt.Errorf("%w: %q (%v): owners %v, lease %v ms, queue %v", ErrNotAcquired,
 			l.key, fields["status"], fields["holders"], fields["ttl"], fields["queue"])
 	}
-	l.token, l.trustedUntil = token, begun.Add(l.trust)
+	l.token = token
+	l.trustSince(begun)
 	return nil
 }
 
@@ -257,11 +264,14 @@ func (l *Lock) renew(life context.Context) error {
 	begun := time.Now()
 	reply, err := l.again(l.renewalLimit,
 		"LOCK.RENEW", l.key, l.owner, "TTL", l.options.TTL.Milliseconds(), "TOKEN", l.token)
+	if life.Err() != nil {
+		return context.Cause(life)
+	}
 	if err == nil && reply == int64(1) {
-		l.trustedUntil = begun.Add(l.trust)
+		l.trustSince(begun)
 		return nil
 	}
-	if err != nil && time.Now().Before(l.trustedUntil) {
+	if err != nil && time.Now().Before(*l.trustedUntil.Load()) {
 		return err
 	}
 	l.finish(ErrLost)
@@ -299,6 +309,28 @@ func (l *Lock) Release() error {
 func (l *Lock) finish(cause error) {
 	l.end(cause)
 	_ = l.own.Close()
+}
+
+// trustSince notes that the server has confirmed the lease to a command that was sent then.
+func (l *Lock) trustSince(begun time.Time) {
+	until := begun.Add(l.trust)
+	l.trustedUntil.Store(&until)
+}
+
+// expire ends one grant when it is over by the clock, whatever a renewal waits for.
+func (l *Lock) expire(life context.Context, end context.CancelCauseFunc, own *redis.Client) {
+	for {
+		select {
+		case <-life.Done():
+			return
+		case <-time.After(time.Until(*l.trustedUntil.Load())):
+		}
+		if !time.Now().Before(*l.trustedUntil.Load()) {
+			end(ErrLost)
+			_ = own.Close()
+			return
+		}
+	}
 }
 
 // keep renews the lease of one grant until it ends.

@@ -47,6 +47,8 @@ class Lock {
   #grant;
   #trustedUntilMs;
   #timer;
+  /** Fires when the lock is lost by the clock. */
+  #expiry;
   #denial;
   /** The end of the last of the calls, which run one at a time. */
   #last = Promise.resolve();
@@ -69,7 +71,12 @@ class Lock {
   }
 
   get isHeld() {
-    return this.#grant !== undefined;
+    return this.#grant !== undefined && !this.#isOver();
+  }
+
+  /** Whether the lock was lost by the clock of this process. With a grace of 0 there is no time. */
+  #isOver() {
+    return this.#times.trustMs > 0 && performance.now() >= this.#trustedUntilMs;
   }
 
   acquire({ waitMs = this.#options.waitMs, signal } = {}) {
@@ -149,14 +156,31 @@ class Lock {
       return;
     }
     this.token = token;
-    this.#trustedUntilMs = begunMs + this.#times.trustMs;
     this.#denial = `the lock '${this.key}' was acquired, and lost at once`;
     const grant = new AbortController();
     this.#grant = grant;
     this.signal = grant.signal;
     const { onLost } = this.#options;
     if (onLost) grant.signal.addEventListener("abort", () => onLost(this));
+    this.#trust(grant, begunMs);
     this.#keep(grant, this.#times.periodMs);
+  }
+
+  /** The server has confirmed the lease of a grant to a command that was sent at this time. */
+  #trust(grant, begunMs) {
+    this.#trustedUntilMs = begunMs + this.#times.trustMs;
+    clearLimit(this.#expiry);
+    if (this.#times.trustMs > 0) this.#expire(grant);
+  }
+
+  /** Ends a grant when it is over by the clock, whatever a renewal waits for. */
+  #expire(grant) {
+    const end = () => {
+      if (this.#grant !== grant) return;
+      if (this.#isOver()) this.#end(true);
+      else this.#expire(grant);
+    };
+    this.#expiry = setLimit(end, Math.max(1, this.#trustedUntilMs - performance.now()));
   }
 
   /** Renews the lease of one grant until it ends. */
@@ -182,10 +206,11 @@ class Lock {
     try {
       isHeld = (await this.#call(words, this.#times.limitMs)) === 1;
     } catch (error) {
-      if (performance.now() < this.#trustedUntilMs) throw error;
+      if (this.#grant === grant && performance.now() < this.#trustedUntilMs) throw error;
       isHeld = false;
     }
-    if (isHeld) this.#trustedUntilMs = begunMs + this.#times.trustMs;
+    if (this.#grant !== grant) return false;
+    if (isHeld) this.#trust(grant, begunMs);
     else this.#end(true);
     return isHeld;
   }
@@ -195,6 +220,7 @@ class Lock {
     const grant = this.#grant;
     this.#grant = undefined;
     clearTimeout(this.#timer);
+    clearLimit(this.#expiry);
     this.#disconnect();
     if (!isLost) return;
     grant.abort(new LockLost(`the lock '${this.key}' with the token ${this.token} was lost`));

@@ -305,6 +305,25 @@ func TestALockOfAnUnreachableServerIsLostWithItsLease(t *testing.T) {
 	holds(t, shown(server, "lock", "owner") != nil, "the clock of the server has moved")
 }
 
+func TestALockThatIsNotRenewedIsLostByTheClockOfItsProcess(t *testing.T) {
+	short := 100 * time.Millisecond
+	for name, options := range map[string]locks.Options{
+		"lease": {TTL: short},
+		"grace": {Bound: true, Grace: short},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := frozen(t)
+			lock := lockOf(t, server, "lock", options)
+			no(t, lock.Acquire(background))
+			ctx := lock.Context(background)
+			<-ctx.Done()
+			isError(t, context.Cause(ctx), locks.ErrLost)
+			isError(t, lock.Release(), locks.ErrLost)
+			holds(t, shown(server, "lock", "owner") != nil, "the clock of the server has moved")
+		})
+	}
+}
+
 func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 	for name, fault := range map[string]lockwheel.Fault{
 		"close": lockwheel.Close,

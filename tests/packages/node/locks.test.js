@@ -384,6 +384,17 @@ each("a lock of an unreachable server is lost with its lease", async ({ server, 
   assert.notEqual(await info(server), null, "the clock of the server has moved");
 });
 
+each("a lock that is not renewed is lost by the clock", async ({ server, lock }) => {
+  for (const options of [{ ttlMs: 100 }, { bound: true, graceMs: 100 }]) {
+    const { first, onLost } = losses();
+    const held = await lock({ renewMs: 0, ...options, onLost }).hold();
+    await first;
+    assert.ok(!held.isHeld && held.signal.aborted);
+    assert.notEqual(await info(server), null, "the clock of the server has moved");
+    await server.call("LOCK.FORCE", held.key);
+  }
+});
+
 each("a lock of a silent server is lost with its lease", async ({ server, lock }) => {
   const { first, onLost } = losses();
   const held = await lock({ ttlMs: 300, renewMs: 1, onLost }).hold();

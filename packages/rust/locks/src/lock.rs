@@ -13,7 +13,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, watch};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::options::{LIMIT, Times, ms};
 use crate::{LockError, Options};
@@ -54,14 +54,11 @@ pub(crate) struct Grant {
     lock: Arc<Core>,
     token: u64,
     state: watch::Sender<State>,
+    /// The server holds the lock until then by the clock of this process, as far as it is known.
+    trusted_until: watch::Sender<Instant>,
     /// Calls are made one at a time.
-    own: Mutex<Own>,
+    own: Mutex<Option<MultiplexedConnection>>,
     runtime: Handle,
-}
-
-struct Own {
-    connection: Option<MultiplexedConnection>,
-    trusted_until: Instant,
 }
 
 impl Lock {
@@ -110,14 +107,20 @@ impl Lock {
         let reply = lock.call(&mut connection, &command, limit, 1).await?;
         let token = lock.token(reply)?;
         let (state, watched) = watch::channel(State::Held);
-        let own = Mutex::new(Own { connection, trusted_until: begun + lock.times.trust });
-        let runtime = Handle::current();
-        let grant = Arc::new(Grant { lock: Arc::clone(lock), token, state, own, runtime });
+        let trusted_until = watch::Sender::new(begun + lock.times.trust);
+        let (own, runtime) = (Mutex::new(connection), Handle::current());
+        let lock = Arc::clone(lock);
+        let grant = Arc::new(Grant { lock, token, state, trusted_until, own, runtime });
+        let lock = &self.0;
         let guard = Guard(Arc::clone(&grant));
         *last = Some(watched);
         if begun.elapsed() > lock.times.trust / 3 {
             // It is not known when in this time the lease began.
             grant.renew().await?;
+        }
+        if !lock.times.trust.is_zero() {
+            let grant = Arc::clone(&grant);
+            tokio::spawn(async move { grant.expire().await });
         }
         if !lock.times.period.is_zero() {
             tokio::spawn(async move { grant.keep().await });
@@ -133,7 +136,9 @@ impl Guard {
         self.0.token
     }
 
-    /// Whether the lock is held, as far as is known.
+    /// Whether the lock is held, as far as is known. It is not any more when the last lease that
+    /// the server has confirmed, or the grace of a bound lock unless it is 0, is over by the clock
+    /// of this process.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.is_held()
@@ -176,7 +181,12 @@ impl Drop for Guard {
 
 impl Grant {
     pub(crate) fn is_held(&self) -> bool {
-        *self.state.borrow() == State::Held
+        let is_trusted = self.lock.times.trust.is_zero() || !self.is_over();
+        *self.state.borrow() == State::Held && is_trusted
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= *self.trusted_until.borrow()
     }
 
     pub(crate) async fn renew(&self) -> Result<(), LockError> {
@@ -185,14 +195,16 @@ impl Grant {
         let (lock, begun) = (&self.lock, Instant::now());
         let mut command = lock.command("LOCK.RENEW");
         command.arg("TTL").arg(ms(lock.options.ttl)).arg("TOKEN").arg(self.token);
-        match lock.call(&mut own.connection, &command, lock.times.limit, 2).await {
+        let reply = lock.call(&mut own, &command, lock.times.limit, 2).await;
+        self.check()?;
+        match reply {
             Ok(Value::Int(1)) => {
-                own.trusted_until = begun + lock.times.trust;
+                self.trusted_until.send_replace(begun + lock.times.trust);
                 Ok(())
             }
-            Err(error) if Instant::now() < own.trusted_until => Err(error),
+            Err(error) if !self.is_over() => Err(error),
             _ => {
-                own.connection = None;
+                *own = None;
                 Err(self.lose())
             }
         }
@@ -211,8 +223,8 @@ impl Grant {
             command.arg("ALL");
             tries = 2;
         }
-        let reply = self.lock.call(&mut own.connection, &command, LIMIT, tries).await;
-        own.connection = None;
+        let reply = self.lock.call(&mut own, &command, LIMIT, tries).await;
+        *own = None;
         if reply? == Value::Nil { Err(self.lose()) } else { Ok(()) }
     }
 
@@ -229,11 +241,27 @@ impl Grant {
     }
 
     fn lose(&self) -> LockError {
-        self.state.send_replace(State::Lost);
-        if let Some(on_lost) = self.lock.options.on_lost.clone() {
+        let is_known = self.state.send_replace(State::Lost) == State::Lost;
+        if let Some(on_lost) = self.lock.options.on_lost.clone().filter(|_| !is_known) {
             self.runtime.spawn_blocking(move || on_lost());
         }
         self.error()
+    }
+
+    /// Ends the grant when it is over by the clock, whatever a renewal waits for.
+    async fn expire(&self) {
+        let mut state = self.state.subscribe();
+        loop {
+            let until = *self.trusted_until.borrow();
+            let ended = state.wait_for(|state| *state != State::Held);
+            if timeout_at(until.into(), ended).await.is_ok() {
+                return;
+            }
+            if self.is_over() {
+                self.lose();
+                return;
+            }
+        }
     }
 
     /// Renews the lease until it is released or lost.

@@ -321,6 +321,18 @@ async fn a_lock_of_an_unreachable_server_is_lost_with_its_lease() {
 }
 
 #[tokio::test]
+async fn a_lock_that_is_not_renewed_is_lost_by_the_clock_of_its_process() {
+    let short = Duration::from_millis(100);
+    for options in [Options::new(short), Options::new(TTL).bound_with_grace(short)] {
+        let server = server();
+        let guard = held(&server, options.renew_every(Duration::ZERO)).await;
+        guard.lost().await;
+        assert!(!guard.is_held());
+        assert!(shown(&server, "owner").is_some(), "the clock of the server has moved");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_renewal_is_tried_again() {
     for fault in [Fault::Close, Fault::LoseAndClose, Fault::Error("ERR not now".to_owned())] {
         let server = server();

@@ -351,6 +351,17 @@ abstract class LocksContract {
     }
 
     @Test
+    void aLockThatIsNotRenewedIsLostByTheClockOfItsProcess() throws Exception {
+        var grace = Duration.ofMillis(100);
+        for (var options : List.of(locks.lock("lock", grace), options("lock").bound(grace))) {
+            var lock = held(options.renewEvery(Duration.ZERO));
+            Later.eventually("it is lost", () -> !lock.isHeld());
+            assertEquals(lock.owner(), shown("lock", "owner"), "the server's clock has moved");
+            server.call("LOCK.FORCE", "lock");
+        }
+    }
+
+    @Test
     void aLockWithoutRepliesIsLostWithItsLease() throws Exception {
         var lost = new CompletableFuture<NativeLock>();
         var lock = held(locks.lock("lock", Duration.ofMillis(300)).onLost(lost::complete));

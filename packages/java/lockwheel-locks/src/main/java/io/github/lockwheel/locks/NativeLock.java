@@ -50,7 +50,7 @@ public final class NativeLock implements AutoCloseable {
     private volatile boolean held;
     private volatile long token;
     private boolean lost;
-    private long trustedUntilNs;
+    private volatile long trustedUntilNs;
     private String denial;
     /** Renews the present grant; null if none does. */
     private Thread keeper;
@@ -112,12 +112,18 @@ public final class NativeLock implements AutoCloseable {
     }
 
     /**
-     * Whether this object holds the lock, as far as it knows.
+     * Whether this object holds the lock, as far as it knows. It does not any more when the last
+     * lease that the server has confirmed, or the grace of a bound lock unless it is 0, is over by
+     * the clock of this process.
      *
      * @return whether it does
      */
     public boolean isHeld() {
-        return held;
+        return held && !isOver();
+    }
+
+    private boolean isOver() {
+        return trustMs > 0 && System.nanoTime() - trustedUntilNs >= 0;
     }
 
     /**
@@ -152,6 +158,9 @@ public final class NativeLock implements AutoCloseable {
     public boolean tryAcquire() throws InterruptedException {
         mutex.lockInterruptibly();
         try {
+            if (held && isOver()) {
+                end(true);
+            }
             if (held) {
                 throw new LockException("this object holds the lock '" + key + "' already");
             }
