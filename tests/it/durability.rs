@@ -1,13 +1,14 @@
 //! Servers that are killed and started again: what the log and the restart guard keep.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, program};
 use lockwheel_tests::wire::Wire;
-use lockwheel_tests::words;
+use lockwheel_tests::{say, words};
 
 /// A server in a folder, which outlives it.
 struct Server {
@@ -358,6 +359,52 @@ fn failed_write_ends_the_server_and_nothing_is_acknowledged_that_is_lost() {
     for number in 0..acknowledged {
         assert_eq!(ask(&mut wire, &format!("STRLEN key:{number}")), ":1000");
     }
+    server.stop();
+}
+
+/// A server whose directory is on a disk of its own, of 4 MiB. `None` if the system permits no user
+/// to mount one.
+fn server_on_small_disk(dir: &str) -> Option<Server> {
+    let mounted = |program: &Path| {
+        let script = "mount -t tmpfs -o size=4m none \"$0\" && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, dir]);
+        command.arg(program);
+        command
+    };
+    let tried = mounted(Path::new("true")).stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut command = mounted(program());
+    command.args(["--port", "0", "--dir", dir]);
+    let mut daemon = Daemon::spawn(Folder::new(), command, "");
+    let port = daemon.wait_for_port();
+    Some(Server { daemon, port })
+}
+
+#[test]
+fn server_without_log_goes_on_when_the_disk_of_its_guard_is_full() {
+    let folder = Folder::new();
+    let dir = folder.path("data");
+    fs::create_dir_all(&dir).expect("a folder");
+    let Some(mut server) = server_on_small_disk(&dir) else {
+        return say("skipped: this system permits no user to mount a disk");
+    };
+    server.check(&[("SET lock token NX PX 5000", "+OK")]);
+    let filler = format!("/proc/{}/root{dir}/filler", server.daemon.process_id());
+    let written = fs::write(&filler, vec![0; 8 << 20]);
+    assert_eq!(written.expect_err("a full disk").kind(), io::ErrorKind::StorageFull);
+    // A longer lease than any before, which the ceiling does not cover.
+    for lease_ms in [600_000, 1_200_000, 2_400_000] {
+        server.check(&[(&format!("PEXPIRE lock {lease_ms}"), ":1")]);
+    }
+    server.daemon.wait_for("the disk is nearly full");
+    let refused = "-MISCONF Errors writing to the AOF file: No space left on device";
+    server.check(&[("SET other token NX PX 1000", refused), ("DEL lock", ":1")]);
+    fs::remove_file(&filler).expect("the file");
+    server.daemon.wait_for("the disk has space again");
+    server.check(&[("SET other token NX PX 1000", "+OK")]);
     server.stop();
 }
 

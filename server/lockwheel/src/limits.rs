@@ -158,9 +158,13 @@ pub(crate) const SNAPSHOT_PAUSE: Duration = Duration::from_micros(1);
 /// half a million locks.
 pub(crate) const DISK_RESERVE_BYTES: u64 = 128 * MIB as u64;
 
-/// Free bytes beyond the reserve at which growth is accepted again, so that messages do not repeat
-/// while other programs write a little.
-pub(crate) const DISK_RESERVE_MARGIN_BYTES: u64 = 16 * MIB as u64;
+/// As [`DISK_RESERVE_BYTES`], where there is only the lease ceiling. It has its space already,
+/// except on file systems that overwrite nothing in place.
+pub(crate) const CEILING_RESERVE_BYTES: u64 = MIB as u64;
+
+/// Growth is accepted again when the free bytes exceed the reserve by this part of it, so that
+/// messages do not repeat while other programs write a little.
+pub(crate) const DISK_RESERVE_MARGIN_PART: u64 = 8;
 
 // Expiry and scripts.
 

@@ -1,19 +1,23 @@
 //! The file with the lease ceiling: after a restart that has lost leases, it says when all of them
 //! are over.
 //!
-//! The file is replaced as a whole: a partial one is flushed and renamed, and the directory is
-//! flushed.
+//! The file is replaced as a whole: a spare one is overwritten, flushed and renamed, and the
+//! directory is flushed. The file before becomes the spare one. So a full disk does not prevent
+//! that the ceiling is raised, since a file is overwritten that has its space already.
 
 use std::io;
 
 use crate::Position;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 
 /// The name of the file.
 pub const CEILING: &str = "ceiling";
 
-/// Its name while it is being written.
-const PARTIAL: &str = "ceiling.partial";
+/// The file that is written next.
+const SPARE: &str = "ceiling.spare";
+
+/// The second name of the file that becomes the spare one.
+const PREVIOUS: &str = "ceiling.previous";
 
 /// The contents of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,15 +140,43 @@ impl CeilingRecord {
     /// Replaces the file; it is durable when this returns.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         // Of a process that has ended meanwhile.
-        match disk.remove(PARTIAL) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = disk.create(PARTIAL)?;
-        file.append(&self.encode())?;
+        remove_if_present(disk, PREVIOUS)?;
+        let mut file = spare(disk)?;
+        file.write_at(0, &self.encode())?;
         file.sync()?;
-        disk.rename(PARTIAL, CEILING)?;
+        let has_previous = disk.link(CEILING, PREVIOUS).is_ok();
+        disk.rename(SPARE, CEILING)?;
+        if has_previous {
+            // Before, or a crash could leave one file with both names, and the next record would
+            // be written over the one that counts.
+            disk.sync()?;
+            disk.rename(PREVIOUS, SPARE)?;
+        } else {
+            // The first file, or a file system without links. Without a spare file, the next
+            // ceiling needs space.
+            let _ = spare(disk);
+        }
         disk.sync()
+    }
+}
+
+/// The spare file, which has the length of a record. It is created if there is none.
+fn spare(disk: &dyn Disk) -> io::Result<Box<dyn DiskFile>> {
+    match disk.open(SPARE) {
+        Ok(file) if file.length()? == BYTES as u64 => return Ok(file),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    remove_if_present(disk, SPARE)?;
+    let mut file = disk.create(SPARE)?;
+    file.append(&[0; BYTES])?;
+    Ok(file)
+}
+
+fn remove_if_present(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -203,9 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn full_disk_has_space_for_the_next_record() {
+        let disk = SimulatedDisk::new();
+        record(1).write(&disk).expect("a disk with space");
+        disk.set_space(Some(0));
+        for number in 2..9 {
+            record(number).write(&disk).expect("the space of the record before");
+            assert_eq!(CeilingRecord::read(&disk).expect("no error"), Some(record(number)));
+        }
+    }
+
+    #[test]
     fn crash_leaves_the_old_record_or_the_new_one() {
         for seed in 0..200_u64 {
-            for crash in 1..=6 {
+            for crash in 1..=10 {
                 let disk = SimulatedDisk::new();
                 record(1).write(&disk).expect("a disk without faults");
                 disk.add_fault(disk.operations() + crash, DiskFault::Crash);

@@ -97,6 +97,10 @@ impl Disk for Directory {
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::hard_link(self.path.join(from), self.path.join(to))
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(name))
     }

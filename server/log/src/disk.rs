@@ -23,6 +23,12 @@ pub trait Disk: Debug + Send + Sync {
     /// Renames a file, and replaces one that has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] and others, on file systems without links.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
+
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 

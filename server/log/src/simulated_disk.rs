@@ -208,7 +208,8 @@ impl State {
     }
 
     fn free_bytes(&self) -> u64 {
-        let used: usize = self.names.values().map(|at| self.files[*at].bytes.len()).sum();
+        let files: BTreeSet<usize> = self.names.values().copied().collect();
+        let used: usize = files.into_iter().map(|at| self.files[at].bytes.len()).sum();
         self.space_bytes.map_or(u64::MAX, |space| space.saturating_sub(used as u64))
     }
 }
@@ -304,6 +305,15 @@ impl Disk for SimulatedDisk {
         let at = state.find(from)?;
         state.change_names(|names| {
             names.remove(from);
+            names.insert(to.into(), at);
+        });
+        Ok(())
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.begin_or_fail(None)?;
+        let at = state.find(from)?;
+        state.change_names(|names| {
             names.insert(to.into(), at);
         });
         Ok(())

@@ -65,6 +65,11 @@ impl CeilingFile {
         self.record.write(&*self.disk)
     }
 
+    /// The free bytes of the disk.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
     /// What the log keeps.
     pub(crate) fn kept(&self) -> Kept {
         self.record.kept

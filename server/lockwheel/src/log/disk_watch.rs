@@ -1,5 +1,6 @@
-//! Watches the free space of the disk that has the log: while it is low, the engine refuses what
-//! needs more, so that locks can still be released and renewed, and no write fails.
+//! Watches the free space of the disk that has the log or the lease ceiling: while it is low, the
+//! engine refuses what needs more, so that locks can still be released and renewed, and no write
+//! fails.
 
 use std::io;
 
@@ -16,8 +17,13 @@ pub(crate) struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Takes the free space of the disk. Returns whether the disk is full, if that has changed.
-    pub(crate) fn check(&mut self, free_bytes: io::Result<u64>) -> Option<bool> {
+    /// Takes the free space of the disk, and how many bytes of it are a reserve. Returns whether
+    /// the disk is full, if that has changed.
+    pub(crate) fn check(
+        &mut self,
+        free_bytes: io::Result<u64>,
+        reserve_bytes: u64,
+    ) -> Option<bool> {
         let free_bytes = match free_bytes {
             Ok(free_bytes) => free_bytes,
             Err(error) => {
@@ -28,8 +34,9 @@ impl DiskWatch {
                 return None;
             }
         };
-        let margin = if self.is_full { limits::DISK_RESERVE_MARGIN_BYTES } else { 0 };
-        let is_full = free_bytes < limits::DISK_RESERVE_BYTES + margin;
+        let margin =
+            if self.is_full { reserve_bytes / limits::DISK_RESERVE_MARGIN_PART } else { 0 };
+        let is_full = free_bytes < reserve_bytes + margin;
         if is_full == self.is_full {
             return None;
         }
@@ -53,18 +60,19 @@ mod tests {
     #[test]
     fn change_is_reported_once_and_ends_with_a_margin() {
         let (disk, mut watch) = (SimulatedDisk::new(), DiskWatch::default());
-        let reserve = limits::DISK_RESERVE_BYTES;
+        let reserve = 800;
         for (space_bytes, change) in [
             (reserve, None),
             (reserve - 1, Some(true)),
             (0, None),
             (reserve, None),
-            (reserve + limits::DISK_RESERVE_MARGIN_BYTES, Some(false)),
+            (reserve + 99, None),
+            (reserve + 100, Some(false)),
             (reserve, None),
         ] {
             disk.set_space(Some(space_bytes));
-            assert_eq!(watch.check(disk.free_bytes()), change, "{space_bytes}");
+            assert_eq!(watch.check(disk.free_bytes(), reserve), change, "{space_bytes}");
         }
-        assert_eq!(watch.check(Err(io::ErrorKind::Other.into())), None);
+        assert_eq!(watch.check(Err(io::ErrorKind::Other.into()), reserve), None);
     }
 }

@@ -25,6 +25,7 @@ use lockwheel_log::mutants;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
+use super::ceiling_file::CeilingFile;
 use super::restored::{OpenFiles, kept_by};
 use super::{Log, LogOwner, LogSizes};
 use crate::clock::Stopwatch;
@@ -426,9 +427,11 @@ impl Shared {
         if is_due && self.check(files.sync().map(|()| true)) {
             self.release(0, &files);
         }
-        let Some(log) = &files.log else { return };
-        let sizes = LogSizes { snapshot: log.snapshot_bytes(), segments: log.segment_bytes() };
-        let free_bytes = log.free_bytes();
+        let Some(free_bytes) = files.free_bytes() else { return };
+        let sizes = files
+            .log
+            .as_ref()
+            .map(|log| LogSizes { snapshot: log.snapshot_bytes(), segments: log.segment_bytes() });
         drop(files);
         if let Some(owner) = self.owner.upgrade() {
             owner.log_second(sizes, free_bytes);
@@ -466,6 +469,14 @@ impl OpenFiles {
         match (&self.log, &mut self.ceiling) {
             (Some(log), Some(ceiling)) => ceiling.set_segment(log.segment()),
             _ => Ok(()),
+        }
+    }
+
+    /// The free space of their disk; `None` without files.
+    pub(crate) fn free_bytes(&self) -> Option<io::Result<u64>> {
+        match (&self.log, &self.ceiling) {
+            (Some(log), _) => Some(log.free_bytes()),
+            (None, ceiling) => ceiling.as_ref().map(CeilingFile::free_bytes),
         }
     }
 
@@ -522,7 +533,6 @@ mod tests {
     use lockwheel_log::ceiling::CeilingRecord;
     use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 
-    use super::super::ceiling_file::CeilingFile;
     use super::*;
 
     struct NoOwner;
@@ -530,7 +540,7 @@ mod tests {
     impl LogOwner for NoOwner {
         fn log_has_failed(&self) {}
 
-        fn log_second(&self, _: LogSizes, _: io::Result<u64>) {}
+        fn log_second(&self, _: Option<LogSizes>, _: io::Result<u64>) {}
 
         fn log_is_flushed(&self) {}
     }

@@ -31,8 +31,9 @@ pub(crate) trait LogOwner: Send + Sync {
     /// The log cannot be written: nothing is released any more, and the server must stop.
     fn log_has_failed(&self);
 
-    /// Called about once a second, with the free space of the disk.
-    fn log_second(&self, sizes: LogSizes, free_bytes: io::Result<u64>);
+    /// Called about once a second, with the free space of the disk. The sizes are `None` if there
+    /// is only a lease ceiling.
+    fn log_second(&self, sizes: Option<LogSizes>, free_bytes: io::Result<u64>);
 
     /// Everything up to the position is durable, and a client waits for that.
     fn log_is_flushed(&self);

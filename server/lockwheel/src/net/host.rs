@@ -195,8 +195,8 @@ impl Host {
         guard: Option<Necessary>,
     ) -> io::Result<()> {
         let this: Weak<Host> = Arc::downgrade(self);
-        if let Some(log) = &files.log {
-            self.check_disk(log.free_bytes());
+        if let Some(free_bytes) = files.free_bytes() {
+            self.check_disk(free_bytes, files.log.is_some());
         }
         // Only the start of a server calls this.
         let _ = self.this.set(this.clone());
@@ -303,8 +303,10 @@ impl Host {
     }
 
     /// Takes the free space of the disk that has the log.
-    fn check_disk(&self, free_bytes: io::Result<u64>) {
-        if let Some(is_full) = self.disk_watch.lock().check(free_bytes) {
+    fn check_disk(&self, free_bytes: io::Result<u64>, has_log: bool) {
+        let reserve_bytes =
+            if has_log { limits::DISK_RESERVE_BYTES } else { limits::CEILING_RESERVE_BYTES };
+        if let Some(is_full) = self.disk_watch.lock().check(free_bytes, reserve_bytes) {
             // A failed engine accepts nothing any more.
             let _ = self.with(|engine| engine.set_disk_is_full(is_full));
         }
@@ -799,8 +801,9 @@ impl LogOwner for Host {
         self.stop();
     }
 
-    fn log_second(&self, sizes: LogSizes, free_bytes: io::Result<u64>) {
-        self.check_disk(free_bytes);
+    fn log_second(&self, sizes: Option<LogSizes>, free_bytes: io::Result<u64>) {
+        self.check_disk(free_bytes, sizes.is_some());
+        let Some(sizes) = sizes else { return };
         let is_due = self.with(|engine| {
             engine.set_log_sizes(sizes.snapshot, sizes.segments);
             engine.snapshot_is_due(self.now())

@@ -211,7 +211,7 @@ impl RaftLog {
         }
         drop(pending);
         let (snapshot, segments, free_bytes) = node.sizes();
-        host.log_second(LogSizes { snapshot, segments }, free_bytes);
+        host.log_second(Some(LogSizes { snapshot, segments }), free_bytes);
     }
 }
 
