@@ -59,7 +59,8 @@
 //!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
 //!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
-//!   [`Engine::is_ready`], [`Engine::readiness`], [`Engine::outlives_leader`]; what the caller
+//!   [`Engine::is_protected`], [`Engine::is_ready`], [`Engine::readiness`],
+//!   [`Engine::outlives_leader`]; what the caller
 //!   counts, [`Engine::traffic`] and [`Engine::unwritten_bytes`].
 //! - **The state**: [`Engine::libraries`], [`Engine::replicated_users`], [`Engine::records`].
 //!
@@ -142,12 +143,16 @@ impl Engine {
         self.settings_user = Some(user);
     }
 
+    /// Whether clients from other hosts are refused: there is no password (`protected-mode`).
+    pub fn is_protected(&self) -> bool {
+        self.settings.protected_mode && self.access.users().default_user().needs_no_password()
+    }
+
     /// Adds a client that has connected, unless the server is full, protected, or a rule of a test
     /// refuses the connection. An error is the line to send before the connection is closed.
     pub fn admit(&mut self, origin: Origin, time: Time) -> Result<ClientId, &'static str> {
         let settings = &self.settings;
-        let protected =
-            settings.protected_mode && self.access.users().default_user().needs_no_password();
+        let protected = self.is_protected();
         let refusal = if self.sessions.clients.len() >= settings.maxclients as usize {
             Some("-ERR max number of clients reached\r\n")
         } else if protected && !origin.local {

@@ -1,6 +1,7 @@
 //! The settings that only the network uses, read once at the start: addresses, threads, unix socket
 //! and pidfile.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use lockwheel_engine::settings::Settings;
@@ -52,6 +53,16 @@ impl ListenSettings {
     }
 }
 
+/// Whether clients on other machines can connect to one of these addresses.
+pub(crate) fn are_remote(bind: &[String]) -> bool {
+    let is_local = |address: &String| {
+        let address = address.strip_prefix('-').unwrap_or(address);
+        address == "localhost"
+            || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    !bind.iter().all(is_local)
+}
+
 /// The kind of the directive accepts a value that is invalid here: a bug of the table.
 fn invalid_kind(name: &str) -> ! {
     unreachable!("the kind of the directive '{name}' does not fit its use")
@@ -60,6 +71,15 @@ fn invalid_kind(name: &str) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_other_machines_are_recognised() {
+        let are_remote = |bind: &str| {
+            are_remote(&bind.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert!(!are_remote("127.0.0.1 -::1") && !are_remote("localhost"));
+        assert!(are_remote("127.0.0.1 10.0.0.1") && are_remote("*") && are_remote("-::*"));
+    }
 
     #[test]
     fn directives_are_read() {

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::control::{Clock, Faults, Journal, since_epoch};
 use crate::error::{Error, ErrorKind};
-use crate::listen_settings::ListenSettings;
+use crate::listen_settings::{ListenSettings, are_remote};
 use crate::log::Restored;
 
 use crate::net::host::Host;
@@ -32,6 +32,7 @@ use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::time::{Millis, Rate};
+use tracing::warn;
 
 /// Configures a server and starts it. Created by [`Server::builder`].
 #[derive(Debug)]
@@ -154,6 +155,7 @@ impl Builder {
         engine.set_clock_rate(clock.rate());
         let acl_file = AclFileOnDisk::at(settings.text("aclfile"));
         engine.load_users(acl_file).map_err(|error| Error::new(ErrorKind::Config, error))?;
+        warn_if_protected(&engine, &listen);
         await_state(&mut engine, restored.as_ref(), &clock);
         #[cfg(feature = "tls")]
         engine.set_settings_user(Box::new(tls.clone()));
@@ -465,6 +467,16 @@ fn find_log(settings: &mut Settings) -> Result<(clock::Clock, Option<Restored>),
     let restored = Restored::find(settings)?;
     let clock = clock(settings, restored.as_ref().and_then(Restored::lease_clock));
     Ok((clock, restored))
+}
+
+/// Logs that protected mode refuses the clients for which the server listens.
+fn warn_if_protected(engine: &Engine, listen: &ListenSettings) {
+    if engine.is_protected() && are_remote(&listen.bind) {
+        warn!(
+            "clients on other machines are refused while there is no password: set requirepass or \
+             users, or protected-mode no"
+        );
+    }
 }
 
 /// Until the state is there, no command is served that needs it.
