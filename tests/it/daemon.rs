@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lockwheel_compat::time;
+use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::daemon::{Daemon, Folder, command, run};
 use lockwheel_tests::process::{eventually, is_stopped, resident_bytes_of};
 use lockwheel_tests::redis_server::free_port;
@@ -267,6 +268,45 @@ fn maxclients_is_limited_by_descriptors() {
     }
     let refusal = daemon.connect(port).read_to_close();
     assert_eq!(refusal, b"-ERR max number of clients reached\r\n");
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The \
+        operating system is not able to handle the specified number of clients, try with 8\r\n";
+    assert_eq!(wires[0].ask("CONFIG SET maxclients 9"), refused);
+    assert_eq!(wires[0].ask("CONFIG SET maxclients 8"), "+OK\r\n");
+}
+
+/// Connections of every kind leave the descriptors that the log needs.
+#[test]
+fn log_is_written_while_all_connections_are_in_use() {
+    const LIMIT: usize = 400;
+    let certificates = Certificates::new();
+    let (folder, admin_port, tls_port) = (Folder::new(), free_port(), free_port());
+    let mut arguments = certificates.options(tls_port);
+    arguments.extend(["--tls-auth-clients", "no", "--appendonly", "yes"].map(String::from));
+    arguments.extend(["--io-threads", "8", "--dir", &folder.path("")].map(String::from));
+    arguments.extend(["--admin-port", &admin_port.to_string()].map(String::from));
+    let port = free_port().to_string();
+    let server = command(&folder, &arguments);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n {LIMIT}; exec \"$@\""), "sh"]);
+    shell.arg(server.get_program()).args(server.get_args()).args(["--port", &port]);
+    let mut daemon = Daemon::spawn(folder, shell, "");
+    let port = daemon.wait_for_port();
+    let mut wire = daemon.connect(port);
+    assert_eq!(wire.ask("SET lock token PX 100000"), "+OK\r\n");
+    let connect = |port: u16| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a backlog");
+    let mut idle: Vec<TcpStream> = Vec::new();
+    for port in [admin_port, tls_port, port] {
+        idle.extend((0..LIMIT).map(|_| connect(port)));
+    }
+    let refusal = daemon.connect(port).read_to_close();
+    assert_eq!(refusal, b"-ERR max number of clients reached\r\n");
+    for number in 0..3 {
+        assert_eq!(wire.ask(&format!("SET lock {number} XX PX 1{number}0000000")), "+OK\r\n");
+        assert_eq!(wire.ask("SAVE"), "+OK\r\n");
+    }
+    drop(idle);
+    daemon.signal("TERM");
+    assert!(daemon.end().success(), "{}", daemon.log_text);
 }
 
 #[test]

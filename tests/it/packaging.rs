@@ -46,8 +46,8 @@ fn unit_waits_for_the_server_and_takes_rights_away() {
     ] {
         assert_eq!(values(&unit, key), [value], "{key}");
     }
-    // maxclients, and the descriptors that the program reserves.
-    assert_eq!(values(&unit, "LimitNOFILE"), ["10240"]);
+    // maxclients, and the descriptors that the program keeps for files and other connections.
+    assert_eq!(values(&unit, "LimitNOFILE"), ["12288"]);
     assert_eq!(values(&unit, "ExecReload"), ["/bin/sh -c \"kill -HUP $MAINPID\""]);
 }
 

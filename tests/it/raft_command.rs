@@ -1,12 +1,19 @@
 //! `lockwheel raft`: an operator begins a cluster, replaces a node, and starts nodes again.
 
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::Output;
+use std::sync::Arc;
+use std::time::Duration;
 
+use lockwheel_tests::certificates;
 use lockwheel_tests::cluster;
 use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::replication::number_after;
 
@@ -14,23 +21,24 @@ use crate::replication::number_after;
 struct Place {
     dir: String,
     port: u16,
+    raft_port: u16,
     arguments: Vec<String>,
 }
 
 impl Place {
     fn new(folder: &Folder, name: &str) -> Place {
         let dir = folder.path(name);
-        let (port, raft_port) = (free_port(), free_port().to_string());
+        let (port, raft_port) = (free_port(), free_port());
         let directives = [
             ("--dir", &*dir),
             ("--port", &port.to_string()),
-            ("--raft-port", &raft_port),
+            ("--raft-port", &raft_port.to_string()),
             // A busy machine may not run a process for a while.
             ("--raft-election-timeout", "2000"),
         ];
         let words =
             directives.iter().flat_map(|(name, value)| [name.to_string(), value.to_string()]);
-        Place { arguments: words.collect(), dir, port }
+        Place { arguments: words.collect(), dir, port, raft_port }
     }
 
     /// Starts the node, with these words before its directives.
@@ -128,6 +136,41 @@ fn cluster_of_one_node_refuses_what_would_end_it() {
     let for_tests = ["raft", "init", "--enable-test-commands", "yes"].map(str::to_owned);
     let refused = run(&[&for_tests[..], &other.arguments].concat());
     assert!(error_of(&refused).contains("raft-port and enable-test-commands exclude each other"));
+}
+
+/// A TLS connection without a certificate to the port for nodes, whose handshake is complete.
+fn unidentified(config: &Arc<ClientConfig>, port: u16) -> StreamOwned<ClientConnection, TcpStream> {
+    let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a node");
+    tcp.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+    let name = "node".try_into().expect("a name");
+    let tls = ClientConnection::new(Arc::clone(config), name).expect("a configuration");
+    let mut stream = StreamOwned::new(tls, tcp);
+    stream.conn.complete_io(&mut stream.sock).expect("a handshake");
+    stream
+}
+
+#[test]
+fn unidentified_connections_are_few_and_closed_within_seconds() {
+    const MAX: usize = 64;
+    let folder = Folder::new();
+    let place = Place::new(&folder, "one");
+    let node = place.start(&["raft", "init"]);
+    let config = Arc::new(certificates::unidentified("lockwheel-membership"));
+    let descriptors = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", node.process_id()));
+        open.expect("a process").count()
+    };
+    let before = descriptors();
+    let mut streams: Vec<_> =
+        (0..2 * MAX).map(|_| unidentified(&config, place.raft_port)).collect();
+    // The node itself connects meanwhile.
+    eventually("the oldest to be closed", || descriptors() <= before + MAX + 8);
+    assert!(place.raft_text(&["status"]).is_some(), "others are served");
+    for stream in &mut streams {
+        let rest = stream.read(&mut [0; 1]);
+        let is_open = rest.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(!is_open, "the node closes it");
+    }
 }
 
 #[test]

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-/// File descriptors reserved for listening sockets, log and standard streams. As in Redis, so that
-/// the same `ulimit -n` allows as many clients.
-pub(crate) const RESERVED_FILE_DESCRIPTORS: u32 = 32;
+/// The limit of open files that is asked for at least, so that `maxclients` can be raised later. No
+/// more: some programs that are started with this limit close that many.
+pub(crate) const OPEN_FILES_MIN: u64 = 1 << 16;
+
+/// File descriptors that monitoring needs beside those of its connections: listening sockets and a
+/// runtime.
+pub(crate) const ADMIN_DESCRIPTORS: u64 = 8;
 
 /// Log lines that may wait to be written; further ones are dropped. Memory for all of them is
 /// allocated and initialized at the start: with the default of 128 thousand that took 1.5 ms and

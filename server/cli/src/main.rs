@@ -171,7 +171,7 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
         // As `CONFIG GET` shows it.
         let _ = settings.apply("dir", &dir.to_string_lossy());
     }
-    settings.maxclients = raise_file_limit(settings.maxclients);
+    share_descriptors(&mut settings, process);
     let (product, version) = settings.compat_version.introduction();
     info!(
         "Lockwheel {} is starting, speaking {} {}",
@@ -328,22 +328,21 @@ async fn stdin_closed() {
     let _ = receiver.await;
 }
 
-/// Raises the limit of open files for this many clients; returns how many clients it allows.
-fn raise_file_limit(clients: u32) -> u32 {
-    let wanted = u64::from(clients) + u64::from(limits::RESERVED_FILE_DESCRIPTORS);
-    let limit = match rlimit::increase_nofile_limit(wanted) {
+/// Raises the limit of open files as far as needed and permitted, and limits the number of clients
+/// to what it allows.
+fn share_descriptors(settings: &mut Settings, process: &ProcessSettings) {
+    let needed = (2 * u64::from(settings.maxclients)).max(limits::OPEN_FILES_MIN);
+    let limit = match rlimit::increase_nofile_limit(needed) {
         Ok(limit) => limit,
-        Err(error) => {
-            warn!(%error, "cannot raise the limit of open files");
-            return clients;
-        }
+        Err(error) => return warn!(%error, "cannot raise the limit of open files"),
     };
-    if limit >= wanted {
-        return clients;
+    let admin = limits::ADMIN_CONNECTIONS_MAX as u64 + limits::ADMIN_DESCRIPTORS;
+    let wanted = settings.maxclients;
+    lockwheel::share_descriptors(settings, limit, if process.admin.port == 0 { 0 } else { admin });
+    let allowed = settings.maxclients;
+    if allowed < wanted {
+        warn!("maxclients is {allowed} instead of {wanted}: the limit of open files is {limit}");
     }
-    let allowed = limit.saturating_sub(u64::from(limits::RESERVED_FILE_DESCRIPTORS)).max(1);
-    warn!("maxclients is {allowed} instead of {clients}: the limit of open files is {limit}");
-    u32::try_from(allowed).unwrap_or(clients)
 }
 
 /// Logs that the server is ready, in all the texts that launchers wait for.

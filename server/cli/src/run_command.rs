@@ -215,7 +215,7 @@ fn run(options: &RunOptions) -> Result<u8, String> {
     let log =
         process.logfile.as_deref().map(|path| crate::logging::start(Some(path), process.loglevel));
     let _guard = log.transpose().map_err(|error| format!("Can't open the log file: {error}"))?;
-    settings.maxclients = crate::raise_file_limit(settings.maxclients);
+    crate::share_descriptors(&mut settings, &process);
     let mut command = Command::new(&options.command[0]);
     command.args(&options.command[1..]);
     let password = settings.requirepass.as_ref().map(|it| it.expose().to_owned());

@@ -52,6 +52,7 @@ mod acl_file;
 mod client;
 mod clock;
 mod control;
+mod descriptors;
 mod error;
 #[cfg(test)]
 mod gate_tests;
@@ -90,6 +91,7 @@ mod running_page {}
 
 pub use client::Client;
 pub use control::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
+pub use descriptors::share_descriptors;
 pub use error::{Error, ErrorKind};
 pub use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, LintRule};
 pub use lockwheel_engine::instruments::journal::entry::{Entry as JournalEntry, JournalEvent};

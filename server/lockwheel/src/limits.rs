@@ -84,6 +84,17 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// busy; after a longer wait clients would notice the delay.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
+/// File descriptors for listening sockets, files and standard streams. As in Redis, so that the
+/// same `ulimit -n` allows as many clients.
+pub(crate) const DESCRIPTORS_RESERVED: u64 = 32;
+
+/// File descriptors of each further thread that serves clients: those of its runtime.
+pub(crate) const DESCRIPTORS_PER_THREAD: u64 = 4;
+
+/// File descriptors of a log and a restart guard: the directory, its lock, the segment, a snapshot
+/// that is written while another one is removed, the ceiling; and as many again.
+pub(crate) const LOG_DESCRIPTORS: u64 = 16;
+
 /// Unanswered TCP keepalive probes after which a connection is closed, as in Redis.
 pub(crate) const KEEPALIVE_PROBES: u32 = 3;
 
@@ -102,6 +113,10 @@ pub(crate) const TLS_WRITE_BYTES_MAX: usize = 64 * KIB;
 /// has only a few.
 #[cfg(feature = "tls")]
 pub(crate) const TLS_HANDSHAKES_MAX: usize = 1024;
+
+/// Unfinished handshakes may use this part of the file descriptors, where that is less.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_HANDSHAKES_PART: u64 = 8;
 
 /// TLS sessions that are kept to be resumed, some 500 bytes each, whatever the directive says.
 #[cfg(feature = "tls")]
@@ -216,6 +231,20 @@ pub(crate) const RAFT_LOCK_WAIT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Connections at the port for other nodes that have shown neither a certificate of the cluster nor
+/// a join token; with one more, the oldest is closed. A handshake takes milliseconds.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_UNIDENTIFIED_MAX: usize = 64;
+
+/// Connections with other nodes, and those of programs that ask about them; further ones are
+/// closed. Each node has a few.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_CONNECTIONS_MAX: usize = 128;
+
+/// How long a connection that asks about the nodes may take to send its request.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a node waits after a connection of another node could not be accepted.
 #[cfg(feature = "replication")]

@@ -157,6 +157,10 @@ pub struct Settings {
     pub tracking_table_max_keys: u64,
     /// Seconds that a shutdown may wait for replicas.
     pub shutdown_timeout_seconds: u32,
+    /// Clients for which the process has file descriptors: no more can be set as `maxclients`.
+    pub clients_possible: u32,
+    /// TLS connections whose handshake is not complete, at most; `None` for the default.
+    pub tls_handshakes_max: Option<usize>,
     /// When the log is flushed.
     pub appendfsync: FlushPolicy,
     /// The restart guard is on although no directive says so.
@@ -243,6 +247,8 @@ impl Default for Settings {
             stream_node_max_bytes: 4096,
             tracking_table_max_keys: 1_000_000,
             shutdown_timeout_seconds: 10,
+            clients_possible: u32::MAX,
+            tls_handshakes_max: None,
             appendfsync: FlushPolicy::Always,
             guards_by_default: false,
             auto_aof_rewrite_percentage: 100,
@@ -396,6 +402,12 @@ impl Settings {
             if !changed.contains(&directive) {
                 changed.push(directive);
             }
+        }
+        if next.maxclients > self.clients_possible {
+            let problem =
+                "The operating system is not able to handle the specified number of clients";
+            let reason = format!("{problem}, try with {}", self.clients_possible);
+            return Err(refused("maxclients", reason));
         }
         *self = next;
         let change = |directive: &'static Directive| Change {

@@ -18,7 +18,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::limits;
 use crate::net::connection::Connection;
 use crate::net::host::Host;
 use crate::net::listener::admit;
@@ -64,7 +63,7 @@ enum End {
 
 impl Handshakes {
     /// Begins the handshake of a connection that was just accepted. The task of the result must be
-    /// run.
+    /// run. If `others_max` handshakes are not complete, the oldest is closed.
     ///
     /// # Errors
     /// If the configuration does not allow a connection.
@@ -73,12 +72,13 @@ impl Handshakes {
         tcp: TcpStream,
         config: Arc<ServerConfig>,
         origin: Origin,
+        others_max: usize,
     ) -> io::Result<Arc<Handshake>> {
         let stream = Box::new(TlsStream::new(tcp, config)?);
         let stage = Stage::Running(stream, origin);
         let handshake = Arc::new(Handshake(Mutex::new(State { stage, waker: None })));
         let mut all = self.0.lock();
-        let oldest = if all.len() < limits::TLS_HANDSHAKES_MAX { None } else { all.pop_front() };
+        let oldest = if all.len() < others_max { None } else { all.pop_front() };
         all.push_back(Arc::clone(&handshake));
         drop(all);
         if let Some(oldest) = oldest {

@@ -294,7 +294,9 @@ impl Acceptor {
         // A server with a TLS port has a configuration.
         let config = self.tls.current().ok_or(io::ErrorKind::NotConnected)?;
         let limit_seconds = engine.settings().text("tls-handshake-timeout").parse().unwrap_or(1);
-        let handshake = self.handshakes.begin(tcp, config, origin)?;
+        let others_max = engine.settings().tls_handshakes_max;
+        let others_max = others_max.unwrap_or(limits::TLS_HANDSHAKES_MAX);
+        let handshake = self.handshakes.begin(tcp, config, origin, others_max)?;
         let limit = Duration::from_secs(limit_seconds);
         Ok(handshake.run(Arc::clone(&self.handshakes), Arc::clone(host), limit))
     }

@@ -48,12 +48,10 @@ impl Membership {
     pub(super) async fn serve(
         &self,
         stream: &mut impl Stream,
+        request: Request,
         node: &Node,
         is_node: bool,
     ) -> io::Result<()> {
-        let Some(request) = receive(stream, limits::RAFT_MEMBERSHIP_BYTES_MAX).await? else {
-            return Ok(());
-        };
         let reply = self.answer(request, node, is_node).await;
         send(stream, &reply.unwrap_or_else(Reply::Failed)).await
     }

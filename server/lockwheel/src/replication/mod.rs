@@ -39,7 +39,7 @@ use self::identity::Identity;
 pub use self::import::Taken;
 use self::membership::{Membership, Request, ask};
 use self::node_state::NodeState;
-use self::peers::{Peers, Services, accept};
+use self::peers::{Peers, Places, Services, accept};
 pub(crate) use self::raft_log::RaftLog;
 pub(crate) use self::settings::NodeSettings;
 pub use self::setup::{
@@ -176,7 +176,12 @@ async fn start_node(
     }
     let config = authority.server_config(id).map_err(io::Error::other)?;
     let membership = Membership { authority, cluster };
-    let services = Arc::new(Services { config, node: Arc::downgrade(&node), membership });
+    let services = Arc::new(Services {
+        config,
+        node: Arc::downgrade(&node),
+        membership,
+        places: Places::default(),
+    });
     let mut tasks = JoinSet::new();
     for listener in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;

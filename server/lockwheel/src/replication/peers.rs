@@ -1,18 +1,21 @@
 //! Connections between nodes: TLS with certificates of the cluster's authority.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use lockwheel_raft::{Connect, Connecting, Node, NodeId, Peer, Stream};
+use lockwheel_raft::{Connect, Connecting, Node, NodeId, Peer, Stream, receive};
+use parking_lot::Mutex;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use tracing::debug;
 
 use super::authority::{RAFT, server_name};
-use super::membership::Membership;
+use super::membership::{Membership, Request};
 use crate::limits;
 
 /// Connects to the addresses of the nodes.
@@ -49,6 +52,49 @@ pub(super) struct Services {
     pub(super) config: Arc<ServerConfig>,
     pub(super) node: Weak<Node>,
     pub(super) membership: Membership,
+    pub(super) places: Places,
+}
+
+/// The connections that there may be.
+#[derive(Debug)]
+pub(super) struct Places {
+    unidentified: Mutex<Unidentified>,
+    /// Those that have.
+    known: Semaphore,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places {
+            unidentified: Mutex::default(),
+            known: Semaphore::new(limits::RAFT_CONNECTIONS_MAX),
+        }
+    }
+}
+
+/// Connections that have shown neither a certificate of the cluster nor a join token.
+#[derive(Debug, Default)]
+struct Unidentified {
+    last_number: u64,
+    /// The oldest first. A connection is closed when its sender is dropped.
+    all: VecDeque<(u64, oneshot::Sender<()>)>,
+}
+
+impl Unidentified {
+    /// Adds a connection: its number, and what is ready when the connection must be closed.
+    fn add(&mut self) -> (u64, oneshot::Receiver<()>) {
+        if self.all.len() >= limits::RAFT_UNIDENTIFIED_MAX {
+            self.all.pop_front();
+        }
+        self.last_number += 1;
+        let (sender, closed) = oneshot::channel();
+        self.all.push_back((self.last_number, sender));
+        (self.last_number, closed)
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.all.retain(|(other, _)| *other != number);
+    }
 }
 
 /// Serves the connections of other nodes, until the node ends.
@@ -70,29 +116,48 @@ pub(super) async fn accept(listener: TcpListener, services: Arc<Services>) {
     }
 }
 
+/// A connection that has a certificate of the cluster, or has sent a request.
+struct Identified {
+    stream: server::TlsStream<TcpStream>,
+    is_node: bool,
+    /// The request about the nodes; without one, the connection is that of a node.
+    request: Option<Request>,
+}
+
 async fn serve(stream: TcpStream, services: &Services) -> io::Result<()> {
+    let (number, closed) = services.places.unidentified.lock().add();
+    let identified = tokio::select! {
+        identified = identify(stream, services) => identified,
+        _ = closed => Err(io::Error::other("too many unidentified connections")),
+    };
+    services.places.unidentified.lock().remove(number);
+    let Some(Identified { mut stream, is_node, request }) = identified? else { return Ok(()) };
+    let place = services.places.known.try_acquire();
+    let _place = place.map_err(|_| io::Error::other("too many connections with nodes"))?;
+    let Some(node) = services.node.upgrade() else { return Ok(()) };
+    let Some(request) = request else { return node.serve(stream).await };
+    let serving = services.membership.serve(&mut stream, request, &node, is_node);
+    // A new node is one of the cluster only when it has the whole log.
+    timeout(limits::RAFT_MEMBERSHIP_TIMEOUT, serving).await?
+}
+
+/// Waits for the certificate or the request of a connection, for some seconds. `None` if it is
+/// closed before.
+async fn identify(stream: TcpStream, services: &Services) -> io::Result<Option<Identified>> {
     stream.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(Arc::clone(&services.config));
-    let stream = timeout(limits::RAFT_CONNECT_TIMEOUT, acceptor.accept(stream)).await??;
-    let Some(node) = services.node.upgrade() else { return Ok(()) };
+    let mut stream = timeout(limits::RAFT_CONNECT_TIMEOUT, acceptor.accept(stream)).await??;
     let (_, connection) = stream.get_ref();
     let is_node = connection.peer_certificates().is_some();
     match connection.alpn_protocol() == Some(RAFT) {
-        true if is_node => node.serve(stream).await,
+        true if is_node => Ok(Some(Identified { stream, is_node, request: None })),
         true => Err(io::ErrorKind::PermissionDenied.into()),
-        false => serve_membership(stream, services, &node, is_node).await,
+        false => {
+            let received = receive(&mut stream, limits::RAFT_MEMBERSHIP_BYTES_MAX);
+            let request = timeout(limits::RAFT_REQUEST_TIMEOUT, received).await??;
+            Ok(request.map(|request| Identified { stream, is_node, request: Some(request) }))
+        }
     }
-}
-
-async fn serve_membership(
-    mut stream: server::TlsStream<TcpStream>,
-    services: &Services,
-    node: &Node,
-    is_node: bool,
-) -> io::Result<()> {
-    let serving = services.membership.serve(&mut stream, node, is_node);
-    // A new node is one of the cluster only when it has the whole log.
-    timeout(limits::RAFT_MEMBERSHIP_TIMEOUT, serving).await?
 }
 
 /// The next connection; `None` if the node has ended.
