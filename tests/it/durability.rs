@@ -285,6 +285,33 @@ fn guard_goes_on_after_another_restart() {
 }
 
 #[test]
+fn guard_that_was_ended_does_not_come_back() {
+    let folder = Folder::new();
+    for arguments in [&[][..], &["--appendonly", "yes"]] {
+        let server = Server::start(&folder, &[]);
+        server.check(&[("SET lock token NX PX 600000", "+OK")]);
+        server.kill();
+        let server = Server::start(&folder, arguments);
+        server.check(&[("LOCKWHEEL GUARD END", "+OK")]);
+        server.kill();
+        let server = Server::start(&folder, arguments);
+        server.check(&[("SET lock other NX PX 1", "+OK")]);
+        server.stop();
+    }
+    // Locks that were granted after the end are guarded.
+    let server = Server::start(&folder, &[]);
+    server.check(&[("SET lock token NX PX 600000", "+OK")]);
+    server.kill();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("LOCKWHEEL GUARD END", "+OK"), ("SET lock other NX PX 60000", "+OK")]);
+    server.kill();
+    let server = Server::start(&folder, &[]);
+    let refused = ask(&mut server.connect(), "SET lock token NX PX 100");
+    assert!(refused.starts_with("-LOADING Leases from before the restart"), "{refused}");
+    server.stop();
+}
+
+#[test]
 fn exempt_keys_need_no_guard() {
     let folder = Folder::new();
     let arguments = ["--restart-guard-exempt", "cache:* session:*"];

@@ -137,6 +137,15 @@ impl Engine {
         Some(exact)
     }
 
+    /// Lowers the ceiling to that of the leases that still run, since a command has ended the
+    /// restart guard. Returns it, to be recorded.
+    pub fn lower_ceiling(&mut self) -> Option<Ceiling> {
+        let exact = self.ceiling_of_keys()?;
+        let ceiling = self.lease_ceiling.as_mut()?;
+        (ceiling.taken, ceiling.needed) = (exact, exact);
+        Some(exact)
+    }
+
     /// Raises the ceiling by the leases of a unit; returns whether that has to be recorded.
     pub(crate) fn raise_ceiling(&mut self, effects: &Effects) -> bool {
         let Some(mut ceiling) = self.lease_ceiling.take() else { return false };

@@ -105,7 +105,7 @@ enum Order {
     /// Begin a snapshot of the state after the units before, and send the file.
     BeginSnapshot(SyncSender<Snapshot>),
     /// Record this lease ceiling.
-    Raise(Ceiling, Clocks),
+    Record(Ceiling, Clocks),
     /// Follow this policy.
     Follow(FlushPolicy),
 }
@@ -236,7 +236,13 @@ impl Log for FileLog {
     }
 
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
-        self.order(Order::Raise(ceiling, clocks));
+        self.order(Order::Record(ceiling, clocks));
+    }
+
+    fn lower_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
+        self.order(Order::Record(ceiling, clocks));
+        let mut files = self.shared.files.lock();
+        self.shared.carry_out_all(&mut files);
     }
 
     fn start_snapshot(&self, host: &Arc<Host>) {
@@ -388,7 +394,7 @@ impl Shared {
                 }
                 files.record_segment()?;
             }
-            Some(Order::Raise(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,
+            Some(Order::Record(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,
             Some(Order::Follow(policy)) => {
                 files.follow(policy)?;
                 self.policy.store(policy as u8, Ordering::Release);

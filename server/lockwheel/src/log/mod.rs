@@ -78,6 +78,9 @@ pub(crate) trait Log: Send + Sync {
     /// Records the ceiling before the units that are appended later are released.
     fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks);
 
+    /// Records a lower ceiling, and all that was ordered before. It is durable when this returns.
+    fn lower_ceiling(&self, ceiling: Ceiling, clocks: Clocks);
+
     /// Begins to write a snapshot beside the requests that follow.
     fn start_snapshot(&self, host: &Arc<Host>);
 

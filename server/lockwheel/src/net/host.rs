@@ -181,7 +181,7 @@ impl Host {
             // Another thread may have changed the clock meanwhile.
             engine.set_clock_rate(self.clock.rate());
         }
-        self.publish(&engine);
+        self.publish(&mut engine);
         release(engine);
         turn::engine_released();
         Ok(result)
@@ -404,7 +404,7 @@ impl Host {
 
     /// Copies the values that other threads read without the lock. Called under the lock, so that
     /// the last value written is the current one.
-    fn publish(&self, engine: &Engine) {
+    fn publish(&self, engine: &mut Engine) {
         self.deadline_timer.set(engine.next_deadline(), &self.clock);
         if engine.has_garbage() {
             self.deadline_timer.fire_now();
@@ -422,15 +422,21 @@ impl Host {
 
     /// Passes the flush policy of the settings to the log, but not before the restart guard is
     /// over.
-    fn follow_settings(&self, engine: &Engine, log: &dyn Log) {
+    fn follow_settings(&self, engine: &mut Engine, log: &dyn Log) {
         let policy = engine.settings().appendfsync;
         if self.guard_until_ms.load(Ordering::Relaxed) == NO_GUARD {
             return log.set_policy(policy);
         }
         if engine.is_ready() {
-            self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
+            let until_ms = self.guard_until_ms.swap(NO_GUARD, Ordering::Relaxed);
             info!("the restart guard is over: commands are served");
             log.follow(policy);
+            // A guard that a command has ended does not come back after the next restart.
+            if self.now().now < Millis(until_ms)
+                && let Some(ceiling) = engine.lower_ceiling()
+            {
+                log.lower_ceiling(ceiling, self.clock.readings());
+            }
         }
     }
 

@@ -302,6 +302,8 @@ impl Log for RaftLog {
     // The log has all leases and tokens that clients were notified of.
     fn raise_ceiling(&self, _: Ceiling, _: Clocks) {}
 
+    fn lower_ceiling(&self, _: Ceiling, _: Clocks) {}
+
     fn start_snapshot(&self, _: &Arc<Host>) {
         self.snapshot_is_due.store(true, Ordering::Release);
         self.work.notify_one();
