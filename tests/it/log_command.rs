@@ -1,6 +1,7 @@
 //! `lockwheel log`: what it prints, its exit status, and what a server makes of its work.
 
 use std::fs;
+use std::process::Command;
 
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 use lockwheel_tests::process::eventually;
@@ -195,6 +196,33 @@ fn repair_asks_before_it_loses_what_was_flushed() {
     let mut wire = server.connect(port);
     assert!(wire.ask("EXISTS a").contains('1'));
     assert!(wire.ask("EXISTS b").contains('0'));
+    stop(server);
+}
+
+#[test]
+fn interrupted_restoration_is_refused() {
+    let folder = Folder::new();
+    let log = log_of(&folder, &["SET a 1", &format!("SET b {}", "v".repeat(100_000))]);
+    fs::create_dir(folder.path("new")).expect("a folder");
+    let restored = folder.path("new/appendonlydir");
+    // The system ends the process when a file becomes too long.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 16; exec \"$@\"", "sh"]).arg(daemon::program());
+    let status = limited.args(["log", "restore", &log, "--dir", &restored]).status();
+    assert!(!status.expect("a process").success());
+    let reason = "the restoration of a backup was interrupted";
+    for words in [["check", &restored], ["repair", &restored]] {
+        let (_, stderr) = fails(&words);
+        assert!(stderr.contains(reason), "{stderr}");
+    }
+    let dir = folder.path("new");
+    let mut server = Daemon::start(&["--port", "0", "--appendonly", "yes", "--dir", &dir]);
+    server.wait_for(reason);
+    assert!(!server.end().success());
+    fs::remove_dir_all(&restored).expect("a folder");
+    succeeds(&["restore", &log, "--dir", &restored]);
+    let (server, port) = start(&folder, "new");
+    assert!(server.connect(port).ask("LOCKWHEEL GUARD").contains("left_ms"));
     stop(server);
 }
 

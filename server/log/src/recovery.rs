@@ -10,8 +10,9 @@ use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
 use crate::marker::{self, Marker};
 use crate::mutants;
-use crate::names::{GUARD, LOCK, Name};
+use crate::names::{GUARD, LOCK, Name, RESTORING};
 use crate::reader::{Next, Reader};
+use crate::small_file;
 
 /// Effects that a log contains, in the order in which they must be applied.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +98,8 @@ pub enum RecoveryError {
         /// What is wrong.
         reason: String,
     },
+    /// A restoration of a backup to the directory was interrupted.
+    Unfinished,
     /// The last segment is missing, or one after it: the lease ceiling names it.
     MissingSegment(Name),
     /// Units are missing: files were removed.
@@ -123,6 +126,9 @@ impl fmt::Display for RecoveryError {
             RecoveryError::Damaged { file, offset, reason } => {
                 write!(f, "{file} is damaged at byte {offset}: {reason}")
             }
+            RecoveryError::Unfinished => f.write_str(
+                "the restoration of a backup was interrupted: empty the directory and begin again",
+            ),
             RecoveryError::MissingSegment(name) => {
                 write!(f, "{name} is missing, which is the last segment according to {CEILING}")
             }
@@ -153,6 +159,23 @@ impl RecoveryError {
 /// # Errors
 /// As [`RecoveryError`] lists them. An error of `apply` is one of [`RecoveryError::Damaged`].
 pub fn recover(
+    disk: &dyn Disk,
+    apply: impl FnMut(Effects<'_>) -> Result<(), String>,
+) -> Result<Recovered, RecoveryError> {
+    refuse_unfinished(disk)?;
+    recover_restored(disk, apply)
+}
+
+/// Refuses a directory to which a backup is being restored.
+pub(crate) fn refuse_unfinished(disk: &dyn Disk) -> Result<(), RecoveryError> {
+    match small_file::read(disk, RESTORING).map_err(RecoveryError::io(&RESTORING))? {
+        Some(_) => Err(RecoveryError::Unfinished),
+        None => Ok(()),
+    }
+}
+
+/// As [`recover`], while a backup is being restored.
+pub(crate) fn recover_restored(
     disk: &dyn Disk,
     mut apply: impl FnMut(Effects<'_>) -> Result<(), String>,
 ) -> Result<Recovered, RecoveryError> {

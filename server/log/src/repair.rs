@@ -56,9 +56,11 @@ impl Repair {
     /// each part that was read.
     ///
     /// # Errors
-    /// If another process has the directory, a file cannot be read, or it has another version.
+    /// If another process has the directory, a file cannot be read, or it has another version; or
+    /// if the restoration of a backup was interrupted.
     pub fn plan(disk: Arc<dyn Disk>, read: &mut dyn FnMut(u64)) -> Result<Repair, RecoveryError> {
         let lock = recovery::lock(&*disk)?;
+        recovery::refuse_unfinished(&*disk)?;
         let mut repair = Repair {
             disk,
             _lock: lock,

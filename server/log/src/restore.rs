@@ -1,16 +1,17 @@
 //! Restores a log from a backup: a copy of a log directory.
 //!
-//! The files get their names in reverse order. So a start after an interrupted restoration finds
-//! either nothing, or a log whose first units are missing, and refuses it.
+//! The file `restoring` is there meanwhile, so a start after an interrupted restoration refuses the
+//! directory.
 
 use std::fmt;
 
 use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::Disk;
 use crate::marker::{self, Marker};
-use crate::names::{GUARD, Name};
-use crate::recovery::{self, Recovered, RecoveryError, names, recover};
+use crate::names::{GUARD, Name, RESTORING};
+use crate::recovery::{self, Recovered, RecoveryError, names, recover, recover_restored};
 use crate::repair::copy_from;
+use crate::small_file;
 
 /// Why a backup cannot be restored.
 #[derive(Debug)]
@@ -65,20 +66,24 @@ pub fn restore(
         reason: format!("restored from a backup that ends with unit {}", found.last),
     };
     let in_directory = |error: RecoveryError| RestoreError::Directory(error);
+    small_file::write(directory, RESTORING, b"")
+        .map_err(RecoveryError::io(&RESTORING))
+        .map_err(in_directory)?;
     marker::write(directory, &marker).map_err(RecoveryError::io(&GUARD)).map_err(in_directory)?;
     copy_ceiling(backup, directory)?;
     let files = found.snapshot.map(Name::Snapshot).into_iter().chain(found.segments.clone());
-    for name in files.collect::<Vec<Name>>().into_iter().rev() {
+    for name in files {
         let torn = found.torn.filter(|torn| torn.segment == name).map(|torn| torn.offset);
         copy(backup, directory, name, torn, copied)?;
     }
-    let restored = recover(directory, |_| Ok(())).map_err(in_directory)?;
-    if restored.last == found.last {
-        Ok(restored)
-    } else {
+    let restored = recover_restored(directory, |_| Ok(())).map_err(in_directory)?;
+    if restored.last != found.last {
         let error = std::io::Error::other("its copy has other units than the backup");
-        Err(in_directory(RecoveryError::io(&"log")(error)))
+        return Err(in_directory(RecoveryError::io(&"log")(error)));
     }
+    let finished = directory.remove(RESTORING).and_then(|()| directory.sync());
+    finished.map_err(RecoveryError::io(&RESTORING)).map_err(in_directory)?;
+    Ok(restored)
 }
 
 /// Copies the lease ceiling, which says how long the guard must last, unless the directory has one
