@@ -107,6 +107,7 @@ impl Node {
     ) -> Result<(), MembershipError> {
         self.check_leads()?;
         let _change = self.membership_change.lock().await;
+        self.end_interrupted_change().await?;
         let membership = self.metrics().borrow().membership_config.clone();
         let known = membership.nodes().find(|(id, _)| **id == node).map(|(_, peer)| peer.clone());
         match known {
@@ -147,6 +148,14 @@ impl Node {
         let Some(removed) = status.nodes.get(&node) else {
             return refused(format!("there is no node {node}"));
         };
+        if self.end_interrupted_change().await? {
+            // It may have been this one.
+            let membership = self.metrics().borrow().membership_config.clone();
+            if membership.membership().get_node(&node).is_none() {
+                return Ok(());
+            }
+            return refused("another change was interrupted; try again".to_owned());
+        }
         let mut left: BTreeMap<_, _> = status.nodes.iter().collect();
         left.retain(|id, other| **id != node && other.is_voter);
         let reachable = left.values().filter(|other| other.is_in_contact == Some(true)).count();
@@ -167,6 +176,17 @@ impl Node {
         };
         self.raft.change_membership(change, false).await?;
         Ok(())
+    }
+
+    /// Completes a change of the nodes whose leader has failed before it was done: until then two
+    /// sets of nodes vote. Returns whether there was one.
+    async fn end_interrupted_change(&self) -> Result<bool, MembershipError> {
+        let membership = self.metrics().borrow().membership_config.clone();
+        let [.., _, next] = &membership.membership().get_joint_config()[..] else {
+            return Ok(false);
+        };
+        self.raft.change_membership(next.clone(), false).await?;
+        Ok(true)
     }
 
     /// The cluster as this node sees it.

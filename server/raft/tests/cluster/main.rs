@@ -88,6 +88,11 @@ fn node_whose_vote_is_lost_does_not_start() {
 }
 
 #[test]
+fn interrupted_removal_can_be_repeated() {
+    scenarios::interrupted_removal();
+}
+
+#[test]
 fn locks_survive_some_failovers() {
     survive(200);
 }

@@ -30,6 +30,7 @@ pub(crate) const ALL: &[fn()] = &[
     promise_of_a_voter,
     lost_end_of_a_log,
     lost_vote,
+    interrupted_removal,
 ];
 
 /// Executes so many notes; returns their numbers when all are acknowledged.
@@ -415,4 +416,32 @@ pub(crate) fn lost_vote() {
     disk.remove("vote").expect("it is removed");
     let error = cluster.start_error(follower);
     assert!(error.contains("the file is lost"), "{error}");
+}
+
+/// A removal whose leader ends meanwhile can be repeated until it is done.
+pub(crate) fn interrupted_removal() {
+    let mut was_interrupted = false;
+    for steps in 0..20 {
+        let mut cluster = Cluster::start(1, 4);
+        let (leader, _) = cluster.leader();
+        cluster.sleep(SETTLED);
+        let removed = leader % 4 + 1;
+        drop(cluster.call(leader, move |node| async move { node.remove(removed).await }));
+        (0..steps).for_each(|_| cluster.step());
+        cluster.kill(leader, false);
+        let (next, _) = cluster.leader();
+        cluster.sleep(LEASE);
+        let configurations = |cluster: &Cluster| {
+            let membership = cluster.node(next).metrics().borrow().membership_config.clone();
+            membership.membership().get_joint_config().len()
+        };
+        was_interrupted |= configurations(&cluster) > 1;
+        let is_there = cluster.node(next).status().nodes.contains_key(&removed);
+        let again = cluster.call(next, move |node| async move { node.remove(removed).await });
+        let again = cluster.finish(again).expect("it runs");
+        assert_eq!(again.is_ok(), is_there, "{steps} {again:?}");
+        assert!(!cluster.node(next).status().nodes.contains_key(&removed));
+        assert_eq!(configurations(&cluster), 1);
+    }
+    assert!(was_interrupted);
 }
