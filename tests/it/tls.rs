@@ -1,6 +1,6 @@
 //! Clients over TLS get what they get without it; certificates are checked and can be replaced.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
@@ -428,6 +428,42 @@ fn daemon_logs_and_reloads() {
     daemon.wait_for("# Received SIGHUP: Failed to configure TLS, the old configuration stays in");
     assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
     Wire::connect_tls(address, &certificates.client_as("client"));
+}
+
+#[test]
+fn files_without_an_end_are_refused_while_clients_are_served() {
+    let certificates = Certificates::new();
+    let (port, users) = (free_port(), certificates.path("users.acl"));
+    fs::write(&users, "user default on nopass ~* +@all\n").expect("a file");
+    let mut options = certificates.options(port);
+    options.extend(["--tls-auth-clients", "no", "--aclfile", &users].map(String::from));
+    let mut daemon = Daemon::start(&options);
+    daemon.wait_for("* Ready to accept connections");
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut wire = Wire::connect_tls(address, &certificates.client());
+    for name in ["tls-ca-cert-file", "tls-cert-file", "tls-key-file"] {
+        let reply = wire.ask(&format!("CONFIG SET {name} /dev/zero"));
+        assert!(reply.ends_with("/dev/zero: it is not a regular file\r\n"), "{reply}");
+    }
+    // A hole takes no space.
+    let long = File::create(certificates.path("long")).expect("a file");
+    long.set_len(5 << 20).expect("a hole");
+    let reply = wire.ask(&format!("CONFIG SET tls-ca-cert-file {}", certificates.path("long")));
+    assert!(reply.ends_with("it is longer than 4194304 bytes\r\n"), "{reply}");
+    let endless = certificates.path("server.key");
+    for (path, warning) in [
+        (&users, "# Received SIGHUP: the users stay as they are: "),
+        (&endless, "# Received SIGHUP: Failed to configure TLS, the old configuration stays in"),
+    ] {
+        fs::remove_file(path).expect("a file");
+        // It lets a reader wait for a writer.
+        let made = Command::new("mkfifo").arg(path).status();
+        assert!(made.is_ok_and(|status| status.success()), "a FIFO");
+        daemon.signal("HUP");
+        let error = daemon.wait_for(warning);
+        assert!(error.contains("it is not a regular file"), "{error}");
+        assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
+    }
 }
 
 #[test]

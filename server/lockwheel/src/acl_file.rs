@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use lockwheel_engine::acl::{AclFile, WriteFailed};
 use tracing::warn;
 
+use crate::{bounded_file, limits};
+
 /// An ACL file on disk.
 #[derive(Debug)]
 pub(crate) struct AclFileOnDisk {
@@ -58,7 +60,8 @@ impl AclFile for AclFileOnDisk {
     }
 
     fn read(&mut self) -> Result<Vec<u8>, String> {
-        fs::read(&self.path).map_err(|error| match error.kind() {
+        let read = bounded_file::read(Path::new(&self.path), limits::ACL_FILE_BYTES_MAX);
+        read.map_err(|error| match error.kind() {
             // As in Redis, without the number of the error.
             io::ErrorKind::NotFound => "No such file or directory".to_owned(),
             io::ErrorKind::PermissionDenied => "Permission denied".to_owned(),

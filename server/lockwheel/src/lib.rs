@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod acl_file;
+mod bounded_file;
 mod client;
 mod clock;
 mod control;

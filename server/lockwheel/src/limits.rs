@@ -118,6 +118,10 @@ pub(crate) const TLS_HANDSHAKES_MAX: usize = 1024;
 #[cfg(feature = "tls")]
 pub(crate) const TLS_HANDSHAKES_PART: u64 = 8;
 
+/// Bytes of a file with certificates or a key. Those of all public authorities take 250 KB.
+#[cfg(feature = "tls")]
+pub(crate) const CERTIFICATE_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
+
 /// TLS sessions that are kept to be resumed, some 500 bytes each, whatever the directive says.
 #[cfg(feature = "tls")]
 pub(crate) const TLS_SESSIONS_MAX: usize = 1 << 17;
@@ -180,6 +184,9 @@ pub(crate) const CEILING_RESERVE_BYTES: u64 = MIB as u64;
 /// Growth is accepted again when the free bytes exceed the reserve by this part of it, so that
 /// messages do not repeat while other programs write a little.
 pub(crate) const DISK_RESERVE_MARGIN_PART: u64 = 8;
+
+/// Bytes of the file of users: half a million of them.
+pub(crate) const ACL_FILE_BYTES_MAX: u64 = 64 * MIB as u64;
 
 // Expiry and scripts.
 

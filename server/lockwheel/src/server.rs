@@ -274,11 +274,9 @@ impl Server {
     /// If one of them cannot be used: those in use stay. Also if the server has ended.
     #[cfg(feature = "tls")]
     pub fn reload_tls(&self) -> Result<bool, Error> {
-        let loaded = self.host.with(|engine| match self.tls.current() {
-            None => Ok(false),
-            Some(_) => self.tls.load(engine.settings()).map(|()| true),
-        })?;
-        loaded.map_err(|error| Error::new(ErrorKind::Config, error))
+        // The files are read while clients are served.
+        let settings = self.host.with(|engine| engine.settings().clone())?;
+        self.tls.reload(&settings).map_err(|error| Error::new(ErrorKind::Config, error))
     }
 
     /// What connections with TLS are accepted with now, for the program's port for monitoring.

@@ -10,6 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 
+use crate::{bounded_file, limits};
+
 /// The certificate in `cert_file`, with its chain, and the key in `key_file`.
 ///
 /// # Errors
@@ -21,30 +23,34 @@ pub fn certified_key(
 ) -> Result<CertifiedKey, String> {
     let chain = certificates(Path::new(cert_file))
         .map_err(|error| format!("Failed to load certificate: {cert_file}: {error}"))?;
-    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| key_error(key_file, &error));
+    let failed = |error: String| format!("Failed to load private key: {key_file}: {error}");
+    let bytes = read(Path::new(key_file)).map_err(failed)?;
+    let key =
+        PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| failed(key_error(&bytes, &error)));
     let key = provider.key_provider.load_private_key(key?);
-    let key = key.map_err(|error| format!("Failed to load private key: {key_file}: {error}"))?;
+    let key = key.map_err(|error| failed(error.to_string()))?;
     let certified = CertifiedKey::new(chain, key);
     // Some certificates cannot be compared with the key; clients decide about them.
     match certified.keys_match() {
         Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-            Err(format!("Failed to load private key: {key_file}: it is not that of {cert_file}"))
+            Err(failed(format!("it is not that of {cert_file}")))
         }
         _ => Ok(certified),
     }
 }
 
-fn key_error(key_file: &str, error: &Error) -> String {
-    let text = fs::read_to_string(key_file).unwrap_or_default();
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    bounded_file::read(path, limits::CERTIFICATE_FILE_BYTES_MAX).map_err(|error| error.to_string())
+}
+
+fn key_error(key: &[u8], error: &Error) -> String {
+    let text = String::from_utf8_lossy(key);
     let is_encrypted = ["BEGIN ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED"]
         .iter()
         .any(|mark| text.contains(mark));
     match is_encrypted {
-        true => format!(
-            "Failed to load private key: {key_file}: encrypted keys are not supported by this \
-             server"
-        ),
-        false => format!("Failed to load private key: {key_file}: {}", describe(error)),
+        true => "encrypted keys are not supported by this server".into(),
+        false => describe(error),
     }
 }
 
@@ -84,8 +90,8 @@ pub fn authorities(file: &str, directory: &str) -> Result<Arc<RootCertStore>, St
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
+    let bytes = read(path)?;
+    match CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>() {
         Ok(certificates) if certificates.is_empty() => Err("no certificate was found".into()),
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(describe(&error)),

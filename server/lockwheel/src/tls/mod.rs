@@ -37,6 +37,18 @@ impl TlsConfig {
         *self.0.write() = Some(Arc::new(config));
         Ok(())
     }
+
+    /// As [`TlsConfig::load`], if there is a configuration, while others may load one: that of a
+    /// later [`TlsConfig::load`] stays. Returns whether there is one.
+    pub(crate) fn reload(&self, settings: &Settings) -> Result<bool, String> {
+        let Some(before) = self.current() else { return Ok(false) };
+        let config = build(settings)?;
+        let mut current = self.0.write();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &before)) {
+            *current = Some(Arc::new(config));
+        }
+        Ok(true)
+    }
 }
 
 /// `CONFIG SET` of a directive of TLS reads the files again, also if the value stays the same: a
