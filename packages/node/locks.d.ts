@@ -61,7 +61,11 @@ export class Lock {
   readonly owner: string;
   /** The fencing token of the last grant: later grants have greater ones. */
   readonly token: number | undefined;
-  /** Whether this object holds the lock, as far as it knows. */
+  /**
+   * Whether this object holds the lock, as far as it knows. That ends at the latest when the lease, or
+   * the grace of a bound lock unless it is 0, is over by the clock of this process, also while a renewal
+   * waits for the server.
+   */
   readonly isHeld: boolean;
   /** Is aborted when the lock of the last grant is found to be lost. The reason is a `LockLost`. */
   readonly signal: AbortSignal;

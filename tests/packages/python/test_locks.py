@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -428,6 +429,19 @@ def test_lock_is_not_held_after_its_lease_while_a_renewal_waits(lockwheel, lock,
         assert held.is_held
         pass_s(LEASE_MS / 1000)
         assert not held.is_held
+    held.release()
+
+
+@pytest.mark.parametrize("renew_ms", [0, 1])
+def test_bound_lock_of_a_stopped_server_is_lost_with_its_grace(lockwheel, lock, renew_ms):
+    held = lock(bound=True, grace_ms=300, renew_ms=renew_ms)
+    assert held.acquire()
+    process = int(lockwheel.call("INFO", "server").split("process_id:")[1].split()[0])
+    os.kill(process, signal.SIGSTOP)
+    try:
+        until(lambda: not held.is_held)
+    finally:
+        os.kill(process, signal.SIGCONT)
     held.release()
 
 
