@@ -196,7 +196,10 @@ impl Grant {
         let mut command = lock.command("LOCK.RENEW");
         command.arg("TTL").arg(ms(lock.options.ttl)).arg("TOKEN").arg(self.token);
         let reply = lock.call(&mut own, &command, lock.times.limit, 2).await;
-        self.check()?;
+        if let Err(error) = self.check() {
+            *own = None;
+            return Err(error);
+        }
         match reply {
             Ok(Value::Int(1)) => {
                 self.trusted_until.send_replace(begun + lock.times.trust);
@@ -259,6 +262,8 @@ impl Grant {
             }
             if self.is_over() {
                 self.lose();
+                // The server releases a bound lock when its connection ends.
+                *self.own.lock().await = None;
                 return;
             }
         }
