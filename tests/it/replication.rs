@@ -349,6 +349,38 @@ fn segments(cluster: &Cluster, id: u64) -> Vec<PathBuf> {
     names
 }
 
+/// Cuts off a part of the last change in the log of a node that has ended.
+fn tear(cluster: &Cluster, id: u64) {
+    let last = segments(cluster, id).pop().expect("a segment");
+    let bytes = std::fs::read(&last).expect("its bytes");
+    std::fs::write(&last, &bytes[..bytes.len() - 30]).expect("it is shorter");
+}
+
+/// It may have acknowledged what was cut off, as here: a node that lacks it must not lead.
+#[test]
+fn node_that_has_cut_off_the_end_of_its_log_does_not_vote_until_it_is_confirmed() {
+    let mut cluster = Cluster::start();
+    let leader = cluster.leader();
+    let (torn, away) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    cluster.servers.remove(&away);
+    for key in 0..20 {
+        assert_eq!(cluster.ask(&format!("SET {key} value")), "+OK\r\n");
+    }
+    cluster.servers.remove(&torn);
+    cluster.servers.remove(&leader);
+    tear(&cluster, torn);
+    cluster.run(torn);
+    cluster.run(away);
+    for id in [torn, away] {
+        // It waits for a leader before.
+        let reply = cluster.ask_server(id, "GET 19");
+        assert!(reply.starts_with("-MASTERDOWN "), "{reply}");
+    }
+    cluster.run(leader);
+    assert_eq!(cluster.ask("GET 19"), "$5\r\nvalue\r\n");
+    eventually("its confirmation", || !cluster.dir(torn).join("raft/doubt").exists());
+}
+
 /// Otherwise it could help another node without the lost changes to lead, and no leader that knows
 /// of them can go on with it.
 #[test]
@@ -361,9 +393,7 @@ fn follower_that_lacks_what_it_has_acknowledged_ends_and_the_leader_goes_on() {
     assert_eq!(cluster.ask("WAIT 2 0"), ":2\r\n");
     let follower = leader % 3 + 1;
     cluster.servers.remove(&follower);
-    let last = segments(&cluster, follower).pop().expect("a segment");
-    let bytes = std::fs::read(&last).expect("its bytes");
-    std::fs::write(&last, &bytes[..bytes.len() - 30]).expect("it is shorter");
+    tear(&cluster, follower);
     cluster.run(follower);
     eventually("its end", || cluster.servers[&follower].is_stopped());
     assert!(cluster.servers[&follower].has_lost_log());

@@ -116,19 +116,20 @@ impl Files {
     /// goes on, and `boot_id` names the run of the machine.
     ///
     /// # Errors
-    /// As [`RecoveryError`] lists them. Nothing is changed if the log cannot be read.
+    /// As [`RecoveryError`] lists them. Nothing is changed if the log cannot be read, or `clocks`
+    /// fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         boot_id: [u8; 16],
         apply: impl FnMut(Effects<'_>) -> Result<(), String>,
-        clocks: impl FnOnce(&Recovered) -> Clocks,
+        clocks: impl FnOnce(&Recovered) -> Result<Clocks, RecoveryError>,
     ) -> Result<(Files, Recovered), RecoveryError> {
         let lock = match recovery::lock(&*disk) {
             Err(RecoveryError::InUse) if mutants::is_on("directory-not-locked") => Box::new(NoLock),
             lock => lock?,
         };
         let recovered = recover(&*disk, apply)?;
-        let clocks = clocks(&recovered);
+        let clocks = clocks(&recovered)?;
         let beginning = Beginning { version: VERSION, epoch: recovered.epoch + 1, boot_id };
         tidy(&*disk, &recovered)?;
         let mut names = Vec::new();
@@ -572,7 +573,7 @@ mod tests {
     #[test]
     fn snapshot_that_is_given_up_leaves_no_file() {
         let disk = Arc::new(SimulatedDisk::new());
-        let clocks = |_: &Recovered| Clocks::default();
+        let clocks = |_: &Recovered| Ok(Clocks::default());
         let opened = Files::open(disk.clone(), [0; 16], |_| Ok(()), clocks);
         let (mut files, _) = opened.expect("an empty log");
         let before = disk.names().expect("its files");

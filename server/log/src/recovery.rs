@@ -71,6 +71,8 @@ pub struct Recovered {
     pub time: Option<LastTime>,
     /// What must be cut off the last segment.
     pub torn: Option<TornTail>,
+    /// Whether something is cut off, also with a whole segment: it may have been flushed once.
+    pub is_cut: bool,
     /// Where the frames of the last segment begin that no later frame calls flushed.
     pub unflushed_offset: Option<u64>,
     /// The checksum of the last frame.
@@ -322,6 +324,8 @@ impl Recovery<'_> {
                     {
                         return Err(damaged("no frame, in a part that was flushed"));
                     }
+                    // Nothing follows a beginning that is not complete.
+                    self.result.is_cut |= offset > 0;
                     let bytes = reader.length() - offset;
                     self.result.torn = Some(TornTail { segment: name, offset, bytes });
                     break;

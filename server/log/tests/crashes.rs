@@ -32,7 +32,7 @@ fn open(disk: &SimulatedDisk) -> Result<(Files, Recovered, Vec<u8>), RecoveryErr
         Ok(())
     };
     let (files, recovered) =
-        Files::open(Arc::new(disk.clone()), [1; 16], apply, |_| Clocks::default())?;
+        Files::open(Arc::new(disk.clone()), [1; 16], apply, |_| Ok(Clocks::default()))?;
     Ok((files, recovered, model.0))
 }
 

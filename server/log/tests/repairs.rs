@@ -14,7 +14,8 @@ use lockwheel_log::{Disk, Position, marker};
 const SECONDS: u64 = 1_000;
 
 fn open(disk: &SimulatedDisk) -> Files {
-    let opened = Files::open(Arc::new(disk.clone()), [1; 16], |_| Ok(()), |_| Clocks::default());
+    let opened =
+        Files::open(Arc::new(disk.clone()), [1; 16], |_| Ok(()), |_| Ok(Clocks::default()));
     opened.expect("a log").0
 }
 

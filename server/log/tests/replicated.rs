@@ -38,7 +38,7 @@ fn open(disk: &SimulatedDisk) -> Result<(Files, Recovered, Vec<u64>), RecoveryEr
         values.extend(effects.bytes.chunks(8).map(value));
         Ok(())
     };
-    let opened = Files::open(Arc::new(disk.clone()), [1; 16], apply, |_| Clocks::default());
+    let opened = Files::open(Arc::new(disk.clone()), [1; 16], apply, |_| Ok(Clocks::default()));
     let (mut files, recovered) = opened?;
     files.set_segment_bytes_max(600);
     Ok((files, recovered, values))

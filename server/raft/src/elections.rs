@@ -73,7 +73,9 @@ impl Node {
         let metrics = self.metrics();
         let metrics = metrics.borrow();
         let mut voters = metrics.membership_config.membership().voter_ids();
-        metrics.state != ServerState::Leader && voters.any(|voter| voter == self.settings.id)
+        metrics.state != ServerState::Leader
+            && voters.any(|voter| voter == self.settings.id)
+            && self.doubt.permits(self.last_entry())
     }
 
     /// Whether a majority would vote for this node.
@@ -100,11 +102,12 @@ impl Node {
     }
 
     /// Whether this node would vote for one whose last entry is `last`: it has got no message of a
-    /// leader for a lease, and its log is no longer.
+    /// leader for a lease, and its log is no longer, as far as it knows what it should be.
     pub(crate) fn would_vote_for(&self, last: Option<LogId<NodeId>>) -> bool {
         let has_leader = self.last_contact().elapsed() < self.settings.lease
             && !mutants::is_on("raft-votes-during-lease");
-        !self.leads() && !has_leader && self.last_entry() <= last
+        let is_as_far = self.last_entry() <= last && self.doubt.permits(last);
+        !self.leads() && !has_leader && is_as_far
     }
 
     pub(crate) fn last_entry(&self) -> Option<LogId<NodeId>> {

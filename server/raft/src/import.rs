@@ -101,7 +101,7 @@ pub fn begin_with(
     let membership = StoredMembership::new(last, membership);
     let place = Place { last, membership, barrier: FIRST_INDEX, lease_ms, guard };
     let clocks = Clocks { lease_ms, ..Clocks::default() };
-    let opened = Files::open(Arc::clone(disk), [0; 16], |_| Ok(()), |_| clocks);
+    let opened = Files::open(Arc::clone(disk), [0; 16], |_| Ok(()), |_| Ok(clocks));
     let (mut files, _) = opened.map_err(io::Error::other)?;
     let mut snapshot = files.begin_snapshot_at(place.position(), clocks)?;
     snapshot.write(&encode(&place)?)?;

@@ -10,6 +10,7 @@
 
 mod batch;
 mod contact;
+mod doubt;
 mod elections;
 mod import;
 mod limits;

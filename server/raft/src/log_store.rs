@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use lockwheel_log::files::{Batch as Frame, Clocks, Files};
-use lockwheel_log::recovery::{Effects, RecoveryError};
+use lockwheel_log::recovery::{Effects, Recovered, RecoveryError};
 use lockwheel_log::replicated::Cursor;
 use lockwheel_log::{Disk, Position, mutants};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
-use crate::{NodeId, Types, limits, position, position_of, storage_error, vote};
+use crate::{NodeId, Types, doubt, limits, position, position_of, storage_error, vote};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     log: Mutex<Log>,
     /// The last position in the files; `None` if a snapshot could not be installed.
     written: watch::Sender<Option<Position>>,
+    /// See [`doubt`], when it was opened.
+    pub(crate) is_in_doubt: bool,
 }
 
 /// The log as `openraft` sees it: the files follow.
@@ -167,7 +169,8 @@ impl Log {
             return Ok(());
         }
         match self.vote {
-            None if term > 0 || has_snapshot => lost("the file is lost".to_owned()),
+            // A new node that is sent a snapshot may have it before it has voted.
+            None if term > 0 => lost("the file is lost".to_owned()),
             Some(vote) if vote.leader_id.term < term => lost(format!(
                 "the file is of term {}, and the log of term {term}: a later one is lost",
                 vote.leader_id.term
@@ -179,6 +182,18 @@ impl Log {
             _ => Ok(()),
         }
     }
+}
+
+fn of_doubt(error: io::Error) -> RecoveryError {
+    RecoveryError::Io { file: "doubt".into(), error }
+}
+
+/// The log was read, and is about to be changed.
+fn begin_doubt(disk: &dyn Disk, found: &Recovered) -> Result<Clocks, RecoveryError> {
+    if found.is_cut {
+        doubt::begin(disk).map_err(of_doubt)?;
+    }
+    Ok(Clocks::default())
 }
 
 impl Shared {
@@ -204,13 +219,22 @@ impl Shared {
             Ok(())
         };
         let (files, recovered) =
-            Files::open(Arc::clone(&disk), [0; 16], apply, |_| Clocks::default())?;
+            Files::open(Arc::clone(&disk), [0; 16], apply, |found| begin_doubt(&*disk, found))?;
         let of_vote = |error| RecoveryError::Io { file: "vote".into(), error };
         log.vote = vote::read(&*disk).map_err(of_vote)?;
+        let is_in_doubt = doubt::is_kept(&*disk).map_err(of_doubt)?;
+        if is_in_doubt
+            && !mutants::is_on("raft-leads-with-a-cut-log")
+            && let Some(vote) = &mut log.vote
+        {
+            // Otherwise `openraft` goes on to lead in the same term, and makes other entries in the
+            // places of those that were lost.
+            vote.committed = false;
+        }
         log.durable = recovered.last;
         log.check_vote(recovered.snapshot.is_some()).map_err(of_vote)?;
         let written = watch::Sender::new(Some(recovered.last));
-        Ok(Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written })
+        Ok(Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written, is_in_doubt })
     }
 
     /// The log begins after this entry, which a snapshot contains.
@@ -220,9 +244,14 @@ impl Shared {
         log.committed = log.committed.max(Some(log_id));
     }
 
-    /// Whether there is any entry, or a snapshot.
-    pub(crate) fn has_entries(&self) -> bool {
-        self.log.lock().last.is_some()
+    /// Whether the node has voted, or followed a leader.
+    pub(crate) fn has_vote(&self) -> bool {
+        self.log.lock().vote.is_some()
+    }
+
+    /// The last entry, which may not be durable yet.
+    pub(crate) fn last(&self) -> Option<LogId<NodeId>> {
+        self.log.lock().last
     }
 
     /// Whether the entries after this one have not been removed.

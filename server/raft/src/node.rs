@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
+use crate::doubt::Doubt;
 use crate::log_store::WritesOn;
 use crate::network::{Connect, Network, Part};
 use crate::promises::Promises;
@@ -70,6 +71,7 @@ pub struct Node {
     /// Until when this node leads, in nanoseconds after `started`; 0 if it does not.
     leads_until_ns: AtomicU64,
     pub(crate) promises: Promises,
+    pub(crate) doubt: Doubt,
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
     is_stopped: watch::Sender<bool>,
@@ -128,7 +130,7 @@ impl Node {
         let network = Network { cluster, lease, connect, contacts, log: log_of_node };
         let raft =
             Raft::new(settings.id, Arc::new(config), network.clone(), log, machine.clone()).await;
-        let started = Instant::now();
+        let (started, doubt) = (Instant::now(), Doubt::new(machine.shared.is_in_doubt));
         let node = Arc::new(Node {
             settings,
             raft: raft.map_err(io::Error::other)?,
@@ -138,12 +140,14 @@ impl Node {
             started,
             leads_until_ns: AtomicU64::new(0),
             promises: Promises::new(started),
+            doubt,
             membership_change: tokio::sync::Mutex::default(),
             is_stopped: watch::Sender::new(false),
             is_lost: watch::Sender::new(None),
         });
         tokio::spawn(Arc::clone(&node).watch_leader());
         tokio::spawn(Arc::clone(&node).follow_elections());
+        tokio::spawn(Arc::clone(&node).confirm_log());
         Ok(node)
     }
 
@@ -166,9 +170,9 @@ impl Node {
         self.raft.is_initialized().await.map_err(io::Error::other)
     }
 
-    /// Whether the node has any entry.
-    pub fn has_entries(&self) -> bool {
-        self.machine.shared.has_entries()
+    /// Whether the node has what every member of a cluster has: a vote, and any entry.
+    pub fn has_been_member(&self) -> bool {
+        self.machine.shared.has_vote() && self.machine.shared.last().is_some()
     }
 
     /// The role, and changes of it.
@@ -511,6 +515,7 @@ impl Node {
             // A node that has just started keeps what it may have promised before: `openraft`
             // counts its lease from the start.
             Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
+            Request::LastEntry => Reply::LastEntry(self.answer_last_entry()),
             Request::ReadIndex => Reply::ReadIndex(self.confirmed_index()),
             Request::LogIsLost { vote, acknowledged } => self.lose_log(vote, acknowledged),
             Request::Vote(request) => self.vote(request).await,
@@ -546,6 +551,9 @@ impl Node {
     }
 
     async fn vote(&self, request: VoteRequest<NodeId>) -> Reply {
+        if !self.doubt.permits(request.last_log_id) {
+            return Reply::Refused("the log of this node is not confirmed".to_owned());
+        }
         let Some(undecided) = self.promises.decide(request.vote, || self.leads()) else {
             return Reply::Refused("this node leads".to_owned());
         };

@@ -49,6 +49,8 @@ pub(crate) enum Request {
     Vote(VoteRequest<NodeId>),
     /// Would the node vote for one whose last entry is this?
     WouldVote(Option<LogId<NodeId>>),
+    /// How far is the log of the node?
+    LastEntry,
     /// How far is the log applied on a node that leads for certain?
     ReadIndex,
     /// The node has acknowledged entries up to this index to the leader with this vote, and does
@@ -69,6 +71,7 @@ pub(crate) enum Reply {
     Append(Result<AppendEntriesResponse<NodeId>, RaftError<NodeId, Infallible>>),
     Vote(Result<VoteResponse<NodeId>, RaftError<NodeId, Infallible>>),
     WouldVote(bool),
+    LastEntry(LastEntry),
     /// The index of an entry; none if the node does not lead for certain.
     ReadIndex(Option<u64>),
     Snapshot(Result<SnapshotResponse<NodeId>, Fatal<NodeId>>),
@@ -76,6 +79,16 @@ pub(crate) enum Reply {
     Loading,
     /// The node does not answer this request now.
     Refused(String),
+}
+
+/// How far the log of a node is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LastEntry {
+    pub(crate) last: Option<LogId<NodeId>>,
+    /// The entry with the members that the node knows.
+    pub(crate) membership: Option<LogId<NodeId>>,
+    /// Whether the node leads for certain.
+    pub(crate) leads: bool,
 }
 
 /// Sends one message.

@@ -561,7 +561,7 @@ mod tests {
         let disk = Arc::new(SimulatedDisk::new());
         let (boot_id, clocks) = ([1; 16], Clocks::default());
         let ceiling = Ceiling { deadline: Millis(60_000), ..Ceiling::NONE };
-        let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| clocks);
+        let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| Ok(clocks));
         let (files, _) = opened.expect("an empty log");
         let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks, 1);
         let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);

@@ -198,7 +198,7 @@ impl Restored {
             }
         };
         let boot_id = self.now.boot_id.unwrap_or_default();
-        let opened = Files::open(Arc::clone(&self.disk), boot_id, apply, |_| clock.readings());
+        let opened = Files::open(Arc::clone(&self.disk), boot_id, apply, |_| Ok(clock.readings()));
         #[cfg_attr(not(feature = "simulation"), expect(unused_mut))]
         let (mut files, recovered) = opened?;
         #[cfg(feature = "simulation")]

@@ -934,7 +934,7 @@ mod tests {
             let begin = Stopwatch::start();
             while begin.elapsed() < Duration::from_millis(1) {}
         });
-        let opened = Files::open(disk, [1; 16], |_| Ok(()), |_| Clocks::default());
+        let opened = Files::open(disk, [1; 16], |_| Ok(()), |_| Ok(Clocks::default()));
         let (files, _) = opened.expect("an empty log");
         let host = host();
         host.start_log(OpenFiles::new(Some(files), None, None), None).expect("a log");

@@ -165,9 +165,9 @@ async fn start_node(
     let peers = Arc::new(Peers(config));
     let node = Node::start(node_settings, Arc::new(disk), state, peers).await?;
     let has_log = node.has_log().await?;
-    if identity.is_member && !node.has_entries() {
-        let lost = "its log is gone, and with it what it has promised to other nodes: remove it \
-                    from the cluster, remove its folder 'raft', and join again";
+    if identity.is_member && !node.has_been_member() {
+        let lost = "its log is gone, or its vote, and with it what it has promised to other nodes: \
+                    remove it from the cluster, remove its folder 'raft', and join again";
         return Err(io::Error::other(lost));
     }
     if id == setup::FIRST_NODE && !has_log {

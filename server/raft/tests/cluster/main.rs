@@ -83,6 +83,21 @@ fn node_that_lacks_what_it_has_acknowledged_ends() {
 }
 
 #[test]
+fn node_that_has_cut_off_the_end_of_its_log_does_not_vote_until_it_is_confirmed() {
+    scenarios::doubt();
+}
+
+#[test]
+fn leader_that_has_cut_off_the_end_of_its_log_leads_no_more() {
+    scenarios::doubt_of_a_leader();
+}
+
+#[test]
+fn nodes_that_all_have_cut_off_the_ends_of_their_logs_elect_a_leader() {
+    scenarios::doubt_of_all_nodes();
+}
+
+#[test]
 fn node_whose_vote_is_lost_does_not_start() {
     scenarios::lost_vote();
 }

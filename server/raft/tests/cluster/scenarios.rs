@@ -31,6 +31,9 @@ pub(crate) const ALL: &[fn()] = &[
     lost_end_of_a_log,
     lost_vote,
     interrupted_removal,
+    doubt,
+    doubt_of_a_leader,
+    doubt_of_all_nodes,
 ];
 
 /// Executes so many notes; returns their numbers when all are acknowledged.
@@ -374,6 +377,14 @@ fn last_segment(disk: &SimulatedDisk) -> String {
     names.filter(|name| name.ends_with(".log")).max().expect("a segment")
 }
 
+/// Cuts off so many bytes at the end of the log of a node that has ended.
+fn tear(cluster: &Cluster, id: NodeId, lost_bytes: usize) {
+    let disk = &cluster.machines[&id].disk;
+    let name = last_segment(disk);
+    let bytes = disk.contents(&name).expect("its bytes");
+    disk.set_contents(&name, &bytes[..bytes.len() - lost_bytes]);
+}
+
 /// A follower that has lost entries which it has acknowledged ends, and the others go on.
 pub(crate) fn lost_end_of_a_log() {
     for lost_bytes in [30, 1_000] {
@@ -383,10 +394,7 @@ pub(crate) fn lost_end_of_a_log() {
         cluster.sleep(SETTLED);
         let follower = leader % 3 + 1;
         cluster.kill(follower, false);
-        let disk = cluster.machines[&follower].disk.clone();
-        let name = last_segment(&disk);
-        let bytes = disk.contents(&name).expect("its bytes");
-        disk.set_contents(&name, &bytes[..bytes.len() - lost_bytes]);
+        tear(&cluster, follower, lost_bytes);
         cluster.run(follower);
         let node = cluster.node(follower).clone();
         let failure = cluster.wait("failure", |_| node.ended().now_or_never().flatten());
@@ -444,4 +452,65 @@ pub(crate) fn interrupted_removal() {
         assert_eq!(configurations(&cluster), 1);
     }
     assert!(was_interrupted);
+}
+
+/// Entries that a majority has acknowledged, of which one node has lost them and one was never sent
+/// them, are not forgotten: these two elect no leader.
+pub(crate) fn doubt() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let (torn, away) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    cluster.acknowledge();
+    cluster.sleep(SETTLED);
+    cluster.isolate(away);
+    cluster.acknowledge();
+    cluster.sleep(SETTLED);
+    cluster.kill(torn, false);
+    cluster.kill(leader, false);
+    tear(&cluster, torn, 30);
+    cluster.network.lock().heal();
+    for _ in 0..2 {
+        // It knows its doubt again after a further restart.
+        cluster.run(torn);
+        cluster.sleep(LEASE * 10);
+        assert_eq!(cluster.leader, None);
+        cluster.kill(torn, false);
+    }
+    cluster.run(torn);
+    cluster.run(leader);
+    cluster.check_end();
+    // Its doubt is over.
+    cluster.kill(torn, true);
+    cluster.run(torn);
+    cluster.kill(leader, false);
+    cluster.leader();
+}
+
+/// A leader that has lost entries does not go on to lead in its term: it would make others in their
+/// places.
+pub(crate) fn doubt_of_a_leader() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    cluster.acknowledge();
+    cluster.sleep(SETTLED);
+    cluster.kill(leader, false);
+    tear(&cluster, leader, 30);
+    cluster.run(leader);
+    assert_ne!(cluster.leader().0, leader);
+    cluster.check_end();
+}
+
+/// Machines that lose power together often leave what was being written: they can go on.
+pub(crate) fn doubt_of_all_nodes() {
+    for nodes in [1, 3] {
+        let mut cluster = Cluster::start(1, nodes);
+        cluster.leader();
+        notes(&mut cluster, 3);
+        cluster.sleep(SETTLED);
+        let ids: Vec<NodeId> = cluster.machines.keys().copied().collect();
+        ids.iter().for_each(|id| cluster.kill(*id, true));
+        ids.iter().for_each(|id| tear(&cluster, *id, 30));
+        ids.iter().for_each(|id| cluster.run(*id));
+        cluster.check_end();
+    }
 }
