@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use lockwheel::Server;
 use lockwheel_tests::daemon::{Daemon, Folder};
@@ -100,6 +101,16 @@ fn start(folder: &Folder, arguments: &[&str]) -> (Daemon, Wire) {
     let port = daemon.wait_for_port();
     let wire = daemon.connect(port);
     (daemon, wire)
+}
+
+/// As after a start with a wrong clock, which a log and a lease ceiling remember.
+#[test]
+fn wall_clock_of_a_later_century_leaves_tokens() {
+    let year_2300 = SystemTime::UNIX_EPOCH + Duration::from_secs(10_413_792_000);
+    let server = Server::builder().clock_start(year_2300).start().expect("a server");
+    let mut wire = Wire::connect(server.addr(), 2);
+    let granted = token(&wire.ask("LOCK.ACQUIRE lock a TTL 1000"));
+    assert_eq!(granted, (1 << 52) + 1);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use crate::readiness::Readiness;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::time::{Millis, Time};
-use crate::{Engine, glob, mutants};
+use crate::{Engine, glob, limits, mutants};
 
 /// The least and the most by which a record lies ahead, in milliseconds: short leases need a record
 /// once a second at most, long ones once a minute, and a restart waits no longer for that than a
@@ -64,12 +64,13 @@ impl LeaseCeiling {
 }
 
 /// Fencing tokens are greater than the wall clock at the start, in microseconds, and so than those
-/// of an earlier run, unless the clock was set back.
+/// of an earlier run, unless the clock was set back. A clock that is far ahead does not use them
+/// up.
 pub(crate) fn token_floor_at_start(time: Time) -> u64 {
     if mutants::is_on("token-floor-ignored") {
         return 0;
     }
-    u64::try_from(time.wall_us).unwrap_or(0)
+    u64::try_from(time.wall_us).unwrap_or(0).min(limits::FENCING_TOKEN_FLOOR_MAX)
 }
 
 impl Engine {

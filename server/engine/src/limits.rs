@@ -132,6 +132,10 @@ pub const SCRIPT_PATTERN_STEPS_MAX: u64 = 5_000_000;
 /// The greatest fencing token: the greatest integer that is exact in Lua 5.1 and in JavaScript.
 pub const FENCING_TOKEN_MAX: u64 = (1 << 53) - 1;
 
+/// How far the wall clock raises fencing tokens at a start: as far as it goes until the year 2112.
+/// A clock that is wrong leaves as many tokens as that for grants.
+pub const FENCING_TOKEN_FLOOR_MAX: u64 = 1 << 52;
+
 /// Owners of one native lock: a command looks at all of them.
 pub const LOCK_HOLDS_MAX: usize = 10_000;
 
