@@ -250,7 +250,7 @@ fn part_of_a_restored_log_is_refused() {
                 Ok(found) if found.last == 14 => assert!(found.marker.is_some()),
                 // Nothing was written.
                 Ok(found) => {
-                    assert!(found.last == 0 && disk.contents("guard").is_none(), "{crash} {keep}")
+                    assert!(found.last == 0 && disk.contents("guard").is_none(), "{crash} {keep}");
                 }
                 Err(error) => assert!(matches!(error, RecoveryError::Unfinished), "{error}"),
             }
