@@ -128,7 +128,6 @@ impl Engine {
     /// The state is complete: commands are served from now on.
     pub(crate) fn begin_service(&mut self, time: Time) {
         self.forget_clients_of_locks(time);
-        self.find_hold_ends(time);
         // The keys of the log were restored without notes.
         self.writer.set_lock_notes(self.settings.lock_view);
         if !self.sessions.pubsub.recent.is_empty() {

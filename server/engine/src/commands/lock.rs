@@ -910,19 +910,20 @@ impl Engine {
     }
 
     /// After a restart no client of an earlier run is connected. Locks that were bound are held for
-    /// some time, in which their clients can connect again.
+    /// some time, in which their clients can connect again. Records anew when leases end.
     pub(crate) fn forget_clients_of_locks(&mut self, time: Time) {
         let has_client = |lock: &Lock| {
             lock.stored().iter().flat_map(|hold| &hold.leases).any(|lease| lease.client > 0)
         };
-        let places = self.locks_with(has_client);
+        self.sessions.clear_hold_ends();
+        let places = self.locks_with(|lock| has_client(lock) || lock.next_end().is_some());
         for (database, key) in places {
             let Some(slot) = self.writer.keyspace().find(database, &key) else { continue };
             let forgotten = |lease: &Lease| {
                 let grace_ms = lease.grace_ms.map(|grace_ms| grace_ms.max(RESTART_GRACE_MS_MIN));
                 let end = grace_ms.and_then(|grace_ms| time.after(Millis(grace_ms)));
                 let deadline = end.map_or(lease.deadline, |end| end.min(lease.deadline));
-                Some(Lease { client: 0, deadline, ..*lease })
+                (lease.client > 0).then_some(Lease { client: 0, deadline, ..*lease })
             };
             self.change_leases(database, slot, &key, time, forgotten);
         }
@@ -1222,6 +1223,16 @@ mod tests {
             "ACQ k a TTL 10 SHARED; ACQ k b TTL 90 SHARED; DEL k; ACQ k a TTL 90 SHARED; +20ms; \
              LOCK.INFO k => ...\"owner\", \"a\"...",
         );
+    }
+
+    #[test]
+    fn end_of_a_shared_hold_is_a_change_after_a_restart() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check(&filled("ACQ k a TTL 10 SHARED; ACQ k b TTL 90 SHARED"));
+        let time = stage.time();
+        stage.engine.begin_loading(0, time.now, time);
+        stage.engine.end_loading(time);
+        stage.check("WATCH k; MULTI; PING; +10ms; EXEC => nil-array");
     }
 
     #[test]

@@ -144,7 +144,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::testing::Stage;
 
-    /// The keys that are looked at in all sweeps, for so many bound locks.
+    /// Number of keys that all sweeps look at while a client binds this many locks.
     fn swept(client: ClientId, locks: usize) -> usize {
         let (mut bindings, mut swept) = (Bindings::default(), 0);
         for number in 0..locks {

@@ -377,7 +377,7 @@ fn last_segment(disk: &SimulatedDisk) -> String {
     names.filter(|name| name.ends_with(".log")).max().expect("a segment")
 }
 
-/// Cuts off so many bytes at the end of the log of a node that has ended.
+/// Truncates the log of a node that has ended, by this number of bytes.
 fn tear(cluster: &Cluster, id: NodeId, lost_bytes: usize) {
     let disk = &cluster.machines[&id].disk;
     let name = last_segment(disk);
