@@ -29,11 +29,27 @@ pub struct Batch {
     pub lease_ms: i64,
     /// The last unit of the batch, as its leader counts them.
     pub last: u64,
-    /// The effects, in byte form.
+    /// The effects, in byte form; of a divided batch, a part of them.
     pub effects: Bytes,
+    /// Bytes of the effects that are in the entries before this part.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub before: u64,
+    /// Bytes of the effects that are in the entries after this part.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub after: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Batch {
+    /// A batch that is not divided.
+    pub fn new(barrier: u64, lease_ms: i64, last: u64, effects: impl Into<Bytes>) -> Batch {
+        Batch { barrier, lease_ms, last, effects: effects.into(), before: 0, after: 0 }
+    }
+
     /// The entry with which a leader begins: its own index is the barrier of the batches that
     /// follow.
     pub fn barrier(lease_ms: i64) -> Batch {
@@ -45,7 +61,30 @@ impl Batch {
         self.barrier == Batch::IS_BARRIER
     }
 
-    const IS_BARRIER: u64 = u64::MAX;
+    /// The batch in parts of at most so many bytes, for one entry each. Its effects are applied
+    /// when the last part is committed.
+    pub(crate) fn divided(self, bytes_max: usize) -> impl Iterator<Item = Batch> {
+        let length = self.effects.len();
+        let count = length.div_ceil(bytes_max).max(1);
+        (0..count).map(move |number| {
+            let (begin, end) = (number * bytes_max, length.min((number + 1) * bytes_max));
+            let (before, after) = (begin as u64, (length - end) as u64);
+            Batch { effects: self.effects.slice(begin..end), before, after, ..self }
+        })
+    }
+
+    /// Whether this is the first one of several parts.
+    pub(crate) fn begins(&self) -> bool {
+        self.before == 0 && self.after > 0
+    }
+
+    /// Whether this is not a part of a batch.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.before == 0 && self.after == 0
+    }
+
+    /// Also the barrier of no leader.
+    pub(crate) const IS_BARRIER: u64 = u64::MAX;
 }
 
 /// A node of the cluster, as the others know it.

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use lockwheel_log::Disk;
 use lockwheel_log::files::{Clocks, Files, Snapshot};
 use lockwheel_log::recovery::{Recovered, RecoveryError, recover};
-use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, Membership, StoredMembership, Vote};
+use openraft::{CommittedLeaderId, Entry, LogId, Membership, StoredMembership, Vote};
 
 use crate::log_store::{Stored, decode, encode};
-use crate::state_machine::{Guard, Place};
+use crate::place::Place;
+use crate::state_machine::Guard;
 use crate::{NodeId, Peer, Types, vote};
 
 /// The term of the snapshot with which a log begins.
@@ -65,11 +66,7 @@ pub fn read_log(
         Some(_) if effects.is_snapshot => apply(effects.bytes, effects.lease_ms),
         Some(place) => {
             let Stored::<Entry<Types>> { entry, .. } = decode(effects.bytes)?;
-            let has_effects = place.pass(&entry);
-            match entry.payload {
-                EntryPayload::Normal(batch) if has_effects => apply(&batch.effects, batch.lease_ms),
-                _ => Ok(()),
-            }
+            place.pass(&entry).map_or(Ok(()), |batch| apply(&batch.effects, batch.lease_ms))
         }
     })?;
     if recovered.snapshot.is_none() && recovered.segments.is_empty() {
@@ -99,7 +96,7 @@ pub fn begin_with(
     let last = Some(LogId::new(CommittedLeaderId::new(FIRST_TERM, node), FIRST_INDEX));
     let membership = Membership::new(vec![BTreeSet::from([node])], BTreeMap::from([(node, peer)]));
     let membership = StoredMembership::new(last, membership);
-    let place = Place { last, membership, barrier: FIRST_INDEX, lease_ms, guard };
+    let place = Place { last, membership, barrier: FIRST_INDEX, lease_ms, guard, parts: None };
     let clocks = Clocks { lease_ms, ..Clocks::default() };
     let opened = Files::open(Arc::clone(disk), [0; 16], |_| Ok(()), |_| Ok(clocks));
     let (mut files, _) = opened.map_err(io::Error::other)?;

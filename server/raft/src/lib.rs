@@ -18,6 +18,8 @@ mod log_store;
 mod membership;
 mod network;
 mod node;
+mod pace;
+mod place;
 mod promises;
 mod reads;
 mod state_machine;

@@ -6,15 +6,29 @@ use std::time::Duration;
 /// further behind is sent entries from the disk.
 pub(crate) const RECENT_BYTES: usize = 16 << 20;
 
-/// The entries of one message to a follower, unless the first one is larger: they must arrive
-/// within a heartbeat interval.
+/// The effects of an entry: those of a larger batch are divided. A leader loses a follower to
+/// which it cannot send so much within a heartbeat interval: with five nodes and the default
+/// settings, if its link delivers less than 5 Mbit/s.
+pub(crate) const ENTRY_BYTES: usize = 32 << 10;
+
+/// What an entry has besides its effects, at most.
+pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 256;
+
+/// Parts of a divided batch that are not committed yet. More would keep `openraft` from sending
+/// heartbeats, since it waits until each is on the disk; fewer would wait for the network.
+pub(crate) const PARTS_UNDER_WAY: usize = 8;
+
+/// The entries of one message to a follower at most, unless the first one is larger: more than a
+/// fast network delivers while a message is on its way.
 pub(crate) const APPEND_BYTES: usize = 1 << 20;
+
+/// The entries of the first message of a connection: see [`crate::pace`].
+pub(crate) const APPEND_BYTES_FIRST: usize = 2 * ENTRY_BYTES;
 
 /// A part of a snapshot that is sent at once.
 pub(crate) const SNAPSHOT_PART_BYTES: usize = 256 << 10;
 
-/// A message at most. An entry is never divided; the largest one is a script or a transaction that
-/// changes very much.
+/// A message at most. Only an entry of an earlier version can come near it: it was not divided.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 1 << 30;
 
 /// The first messages of a connection at most: the node that sends them is not known yet.

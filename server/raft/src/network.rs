@@ -25,9 +25,10 @@ use tracing::warn;
 use crate::contact::Contacts;
 use crate::log_store::Shared;
 use crate::node::milliseconds;
+use crate::pace::Pace;
 use crate::state_machine::SnapshotFile;
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
-use crate::{NodeId, Peer, Types, limits, position, position_of};
+use crate::{NodeId, Peer, Types, limits, position_of};
 
 /// Makes connections to the other nodes.
 pub trait Connect: Debug + Send + Sync + 'static {
@@ -57,6 +58,7 @@ pub(crate) struct Connection {
     log: Arc<Shared>,
     /// `None` also while a request is under way: if that is given up, its reply may still come.
     stream: Option<Box<dyn Stream>>,
+    pace: Pace,
 }
 
 impl RaftNetworkFactory<Types> for Network {
@@ -78,6 +80,7 @@ impl Network {
             contacts: Arc::clone(&self.contacts),
             log: Arc::clone(&self.log),
             stream: None,
+            pace: Pace::default(),
         }
     }
 }
@@ -202,8 +205,8 @@ pub(crate) fn unexpected(reply: Reply) -> NetworkError {
 impl RaftNetwork<Types> for Connection {
     async fn append_entries(
         &mut self,
-        request: AppendEntriesRequest<Types>,
-        _: RPCOption,
+        mut request: AppendEntriesRequest<Types>,
+        option: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError> {
         // A deposed leader may have removed entries that `openraft` is about to send: it would send
         // those after them. After this error it begins anew, if need be with a snapshot. A message
@@ -214,13 +217,20 @@ impl RaftNetwork<Types> for Connection {
         }
         let (vote, sent) = (request.vote, Instant::now());
         let before = position_of(request.prev_log_id);
-        let last = request.entries.last().map_or(before, |last| position(last.log_id.index));
-        match self.call(&Request::Append(request)).await {
-            Ok(Reply::Append(Ok(reply))) => {
+        let is_partial = self.pace.begin(&mut request.entries);
+        let last_id = request.entries.last().map(|last| last.log_id).or(request.prev_log_id);
+        let last = position_of(last_id);
+        let reply = self.call(&Request::Append(request)).await;
+        self.pace.end(sent.elapsed(), option.hard_ttl(), reply.is_ok());
+        match reply {
+            Ok(Reply::Append(Ok(mut reply))) => {
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
                     self.contacts.note(&vote, self.hello.to, sent);
                 }
                 self.check_progress(&vote, &reply, (before, last)).await?;
+                if is_partial && matches!(reply, AppendEntriesResponse::Success) {
+                    reply = AppendEntriesResponse::PartialSuccess(last_id);
+                }
                 Ok(reply)
             }
             Ok(Reply::Append(Err(error))) => Err(self.remote(error).into()),

@@ -5,16 +5,17 @@
 //! barrier, is committed and applied, and only while a majority has acknowledged a message that was
 //! sent less than a lease ago. To lead again it needs another barrier, even in the same term.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwheel_log::{Disk, mutants};
-use openraft::error::{ClientWriteError, InitializeError, RaftError};
+
+use openraft::error::{ClientWriteError, Fatal, InitializeError, RaftError};
 use openraft::metrics::{RaftDataMetrics, RaftMetrics, RaftServerMetrics};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, ClientWriteResult, VoteRequest};
 use openraft::storage::Snapshot;
 use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
 use tokio::sync::watch;
@@ -74,6 +75,8 @@ pub struct Node {
     pub(crate) doubt: Doubt,
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
+    /// Held while the parts of a batch are given to `openraft`: they follow each other.
+    batch: tokio::sync::Mutex<()>,
     is_stopped: watch::Sender<bool>,
     is_lost: watch::Sender<Option<LostLog>>,
 }
@@ -142,6 +145,7 @@ impl Node {
             promises: Promises::new(started),
             doubt,
             membership_change: tokio::sync::Mutex::default(),
+            batch: tokio::sync::Mutex::default(),
             is_stopped: watch::Sender::new(false),
             is_lost: watch::Sender::new(None),
         });
@@ -246,10 +250,12 @@ impl Node {
         Some(contact + self.settings.lease - self.settings.lease / LEASE_MARGIN)
     }
 
-    /// Replicates a batch; returns when it is committed and applied here.
+    /// Replicates a batch, in parts if it is large; returns the index of its last entry when that
+    /// is committed and applied here. Batches are committed in the order of the calls.
     ///
     /// # Errors
-    /// If this node does not lead: it is not known whether the batch will be committed.
+    /// If this node does not lead: it is not known whether the batch will be committed. Later
+    /// batches of the same barrier must not be replicated.
     pub async fn replicate(
         &self,
         batch: Batch,
@@ -259,7 +265,27 @@ impl Node {
             tokio::spawn(async move { raft.client_write(batch).await });
             return Ok(0);
         }
-        Ok(self.raft.client_write(batch).await?.log_id.index)
+        let mut parts = VecDeque::new();
+        let turn = self.batch.lock().await;
+        let bytes_max = if mutants::is_on("raft-batches-not-divided") {
+            usize::MAX
+        } else {
+            limits::ENTRY_BYTES
+        };
+        for part in batch.divided(bytes_max) {
+            if parts.len() == limits::PARTS_UNDER_WAY
+                && let Some(part) = parts.pop_front()
+            {
+                committed(part).await?;
+            }
+            parts.push_back(self.raft.client_write_ff(part).await?);
+        }
+        drop(turn);
+        let mut index = 0;
+        for part in parts {
+            index = committed(part).await?;
+        }
+        Ok(index)
     }
 
     /// Writes a snapshot, if none is being written.
@@ -333,6 +359,14 @@ impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Node").field("id", &self.settings.id).finish_non_exhaustive()
     }
+}
+
+/// Waits until an entry is committed and applied; returns its index.
+async fn committed<E>(
+    entry: impl Future<Output = Result<ClientWriteResult<Types>, E>>,
+) -> Result<u64, RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
+    let written = entry.await.map_err(|_| RaftError::Fatal(Fatal::Stopped))?;
+    Ok(written.map_err(RaftError::APIError)?.log_id.index)
 }
 
 pub(crate) fn milliseconds(time: Duration) -> u64 {

@@ -10,14 +10,14 @@ use lockwheel_log::replicated::ReceivedSnapshot;
 use lockwheel_log::{Disk, DiskFile, Position, mutants};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{
-    Entry, EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError,
-    StoredMembership,
+    Entry, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError, StoredMembership,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
+use crate::place::Place;
 use crate::{Batch, NodeId, Peer, Types, limits, position_of, storage_error};
 
 /// The state of a server.
@@ -113,65 +113,6 @@ impl Applied {
             {
                 // Fails if nothing waits any more.
                 let _ = sender.send(self.at.clone());
-            }
-        }
-    }
-}
-
-/// A place in the log: the first part of each snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
-    pub(crate) last: Option<LogId<NodeId>>,
-    pub(crate) membership: StoredMembership<NodeId, Peer>,
-    /// The barrier of the leader whose batches have effects.
-    pub(crate) barrier: u64,
-    pub(crate) lease_ms: i64,
-    /// The guard with which the cluster has begun, until it is over: each snapshot has it, and no
-    /// entry, since the log of such a cluster begins with a snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) guard: Option<Guard>,
-}
-
-impl Place {
-    pub(crate) fn position(&self) -> Position {
-        position_of(self.last)
-    }
-
-    fn meta(&self) -> SnapshotMeta<NodeId, Peer> {
-        SnapshotMeta {
-            last_log_id: self.last,
-            last_membership: self.membership.clone(),
-            snapshot_id: self.position().to_string(),
-        }
-    }
-
-    /// Whether the batch at this index has effects; moves the place behind it.
-    pub(crate) fn pass(&mut self, entry: &Entry<Types>) -> bool {
-        self.last = Some(entry.log_id);
-        let has_effects = self.pass_payload(entry);
-        self.guard.take_if(|guard| guard.until_ms <= self.lease_ms);
-        has_effects
-    }
-
-    fn pass_payload(&mut self, entry: &Entry<Types>) -> bool {
-        match &entry.payload {
-            EntryPayload::Blank => false,
-            EntryPayload::Membership(membership) => {
-                self.membership = StoredMembership::new(self.last, membership.clone());
-                false
-            }
-            EntryPayload::Normal(batch) if batch.is_barrier() => {
-                self.barrier = entry.log_id.index;
-                self.lease_ms = self.lease_ms.max(batch.lease_ms);
-                false
-            }
-            EntryPayload::Normal(batch) => {
-                let has_effects = batch.barrier == self.barrier
-                    || mutants::is_on("raft-batches-of-earlier-leaders-applied");
-                if has_effects {
-                    self.lease_ms = self.lease_ms.max(batch.lease_ms);
-                }
-                has_effects
             }
         }
     }
@@ -280,14 +221,13 @@ impl StateMachine {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "entries are missing"));
             }
             for entry in &entries {
-                if place.pass(entry)
-                    && let EntryPayload::Normal(batch) = &entry.payload
-                {
+                if let Some(batch) = place.pass(entry) {
                     let loaded = self.state.load(&batch.effects, batch.lease_ms);
                     loaded.map_err(io::Error::other)?;
                 }
             }
         }
+        applied.at.parts = place.parts;
         applied.is_broken = false;
         Ok(())
     }
@@ -333,16 +273,14 @@ impl RaftStateMachine<Types> for StateMachine {
         let mut applied = blocking(|| self.applied.lock());
         let mut replies = Vec::new();
         for entry in entries {
-            if applied.at.pass(&entry)
-                && let EntryPayload::Normal(batch) = &entry.payload
-            {
+            if let Some(batch) = applied.at.pass(&entry) {
                 // The engine may be busy, and messages between nodes must go on.
-                let committed = blocking(|| self.state.commit(batch));
+                let committed = blocking(|| self.state.commit(&batch));
                 committed.map_err(|error| {
                     applied.is_broken = true;
                     storage_error(io::Error::other(error))
                 })?;
-                applied.note_committed(batch);
+                applied.note_committed(&batch);
             }
             replies.push(());
         }
@@ -497,7 +435,7 @@ impl StateMachine {
             return Err(io::Error::other("the state could not be rebuilt"));
         }
         let mut parts = self.state.begin_snapshot();
-        let place = applied.at.clone();
+        let place = applied.at.whole();
         match (parts.last(), applied.leading) {
             (Some(last), Some((_, committed))) if last == committed => {
                 drop(applied);

@@ -131,8 +131,8 @@ impl Cluster {
     /// Returns when the leader has acknowledged the word.
     async fn acknowledge(&self, (leader, barrier): (NodeId, u64), word: &[u8]) {
         self.states[&leader].0.lock().words.push(word.to_vec());
-        let effects = word.to_vec().into();
-        let batch = Batch { barrier, lease_ms: 0, last: 0, effects };
+
+        let batch = Batch::new(barrier, 0, 0, word.to_vec());
         self.node(leader).replicate(batch).await.expect("it leads");
     }
 

@@ -15,7 +15,7 @@ use lockwheel_log::files::{Clocks, Snapshot};
 use lockwheel_raft::{Batch, Node};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{error, warn};
 
 use crate::limits;
@@ -50,6 +50,8 @@ struct Pending {
     /// The barrier of the batches, while this server leads.
     barrier: Option<u64>,
     batches: VecDeque<Collected>,
+    /// A batch was not committed: the leadership is about to end, and later ones must not be.
+    has_failed: bool,
     /// The barrier and the batches that are committed, the latest ones: the index of each, and the
     /// last unit up to it.
     committed: VecDeque<(u64, Position)>,
@@ -114,7 +116,7 @@ impl RaftLog {
         // Followers would apply units that this server has undone.
         let is_empty = pending.batches.is_empty() && pending.committed.is_empty();
         assert!(is_empty, "units of an earlier leadership");
-        pending.barrier = Some(barrier);
+        (pending.barrier, pending.has_failed) = (Some(barrier), false);
         let last = pending.last;
         pending.committed.push_back((barrier, last));
         last
@@ -185,11 +187,17 @@ impl RaftLog {
         }
     }
 
+    /// A batch with this barrier was not committed.
+    fn note_failed(&self, barrier: u64) {
+        let mut pending = self.pending.lock();
+        pending.has_failed |= pending.barrier == Some(barrier);
+    }
+
     fn take(&self) -> Option<Batch> {
         let mut pending = self.pending.lock();
-        let barrier = pending.barrier?;
+        let barrier = pending.barrier.filter(|_| !pending.has_failed)?;
         let Collected { last, lease_ms, effects, .. } = pending.batches.pop_front()?;
-        Some(Batch { barrier, lease_ms, last, effects: effects.into() })
+        Some(Batch::new(barrier, lease_ms, last, effects))
     }
 
     /// Once a second: followers must know how far the lease clock has come, also if nothing
@@ -220,16 +228,14 @@ const SECOND_MS: i64 = 1_000;
 /// Replicates the batches of `log`, one after the other, as long as the node runs: clients of a
 /// server that stops wait for the last ones.
 pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
-    let mut next_second = Instant::now() + limits::RAFT_SECOND;
     loop {
         while let Some(batch) = log.take() {
             let (barrier, last) = (batch.barrier, batch.last);
             match node.replicate(batch).await {
                 Ok(index) => log.note_committed(barrier, index, last),
                 Err(error) => {
-                    // The node is about to lead no more.
                     warn!(%error, "a batch was not committed by this node");
-                    break;
+                    log.note_failed(barrier);
                 }
             }
         }
@@ -238,16 +244,17 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
         {
             error!(%error, "no snapshot");
         }
+        log.work.notified().await;
+    }
+}
+
+/// Does once a second what a log must, until the server has ended: also while a large batch is
+/// being replicated.
+pub(crate) async fn pass_seconds(log: Arc<RaftLog>, node: Arc<Node>) {
+    loop {
+        sleep(limits::RAFT_SECOND).await;
         let Some(host) = log.host.upgrade() else { return };
-        if Instant::now() >= next_second {
-            next_second = Instant::now() + limits::RAFT_SECOND;
-            tokio::task::block_in_place(|| log.second(&host, &node));
-        }
-        drop(host);
-        tokio::select! {
-            () = log.work.notified() => {}
-            () = sleep(next_second - Instant::now()) => {}
-        }
+        tokio::task::block_in_place(|| log.second(&host, &node));
     }
 }
 
@@ -375,5 +382,20 @@ mod tests {
         append(&log, 3);
         let batch = log.take().expect("a batch");
         assert_eq!((batch.barrier, batch.last), (2, 3));
+    }
+
+    #[test]
+    fn batch_that_was_not_committed_is_the_last_one_of_its_leadership() {
+        let log = log();
+        log.begin(1);
+        append(&log, 1);
+        assert!(log.take().is_some());
+        log.note_failed(1);
+        append(&log, 2);
+        assert_eq!(log.take(), None);
+        log.end();
+        log.begin(2);
+        append(&log, 3);
+        assert!(log.take().is_some());
     }
 }

@@ -45,6 +45,10 @@ const LOCKS: u64 = 4;
 const LEASE_MS: u64 = 150;
 const LEASE_VARIES_MS: u64 = 2_000;
 
+/// One of so many requests has a large effect, of less than so many bytes: several entries.
+const LARGE_ONE_IN: u64 = 10;
+const LARGE_BYTES: u64 = 200_000;
+
 /// Clients give up a request after this.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -115,7 +119,12 @@ impl Cluster {
             _ => return,
         };
         let before = self.greatest_token;
-        let Some(Execution { number, token, is_committed }) = self.execute(request) else { return };
+        let padding = match self.random.below(LARGE_ONE_IN) {
+            0 => self.random.below(LARGE_BYTES) as usize,
+            _ => 0,
+        };
+        let executed = self.execute_padded(request, padding);
+        let Some(Execution { number, token, is_committed }) = executed else { return };
         let (client, sent) = (&mut self.clients[at], self.now);
         match (request, &mut client.holding) {
             (Request::Release { .. }, holding) => *holding = None,

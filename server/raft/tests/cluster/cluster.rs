@@ -434,19 +434,25 @@ impl Cluster {
 
     /// Executes a request on the node that leads: it has the effect at once.
     pub(crate) fn execute(&mut self, request: Request) -> Option<Execution> {
+        self.execute_padded(request, 0)
+    }
+
+    /// As [`Cluster::execute`], with an effect that is longer by so many bytes.
+    pub(crate) fn execute_padded(&mut self, request: Request, padding: usize) -> Option<Execution> {
         let (id, barrier) = self.leader?;
         let process = self.machines[&id].process.as_ref()?;
         let _in_its_time = process.runtime.enter();
         let locks = &process.locks;
         self.units += 1;
         let number = self.units;
-        let (batch, token) =
-            locks.execute(number, request).filter(|(batch, _)| batch.barrier == barrier)?;
+        let (batch, token) = locks
+            .execute(number, request, padding)
+            .filter(|(batch, _)| batch.barrier == barrier)?;
         let node = Arc::clone(&process.node);
         let is_committed = tokio::spawn(async move { node.replicate(batch).await.is_ok() });
         drop(_in_its_time);
         self.note(format_args!(
-            "unit {number}: node {id} of barrier {barrier} executes {request:?}"
+            "unit {number}: node {id} of barrier {barrier} executes {request:?} of {padding} bytes"
         ));
         Some(Execution { number, token, is_committed })
     }

@@ -56,7 +56,7 @@ pub(crate) struct Hold {
 /// The effects of a batch, or a part of a snapshot.
 #[derive(Serialize, Deserialize)]
 enum Effects {
-    Unit { number: u64, change: Change },
+    Unit { number: u64, change: Change, padding: Vec<u8> },
     Numbers(Vec<u64>),
     Holds { holds: BTreeMap<u8, Hold>, last_token: u64, lease_ms: i64 },
 }
@@ -128,17 +128,21 @@ impl Locks {
     }
 
     /// Executes a request if this process leads; returns the batch with its effect, and the token
-    /// of the lock, unless the request is refused.
-    pub(crate) fn execute(&self, number: u64, request: Request) -> Option<(Batch, u64)> {
+    /// of the lock, unless the request is refused. The effect is longer by `padding` bytes.
+    pub(crate) fn execute(
+        &self,
+        number: u64,
+        request: Request,
+        padding: usize,
+    ) -> Option<(Batch, u64)> {
         let mut state = self.state.lock();
         let (known, Some(leading)) = &mut *state else { return None };
         let now_ms = leading.now_ms();
         let change = known.change_for(request, now_ms)?;
         known.apply(number, change, now_ms).expect("an effect of its own state");
-        let effects = encode(&Effects::Unit { number, change });
+        let effects = encode(&Effects::Unit { number, change, padding: vec![0; padding] });
         let last = known.units.len() as u64;
-        let batch =
-            Batch { barrier: leading.barrier, lease_ms: now_ms, last, effects: effects.into() };
+        let batch = Batch::new(leading.barrier, now_ms, last, effects);
         Some((batch, known.last_token))
     }
 
@@ -202,7 +206,7 @@ impl Known {
 
     fn load(&mut self, effects: Effects, lease_ms: i64) -> Result<(), String> {
         match effects {
-            Effects::Unit { number, change } => return self.apply(number, change, lease_ms),
+            Effects::Unit { number, change, .. } => return self.apply(number, change, lease_ms),
             Effects::Numbers(mut numbers) => self.units.append(&mut numbers),
             Effects::Holds { holds, last_token, lease_ms: until_ms } => {
                 (self.holds, self.last_token, self.lease_ms) = (holds, last_token, until_ms);

@@ -108,6 +108,21 @@ fn interrupted_removal_can_be_repeated() {
 }
 
 #[test]
+fn large_units_pass_slow_links() {
+    scenarios::slow_links();
+}
+
+#[test]
+fn batch_has_no_effect_if_its_leader_stops_within_it() {
+    scenarios::leader_within_a_batch();
+}
+
+#[test]
+fn snapshot_has_whole_batches() {
+    scenarios::snapshot_within_a_batch();
+}
+
+#[test]
 fn locks_survive_some_failovers() {
     survive(200);
 }

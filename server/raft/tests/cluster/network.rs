@@ -24,6 +24,10 @@ pub(crate) struct Network {
     pub(crate) cut: BTreeSet<Way>,
     /// Nothing arrives these ways in every second interval of this length.
     pub(crate) flapping: Option<(BTreeSet<Way>, Duration)>,
+    /// What the link of each node carries in a second from it, if that is bounded.
+    pub(crate) bytes_per_second: Option<u64>,
+    /// When bytes arrived last.
+    carried: Duration,
     channels: Vec<Channel>,
     /// The last connection that was made.
     pub(crate) last_connection: Option<Way>,
@@ -47,7 +51,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 impl Network {
     /// Bytes arrive, at this time since the beginning.
     pub(crate) fn carry(&mut self, now: Duration) {
-        let Network { cut, flapping, channels, .. } = self;
+        let Network { cut, flapping, channels, bytes_per_second, carried, .. } = self;
         let flapping = flapping.as_ref().filter(|(_, interval)| {
             let intervals = now.as_nanos() / interval.as_nanos();
             intervals.is_multiple_of(2)
@@ -55,7 +59,17 @@ impl Network {
         let is_cut =
             |way: &Way| cut.contains(way) || flapping.is_some_and(|(ways, _)| ways.contains(way));
         let mut buffer = [0; 4096];
-        channels.retain_mut(|channel| is_cut(&channel.way) || channel.carry(&mut buffer));
+        let step = now - std::mem::replace(carried, now);
+        let of_step = bytes_per_second.map(|bytes| (bytes as f64 * step.as_secs_f64()) as usize);
+        let mut left: BTreeMap<NodeId, usize> = BTreeMap::new();
+        channels.retain_mut(|channel| {
+            let left = left.entry(channel.way.0).or_insert(of_step.unwrap_or(usize::MAX));
+            is_cut(&channel.way) || channel.carry(&mut buffer, left)
+        });
+        // Another channel is the first one each time.
+        if !channels.is_empty() {
+            channels.rotate_left(1);
+        }
     }
 
     /// All ways are open.
@@ -84,13 +98,18 @@ impl Channel {
         Channel { way, source, sink, bytes: Vec::new(), is_closed: false }
     }
 
-    /// What was sent before the last step arrives; returns whether more may come.
-    fn carry(&mut self, buffer: &mut [u8]) -> bool {
+    /// What was sent before the last step arrives, as far as the link has `left` bytes for it;
+    /// returns whether more may come.
+    fn carry(&mut self, buffer: &mut [u8], left: &mut usize) -> bool {
         while !self.bytes.is_empty() {
-            match self.sink.write(&self.bytes).now_or_never() {
-                Some(Ok(written)) => drop(self.bytes.drain(..written)),
+            let length = self.bytes.len().min(*left);
+            match self.sink.write(&self.bytes[..length]).now_or_never() {
+                Some(Ok(0)) | None => return true,
+                Some(Ok(written)) => {
+                    self.bytes.drain(..written);
+                    *left -= written;
+                }
                 Some(Err(_)) => return false,
-                None => return true,
             }
         }
         if self.is_closed {

@@ -34,6 +34,9 @@ pub(crate) const ALL: &[fn()] = &[
     doubt,
     doubt_of_a_leader,
     doubt_of_all_nodes,
+    slow_links,
+    leader_within_a_batch,
+    snapshot_within_a_batch,
 ];
 
 /// Executes so many notes; returns their numbers when all are acknowledged.
@@ -98,8 +101,7 @@ pub(crate) fn same_term() {
     cluster.network.lock().cut.retain(|way| !open.contains(way));
     let (again, later) = cluster.leader();
     assert!(again == leader && later > barrier, "{again} {later}");
-    let effects = b"of no unit".as_slice().into();
-    let late = Batch { barrier, lease_ms: 0, last: 9, effects };
+    let late = Batch::new(barrier, 0, 9, b"of no unit".as_slice());
     let late = cluster.call(leader, |node| async move { node.replicate(late).await });
     cluster.finish(late).expect("it runs").expect("it is committed");
     let last = cluster.acknowledge();
@@ -107,6 +109,88 @@ pub(crate) fn same_term() {
     cluster.sleep(SETTLED);
     for id in 1..=3 {
         assert_eq!(units(&cluster, id), [note.number, last]);
+    }
+}
+
+/// What the link of a node carries in a second: an entry to each of two others in less than half of
+/// a heartbeat interval.
+const SLOW_BYTES_PER_SECOND: u64 = 4_000_000;
+
+/// The effect of a unit that takes several election timeouts on its way.
+const LARGE_BYTES: usize = 4 << 20;
+
+/// Neither a large unit nor a node that lacks much costs a leader its followers.
+pub(crate) fn slow_links() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, barrier) = cluster.leader();
+    let lagging = leader % 3 + 1;
+    cluster.kill(lagging, false);
+    let mut expected = Vec::new();
+    for _ in 0..20 {
+        let note = cluster.execute_padded(Request::Note, 100_000).expect("it leads");
+        assert_eq!(cluster.finish(note.is_committed), Some(true));
+        expected.push(note.number);
+    }
+    cluster.network.lock().bytes_per_second = Some(SLOW_BYTES_PER_SECOND);
+    cluster.run(lagging);
+    let large = cluster.execute_padded(Request::Note, LARGE_BYTES).expect("it leads");
+    expected.push(large.number);
+    let is_committed = cluster.finish(large.is_committed);
+    assert_eq!(is_committed, Some(true));
+    expected.append(&mut notes(&mut cluster, 3));
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        assert_eq!(units(&cluster, id), expected, "node {id}");
+    }
+    assert_eq!(cluster.leader, Some((leader, barrier)));
+}
+
+/// Executes a large unit, until another node than the leader has applied some of its entries.
+/// Returns the leader, that node and the unit.
+fn begin_large_unit(cluster: &mut Cluster) -> (NodeId, NodeId, Execution) {
+    let (leader, _) = cluster.leader();
+    cluster.network.lock().bytes_per_second = Some(SLOW_BYTES_PER_SECOND);
+    let follower = leader % 3 + 1;
+    let progress = cluster.node(follower).progress();
+    let applied = || progress.borrow().last_applied.map_or(0, |last| last.index);
+    let before = applied();
+    let large = cluster.execute_padded(Request::Note, LARGE_BYTES).expect("it leads");
+    cluster.wait("parts", |_| (applied() > before + 10).then_some(()));
+    (leader, follower, large)
+}
+
+/// A batch of which a leader has replicated only the first parts has no effect.
+pub(crate) fn leader_within_a_batch() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _, large) = begin_large_unit(&mut cluster);
+    cluster.isolate(leader);
+    let is_over = |cluster: &mut Cluster| cluster.leader.is_none_or(|(other, _)| other != leader);
+    cluster.wait("end of the lease", |cluster| is_over(cluster).then_some(()));
+    let mut expected = vec![cluster.acknowledge()];
+    cluster.network.lock().heal();
+    cluster.network.lock().bytes_per_second = None;
+    assert_eq!(cluster.finish(large.is_committed), Some(false));
+    let large = cluster.execute_padded(Request::Note, LARGE_BYTES).expect("a leader");
+    expected.push(large.number);
+    assert_eq!(cluster.finish(large.is_committed), Some(true));
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        assert_eq!(units(&cluster, id), expected, "node {id}");
+    }
+}
+
+/// A snapshot has whole batches: after a restart, a node gets all parts of the one that follows.
+pub(crate) fn snapshot_within_a_batch() {
+    let mut cluster = Cluster::start(1, 3);
+    let before = cluster.acknowledge();
+    let (_, follower, large) = begin_large_unit(&mut cluster);
+    begin_snapshot(&mut cluster, follower);
+    cluster.kill(follower, false);
+    cluster.run(follower);
+    assert_eq!(cluster.finish(large.is_committed), Some(true));
+    cluster.sleep(SETTLED);
+    for id in 1..=3 {
+        assert_eq!(units(&cluster, id), [before, large.number], "node {id}");
     }
 }
 

@@ -1,0 +1,113 @@
+//! How much one message to a follower carries: what its link delivers well within the time after
+//! which `openraft` gives the message up, and a heartbeat with it.
+
+use std::time::Duration;
+
+use lockwheel_log::mutants;
+use openraft::Entry;
+
+use crate::{Types, limits};
+
+/// See the module's documentation. One value belongs to one connection.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// The bytes of the next message, unless its first entry is larger.
+    bytes: usize,
+    /// A message was sent, and its reply has not arrived: it was given up.
+    is_waiting: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { bytes: limits::APPEND_BYTES_FIRST, is_waiting: false }
+    }
+}
+
+impl Pace {
+    /// A message is about to be sent: removes the entries that it does not carry. Returns whether
+    /// there were any.
+    pub(crate) fn begin(&mut self, entries: &mut Vec<Entry<Types>>) -> bool {
+        if self.is_waiting {
+            self.bytes = limits::ENTRY_BYTES;
+        }
+        self.is_waiting = true;
+        let mut bytes = 0;
+        let carried = entries.iter().take_while(|entry| {
+            let is_first = bytes == 0;
+            bytes += size(entry);
+            is_first || bytes <= self.bytes
+        });
+        let (carried, all) = (carried.count(), entries.len());
+        if carried == all || mutants::is_on("raft-messages-of-any-size") {
+            return false;
+        }
+        entries.truncate(carried);
+        true
+    }
+
+    /// The reply to the message has arrived after `elapsed`, or the connection has failed.
+    /// `openraft` would have given the message up after `limit`.
+    pub(crate) fn end(&mut self, elapsed: Duration, limit: Duration, is_reply: bool) {
+        self.is_waiting = false;
+        if is_reply && elapsed < limit / 4 {
+            self.bytes = (self.bytes * 2).min(limits::APPEND_BYTES);
+        } else if elapsed > limit / 2 {
+            self.bytes = (self.bytes / 2).max(limits::ENTRY_BYTES);
+        }
+    }
+}
+
+/// About the bytes of an entry in a message.
+fn size(entry: &Entry<Types>) -> usize {
+    let effects = match &entry.payload {
+        openraft::EntryPayload::Normal(batch) => batch.effects.len(),
+        _ => 0,
+    };
+    effects + limits::ENTRY_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::{CommittedLeaderId, EntryPayload, LogId};
+
+    use super::*;
+    use crate::Batch;
+
+    fn entries(lengths: &[usize]) -> Vec<Entry<Types>> {
+        let entry = |(index, length): (usize, &usize)| Entry {
+            log_id: LogId::new(CommittedLeaderId::new(1, 1), index as u64),
+            payload: EntryPayload::Normal(Batch::new(1, 0, 0, vec![0; *length])),
+        };
+        lengths.iter().enumerate().map(entry).collect()
+    }
+
+    /// How many of many small entries the next message carries.
+    fn carried(pace: &mut Pace, elapsed_ms: Option<u64>) -> usize {
+        let mut all = entries(&[limits::ENTRY_BYTES - limits::ENTRY_OVERHEAD_BYTES; 64]);
+        assert!(pace.begin(&mut all));
+        if let Some(elapsed_ms) = elapsed_ms {
+            pace.end(Duration::from_millis(elapsed_ms), Duration::from_millis(200), true);
+        }
+        all.len()
+    }
+
+    #[test]
+    fn messages_follow_what_the_link_delivers() {
+        let mut pace = Pace::default();
+        let carried: Vec<usize> = [Some(10), Some(49), Some(60), Some(101), None, Some(40), None]
+            .map(|elapsed_ms| carried(&mut pace, elapsed_ms))
+            .into();
+        assert_eq!(carried, [2, 4, 8, 8, 4, 1, 2]);
+    }
+
+    #[test]
+    fn message_carries_one_entry_whatever_its_size() {
+        let mut pace = Pace::default();
+        let mut large = entries(&[10 << 20, 1, 1]);
+        assert!(pace.begin(&mut large));
+        assert_eq!(large.len(), 1);
+        let mut small = entries(&[1, 1, 1]);
+        assert!(!pace.begin(&mut small));
+        assert_eq!(small.len(), 3);
+    }
+}
