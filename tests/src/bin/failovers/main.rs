@@ -10,6 +10,7 @@
 
 mod cluster;
 mod faults;
+mod large_units;
 mod network;
 mod probe;
 mod program;
@@ -27,13 +28,11 @@ use lockwheel_tests::load::judge::{Campaign, Judge, Totals};
 
 use crate::cluster::Cluster;
 use crate::faults::{Fault, Faults};
+use crate::large_units::LargeUnits;
 use crate::network::Network;
 use crate::redis::Redis;
 use crate::servers::Servers;
 use crate::times::Times;
-
-/// The servers.
-const SERVERS: u8 = 3;
 
 /// The faults after which the clients use other locks.
 const FAULTS_PER_EPOCH: usize = 5;
@@ -75,6 +74,15 @@ struct Options {
     /// The threads of each library
     #[arg(long, default_value_t = 4)]
     threads: usize,
+    /// The number of nodes, or of servers of Redis
+    #[arg(long, default_value_t = 3)]
+    nodes: u8,
+    /// Megabits that each server sends in a second at most
+    #[arg(long)]
+    link_mbit: Option<u32>,
+    /// Bytes of the large values, and of the effects of large scripts, that are part of the load
+    #[arg(long, default_value_t = 0)]
+    large_bytes: usize,
     /// The seed of the faults and of the requests
     #[arg(long, default_value_t = 1)]
     seed: u32,
@@ -98,7 +106,8 @@ fn main() -> ExitCode {
 
 /// `None` if there is no such server.
 fn campaign(options: &Options, kind: Kind) -> Result<Option<Totals>, String> {
-    let network = Network::new(SERVERS).unwrap_or_else(|(network, reason)| {
+    let network = Network::new(options.nodes, options.link_mbit);
+    let network = network.unwrap_or_else(|(network, reason)| {
         println!("{kind:?}: the network is not divided: {reason}");
         network
     });
@@ -143,6 +152,7 @@ fn fail_under_load(
         lease_ms: LEASE_MS,
         reply_timeout_ms: REPLY_TIMEOUT_MS,
     };
+    let large_units = LargeUnits::start(servers.addresses(), options.large_bytes);
     let mut load = Load::start(&options.clients, settings)?;
     let mut times = Times::default();
     while times.failovers() < options.failovers {
@@ -157,10 +167,14 @@ fn fail_under_load(
         judge.judge_before(load.oldest_epoch());
     }
     judge.add_records(judged(load.end()?));
+    let large_units = large_units.end();
     judge.judge_before(u64::MAX);
     servers.wait_until_whole()?;
     let (seconds, seed) = ((time::now_us() - begin_us) / 1_000_000, options.seed);
     println!("{kind:?}, seed {seed}, {seconds} s: {}\n{times}", judge.totals());
+    if options.large_bytes > 0 {
+        println!("{kind:?}: {large_units} large units of {} bytes", options.large_bytes);
+    }
     Ok(judge.totals())
 }
 

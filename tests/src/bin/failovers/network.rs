@@ -27,11 +27,12 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// So many hosts, in namespaces if this machine allows it.
+    /// So many hosts, in namespaces if this machine allows it. Each sends at most `link_mbit`
+    /// megabits in a second, if that is given.
     ///
     /// # Errors
     /// The reason why there are no namespaces, with hosts on the loopback interface.
-    pub(crate) fn new(count: u8) -> Result<Network, (Network, String)> {
+    pub(crate) fn new(count: u8, link_mbit: Option<u32>) -> Result<Network, (Network, String)> {
         // The system frees the names of a network some time after its end.
         static NETWORKS: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
@@ -44,7 +45,7 @@ impl Network {
             namespaces: Vec::new(),
             bridge: None,
         };
-        match network.create(&subnet, &name) {
+        match network.create(&subnet, &name, link_mbit) {
             Ok(()) => Ok(network),
             Err(reason) => {
                 let hosts = numbers().map(|number| format!("127.0.0.{number}")).collect();
@@ -53,7 +54,7 @@ impl Network {
         }
     }
 
-    fn create(&mut self, subnet: &str, bridge: &str) -> Result<(), String> {
+    fn create(&mut self, subnet: &str, bridge: &str, link_mbit: Option<u32>) -> Result<(), String> {
         if !geteuid().is_root() {
             return Err("only root can divide the network".to_owned());
         }
@@ -72,6 +73,10 @@ impl Network {
             run(&format!("ip -n {name} addr add {host}/24 dev eth0"))?;
             run(&format!("ip -n {name} link set lo up"))?;
             run(&format!("ip -n {name} link set eth0 up"))?;
+            if let Some(mbit) = link_mbit {
+                let shape = format!("tbf rate {mbit}mbit burst 32kb latency 50ms");
+                run(&format!("ip netns exec {name} tc qdisc add dev eth0 root {shape}"))?;
+            }
             // Found missing now rather than at the first cut.
             run(&format!("ip netns exec {name} iptables -w -S"))?;
         }
