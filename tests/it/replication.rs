@@ -326,6 +326,26 @@ fn every_server_reads_what_was_acknowledged() {
     }
 }
 
+#[test]
+fn large_requests_are_refused_and_large_effects_survive_their_leader() {
+    let mut cluster = Cluster::start();
+    assert_eq!(cluster.ask("CONFIG SET raft-request-max 1mb"), "+OK\r\n");
+    // With the words `SET` and `k`.
+    let value = |bytes: usize| "v".repeat(bytes - "SETk".len());
+    assert_eq!(cluster.ask(&format!("SET k {}", value(1 << 20))), "+OK\r\n");
+    let refused = cluster.ask(&format!("SET k {}", value((1 << 20) + 1)));
+    let reason = "the arguments of the request have 1048577 bytes, more than raft-request-max \
+                  (1048576)";
+    assert_eq!(refused, format!("-ERR {reason}\r\n"));
+    let script = "for i = 1, 20000 do redis.call('SET', i, ARGV[1]) end";
+    let word = "v".repeat(200);
+    assert_eq!(cluster.ask_words(&["EVAL", script, "0", &word]), "$-1\r\n");
+    let gone = cluster.leader();
+    cluster.servers.remove(&gone);
+    assert_eq!(cluster.ask("DBSIZE"), ":20001\r\n");
+    assert_eq!(cluster.ask("STRLEN 20000"), ":200\r\n");
+}
+
 /// A node that was away gets a snapshot, since the entries that it lacks are gone.
 #[test]
 fn node_that_was_away_gets_a_snapshot() {

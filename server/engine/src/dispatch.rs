@@ -210,7 +210,11 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> DispatchResult {
-        let found = self.find_command(argv);
+        let mut found = self.find_command(argv);
+        if let Some(bytes_max) = self.request_bytes_max {
+            found =
+                found.and_then(|entry| Engine::check_request_size(argv, bytes_max).map(|()| entry));
+        }
         match found.and_then(|entry| self.pass(client, entry, argv, time)) {
             Ok(Admission::Run(entry, database)) => {
                 let mut context = self.context(client, Caller::Client, entry, database, time);

@@ -4,6 +4,8 @@
 //! Requests, queued commands of `EXEC`, calls of scripts and commands of blocked clients are all
 //! checked with this table. The commands that skip the checks (see `GateMask`) follow from it.
 
+use std::num::NonZeroU64;
+
 use bitflags::bitflags;
 use lockwheel_resp::Protocol;
 
@@ -418,6 +420,21 @@ impl Engine {
         conditions.set(Conditions::NOT_READY, !self.is_ready() && !self.is_following());
         conditions.set(Conditions::FOLLOWING, self.is_following());
         self.conditions = conditions;
+        let bytes_max = NonZeroU64::new(self.settings.raft_request_max_bytes);
+        self.request_bytes_max = bytes_max.filter(|_| self.settings.is_node());
+    }
+
+    /// Refuses a request that the other nodes would be sent for too long.
+    #[cold]
+    pub(super) fn check_request_size(argv: &[&[u8]], bytes_max: NonZeroU64) -> Result<(), Error> {
+        let bytes: u64 = argv.iter().map(|argument| argument.len() as u64).sum();
+        if bytes <= bytes_max.get() {
+            return Ok(());
+        }
+        Err(Error::text(format!(
+            "ERR the arguments of the request have {bytes} bytes, more than raft-request-max \
+             ({bytes_max})"
+        )))
     }
 
     /// The error for a command that a gate has refused and that cannot wait.

@@ -65,6 +65,7 @@ pub mod unit_log;
 pub mod wheel;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use acl::AccessControl;
@@ -279,6 +280,8 @@ pub struct Engine {
     pub(crate) replies: Replies,
     /// The conditions of gates that the engine meets.
     conditions: Conditions,
+    /// Bytes of the arguments of a request, if they are bounded; see `raft-request-max`.
+    request_bytes_max: Option<NonZeroU64>,
     due: Vec<Due>,
     event_channel: Vec<u8>,
     /// The effects of each unit, if the caller takes them.
@@ -311,10 +314,8 @@ impl Engine {
         let commands = CommandTable::of_server(&settings);
         let interpreter = commands::scripts::interpreter(seed[3], settings.compat_version);
         let lua_bytes = interpreter.memory_bytes();
-        if settings.cluster_enabled {
-            // A cluster has one database.
-            settings.databases = 1;
-        }
+        // A cluster has one database.
+        settings.databases = if settings.cluster_enabled { 1 } else { settings.databases };
         let functions = commands::functions::functions(seed[3], settings.compat_version);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let state = State::new(keyspace, Libraries::new(functions));
@@ -356,6 +357,7 @@ impl Engine {
             expiry_backlog_at: None,
             replies: Replies::default(),
             conditions: Conditions::empty(),
+            request_bytes_max: None,
             // Allocated now: a long-lived allocation behind a million keys would keep their memory
             // from being returned to the system.
             due: Vec::with_capacity(store::DUE_TOGETHER),

@@ -243,6 +243,10 @@ pub const DEBUG_VALUE_BYTES_MAX: usize = BULK_BYTES_MAX;
 
 // Nodes of a cluster.
 
+/// Bytes of the arguments of one request to a node by default (`raft-request-max`): two other nodes
+/// have its effects after about half a minute over a link of 10 Mbit/s. Other clients wait so long.
+pub const RAFT_REQUEST_BYTES_MAX: usize = 16 * MIB;
+
 /// Milliseconds after this node was notified of a leader in which clients may still connect to it
 /// as to the leader: another node has directed them here before it was notified.
 pub const LEADER_NEWS_MS: i64 = 10_000;
@@ -293,5 +297,6 @@ mod tests {
         assert_eq!(settings.maxclients, CLIENTS_MAX);
         assert_eq!(settings.proto_max_bulk_len_bytes, BULK_BYTES_MAX as u64);
         assert_eq!(settings.client_query_buffer_limit_bytes, QUERY_BUFFER_BYTES_MAX as u64);
+        assert_eq!(settings.raft_request_max_bytes, RAFT_REQUEST_BYTES_MAX as u64);
     }
 }

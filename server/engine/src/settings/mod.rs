@@ -106,6 +106,8 @@ pub struct Settings {
     pub client_query_buffer_limit_bytes: u64,
     /// Maximum bytes of one argument.
     pub proto_max_bulk_len_bytes: u64,
+    /// Maximum bytes of the arguments of one request to a node of a cluster.
+    pub raft_request_max_bytes: u64,
     /// Which clients may use `DEBUG`.
     pub enable_debug_command: Permission,
     /// Which clients may use `LOCKWHEEL`. Only servers for tests should permit all clients.
@@ -222,6 +224,7 @@ impl Default for Settings {
             client_output_buffer_limits: ClientOutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 1 << 30,
             proto_max_bulk_len_bytes: 512 << 20,
+            raft_request_max_bytes: 16 << 20,
             enable_debug_command: Permission::No,
             enable_test_commands: Permission::No,
             journal_max_entries: JOURNAL_ENTRIES_DEFAULT,

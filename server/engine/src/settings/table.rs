@@ -268,6 +268,10 @@ pub static DIRECTIVES: &[Directive] = &[
     process("raft-election-timeout", Int(100, 60_000), "1000", Fixed,
         "Milliseconds without a message of the leader after which the other nodes may elect \
          another one. The same on all nodes.").own(),
+    used("raft-request-max", Memory(MIB, SIZE_MAX), "16777216", Live,
+        field!(raft_request_max_bytes),
+        "Maximum bytes of the arguments of one request to a node of a cluster: other clients wait \
+         until a majority has its effects.").own(),
     process("raft-master-name", Text, "mymaster", Fixed,
         "Name of the master for clients that ask a node of a cluster as a sentinel.").own(),
 
