@@ -3,10 +3,9 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use lockwheel_tests::daemon::{Daemon, Folder, command, program};
+use lockwheel_tests::daemon::{Daemon, Folder, command, command_on_disk, program};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::wire::Wire;
 use lockwheel_tests::{say, words};
@@ -393,18 +392,7 @@ fn failed_write_ends_the_server_and_nothing_is_acknowledged_that_is_lost() {
 /// A server whose directory is on a disk of its own, of 4 MiB. `None` if the system permits no user
 /// to mount one.
 fn server_on_small_disk(dir: &str) -> Option<Server> {
-    let mounted = |program: &Path| {
-        let script = "mount -t tmpfs -o size=4m none \"$0\" && exec \"$@\"";
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, dir]);
-        command.arg(program);
-        command
-    };
-    let tried = mounted(Path::new("true")).stderr(Stdio::null()).status();
-    if !tried.is_ok_and(|status| status.success()) {
-        return None;
-    }
-    let mut command = mounted(program());
+    let mut command = command_on_disk(dir, 4)?;
     command.args(["--port", "0", "--dir", dir]);
     let mut daemon = Daemon::spawn(Folder::new(), command, "");
     let port = daemon.wait_for_port();

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use lockwheel_tests::certificates;
 use lockwheel_tests::cluster;
-use lockwheel_tests::daemon::{Daemon, Folder, run};
+use lockwheel_tests::daemon::{Daemon, Folder, command_on_disk, run};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::say;
 use lockwheel_tests::wire::Wire;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -107,6 +108,65 @@ fn dead_node_is_replaced_and_does_not_come_back() {
     drop(second);
     let _second = places[1].start(&[]);
     places[1].wait_for_nodes(3);
+}
+
+#[test]
+fn leadership_moves_to_the_node_that_is_named() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let _first = places[0].start(&["raft", "init"]);
+    let token = places[0].raft_text(&["token"]).expect("a token");
+    let mut nodes = Vec::new();
+    for place in &places[1..] {
+        let words = ["raft", "join", token.trim()].map(str::to_owned);
+        let mut daemon = Daemon::start(&[&words[..], &place.arguments].concat());
+        let id = number(&daemon.wait_for("This is node "));
+        nodes.push((id, daemon));
+    }
+    places[0].wait_for_nodes(3);
+    let mut wire = places[0].connect();
+    assert_eq!(wire.ask("SET lock token NX PX 600000"), "+OK\r\n");
+    for (id, _) in &nodes {
+        let done = places[0].raft_text(&["lead", id]);
+        assert_eq!(done, Some(format!("node {id} leads\n")));
+        let status = places[0].raft_text(&["status"]).unwrap_or_default();
+        assert!(status.contains(&format!(", leader {id}\n")), "{status}");
+    }
+    let refused = error_of(&places[1].raft(&["lead", "77"]));
+    assert!(refused.contains("there is no node 77"), "{refused}");
+    let mut wire = places[2].connect();
+    assert_eq!(wire.ask("SET lock other NX PX 600000"), "$-1\r\n");
+}
+
+/// Writes 24 MiB to the directory of a process, as the process sees it.
+fn fill(process_id: u32, dir: &str) {
+    let filler = format!("/proc/{process_id}/root{dir}/filler");
+    fs::write(filler, vec![0; 24 << 20]).expect("space");
+}
+
+#[test]
+fn leader_with_a_full_disk_has_another_node_lead() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    fs::create_dir(&places[0].dir).expect("a directory");
+    // 128 MiB are a reserve.
+    let Some(mut command) = command_on_disk(&places[0].dir, 144) else {
+        return say("skipped: this system permits no user to mount a disk");
+    };
+    command.args(["raft", "init"]).args(&places[0].arguments);
+    let mut first = Daemon::spawn(Folder::new(), command, "");
+    let token = first.wait_for("lockwheel raft join ");
+    let token = token.split_whitespace().next().expect("a token").to_owned();
+    first.wait_for_port();
+    let join = ["raft", "join", &token];
+    let _others = [places[1].start(&join), places[2].start(&join)];
+    places[1].wait_for_nodes(3);
+    assert_eq!(places[0].connect().ask("SET lock token NX PX 600000"), "+OK\r\n");
+    fill(first.process_id(), &places[0].dir);
+    first.wait_for("another node leads, whose disk has space");
+    eventually("a leader with space", || {
+        places[1..].iter().any(|place| place.connect().ask("SET other token") == "+OK\r\n")
+    });
 }
 
 #[test]

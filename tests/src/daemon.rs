@@ -73,6 +73,20 @@ pub fn command_of(program: impl AsRef<OsStr>, folder: &Folder) -> Command {
     command
 }
 
+/// A command that runs the program with a disk of its own at `dir`, of so many MiB. `None` if the
+/// system permits no user to mount one.
+pub fn command_on_disk(dir: &str, mib: u32) -> Option<Command> {
+    let mounted = |program: &Path| {
+        let script = format!("mount -t tmpfs -o size={mib}m none \"$0\" && exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, dir]);
+        command.arg(program);
+        command
+    };
+    let tried = mounted(Path::new("true")).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success()).then(|| mounted(program()))
+}
+
 /// Runs the program to its end.
 pub fn run<A: AsRef<str>>(arguments: &[A]) -> Output {
     command(&Folder::new(), arguments).output().expect("the program runs")

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use lockwheel::Settings;
 use lockwheel::replication::{
-    NodeStatus, Status, begin_cluster, begin_cluster_from, join_cluster, new_token, remove_node,
-    status,
+    NodeStatus, Status, begin_cluster, begin_cluster_from, join_cluster, lead, new_token,
+    remove_node, status,
 };
 
 use crate::{fail, print, server_main};
@@ -22,6 +22,7 @@ Examples:
   lockwheel raft init --from /backup/raft --dir /var/lib/lockwheel --raft-port 7379 --bind 10.0.0.1
   lockwheel raft join TOKEN --dir /var/lib/lockwheel --raft-port 7379 --bind 10.0.0.2
   lockwheel raft status --dir /var/lib/lockwheel
+  lockwheel raft lead 2 --dir /var/lib/lockwheel
   lockwheel raft remove 3 --dir /var/lib/lockwheel";
 
 /// Begins a cluster of servers that replicate their log, and changes its nodes
@@ -62,6 +63,13 @@ enum Action {
     },
     /// Show the nodes of the cluster
     Status {
+        #[command(flatten)]
+        node: OwnNode,
+    },
+    /// Have a node lead, before work on the machine of the leader
+    Lead {
+        /// The number of the node
+        number: u64,
         #[command(flatten)]
         node: OwnNode,
     },
@@ -106,6 +114,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
             new_token(&node.dir, Some(valid))
         }
         Action::Status { node } => status(&node.dir).map(|status| table(&status)),
+        Action::Lead { number, node } => {
+            lead(&node.dir, number).map(|()| format!("node {number} leads"))
+        }
         Action::Remove { number, node } => {
             remove_node(&node.dir, number).map(|()| format!("node {number} is removed"))
         }

@@ -262,6 +262,10 @@ pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
 
+/// Between two attempts of a leader whose disk is full to have another node lead: an attempt that
+/// fails costs an election timeout.
+pub(crate) const RAFT_HANDOVER_PAUSE: Duration = Duration::from_secs(60);
+
 /// The batches of which it is known how far they go: those of some seconds. A follower that is
 /// further behind has acknowledged nothing that a client still waits for.
 #[cfg(feature = "replication")]

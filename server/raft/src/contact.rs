@@ -26,6 +26,10 @@ struct Term {
     sent: BTreeMap<NodeId, Instant>,
     /// The index of the last entry that the follower has acknowledged.
     acknowledged: BTreeMap<NodeId, u64>,
+    /// Until when this leader does not lead: see [`crate::handover`].
+    resigned_until: Option<Instant>,
+    /// It does not send messages either.
+    is_silent: bool,
 }
 
 impl Contacts {
@@ -51,6 +55,36 @@ impl Contacts {
             let last = term.acknowledged.entry(follower).or_default();
             *last = (*last).max(index);
         }
+    }
+
+    /// The leader with this vote does not lead until then.
+    pub(crate) fn resign(&self, vote: &Vote<NodeId>, until: Instant) {
+        let mut term = self.0.lock();
+        if *vote == term.vote {
+            (term.resigned_until, term.is_silent) = (Some(until), false);
+        }
+    }
+
+    /// The leader that has resigned sends nothing from now on.
+    pub(crate) fn be_silent(&self) {
+        self.0.lock().is_silent = true;
+    }
+
+    /// The leader goes on, unless another one was elected.
+    pub(crate) fn end_resignation(&self) {
+        let mut term = self.0.lock();
+        (term.resigned_until, term.is_silent) = (None, false);
+    }
+
+    /// Whether the leader with this vote has resigned.
+    pub(crate) fn has_resigned(&self, vote: &Vote<NodeId>) -> bool {
+        let term = self.0.lock();
+        term.vote == *vote && term.resigned_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether the leader with this vote sends nothing, since it has resigned.
+    pub(crate) fn is_silent(&self, vote: &Vote<NodeId>) -> bool {
+        self.has_resigned(vote) && self.0.lock().is_silent
     }
 
     /// How far the follower has acknowledged the log to the leader with this vote.

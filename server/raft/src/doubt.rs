@@ -10,6 +10,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lockwheel_log::{Disk, mutants, small_file};
 use openraft::LogId;
@@ -144,7 +145,8 @@ impl Node {
         let membership = *self.metrics().borrow().membership_config.log_id();
         // In this order: a node that leads has all that is committed.
         let leads = self.leads();
-        LastEntry { last: self.machine.shared.last(), membership, leads }
+        let has_space = !self.disk_is_full.load(Ordering::Relaxed);
+        LastEntry { last: self.machine.shared.last(), membership, leads, has_space }
     }
 }
 

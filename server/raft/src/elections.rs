@@ -25,14 +25,18 @@ use crate::wire::{Reply, Request};
 impl Node {
     /// Becomes a candidate whenever there is no leader, until the node ends.
     pub(crate) async fn watch_leader(self: Arc<Self>) {
-        let mut stopped = self.stopped();
+        let (mut stopped, mut choice) = (self.stopped(), self.choice.subscribe());
         let mut last_attempt = self.last_contact();
         loop {
             // The next attempt is as long after this one as this one was after the last message.
             // Others need not wait for that: an attempt is no reason to refuse them a vote.
             let last = self.last_contact().max(last_attempt);
+            let timeout = self.timeout_of_choice(last > last_attempt);
+            let timeout = timeout.unwrap_or_else(|| self.election_timeout());
             tokio::select! {
-                () = sleep_until(last + self.election_timeout()) => {}
+                () = sleep_until(last + timeout) => {}
+                // The sender is a part of this node.
+                _ = choice.changed() => continue,
                 _ = stopped.wait_for(|is_stopped| *is_stopped) => return,
             }
             if self.last_contact().max(last_attempt) > last {

@@ -12,6 +12,7 @@ mod batch;
 mod contact;
 mod doubt;
 mod elections;
+mod handover;
 mod import;
 mod limits;
 mod log_store;

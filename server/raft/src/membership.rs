@@ -225,7 +225,7 @@ impl Node {
         node == self.settings.id || last.is_some_and(is_recent)
     }
 
-    fn check_leads(&self) -> Result<(), MembershipError> {
+    pub(crate) fn check_leads(&self) -> Result<(), MembershipError> {
         if matches!(*self.role().borrow(), Role::Leader { .. }) {
             return Ok(());
         }

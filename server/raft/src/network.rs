@@ -216,6 +216,10 @@ impl RaftNetwork<Types> for Connection {
             return Err(NetworkError::new(&error).into());
         }
         let (vote, sent) = (request.vote, Instant::now());
+        if self.contacts.is_silent(&vote) {
+            let error = io::Error::other("this node hands its leadership over");
+            return Err(NetworkError::new(&error).into());
+        }
         let before = position_of(request.prev_log_id);
         let is_partial = self.pace.begin(&mut request.entries);
         let last_id = request.entries.last().map(|last| last.log_id).or(request.prev_log_id);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwheel_log::{Disk, mutants};
@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::doubt::Doubt;
+use crate::handover::Choice;
 use crate::log_store::WritesOn;
 use crate::network::{Connect, Network, Part};
 use crate::promises::Promises;
@@ -75,6 +76,10 @@ pub struct Node {
     pub(crate) doubt: Doubt,
     /// Held by the one change of the nodes that may be under way.
     pub(crate) membership_change: tokio::sync::Mutex<()>,
+    /// The node that a leader has chosen to lead next.
+    pub(crate) choice: watch::Sender<Option<Choice>>,
+    /// Whether the disk of this node has no space for a leader.
+    pub(crate) disk_is_full: AtomicBool,
     /// Held while the parts of a batch are given to `openraft`: they follow each other.
     batch: tokio::sync::Mutex<()>,
     is_stopped: watch::Sender<bool>,
@@ -145,6 +150,8 @@ impl Node {
             promises: Promises::new(started),
             doubt,
             membership_change: tokio::sync::Mutex::default(),
+            choice: watch::Sender::new(None),
+            disk_is_full: AtomicBool::new(false),
             batch: tokio::sync::Mutex::default(),
             is_stopped: watch::Sender::new(false),
             is_lost: watch::Sender::new(None),
@@ -182,6 +189,11 @@ impl Node {
     /// The role, and changes of it.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
+    }
+
+    /// Whether the disk of this node has no space: then another node had better lead.
+    pub fn set_disk_is_full(&self, is_full: bool) {
+        self.disk_is_full.store(is_full, Ordering::Relaxed);
     }
 
     /// What `openraft` knows of the cluster, and changes of it.
@@ -407,6 +419,10 @@ impl Node {
     /// Leads whenever the node is elected, until it ends.
     async fn follow_elections(self: Arc<Self>) {
         while let Some(vote) = self.elected().await {
+            if self.network.contacts.has_resigned(&vote) {
+                sleep(self.settings.heartbeat).await;
+                continue;
+            }
             let barrier = self.pass_barrier(&vote).await;
             let barrier = barrier.filter(|barrier| self.machine.begin_leading(*barrier));
             let Some(barrier) = barrier else {
@@ -463,7 +479,8 @@ impl Node {
             return Some(Instant::now() + self.settings.lease);
         }
         let until = is_in_office.then(|| self.leads_until_of(&metrics)).flatten();
-        until.filter(|until| *until > Instant::now())
+        let has_resigned = self.network.contacts.has_resigned(vote);
+        until.filter(|until| *until > Instant::now() && !has_resigned)
     }
 
     /// Waits until another node may lead; returns why.
@@ -482,6 +499,7 @@ impl Node {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
         match metrics.state == ServerState::Leader && metrics.vote == *vote {
+            true if self.network.contacts.has_resigned(vote) => "it hands its leadership over",
             true => "no majority is in contact",
             false => "another node has a later term, or this one ends",
         }
@@ -550,6 +568,7 @@ impl Node {
             // counts its lease from the start.
             Request::WouldVote(last) => Reply::WouldVote(self.would_vote_for(last)),
             Request::LastEntry => Reply::LastEntry(self.answer_last_entry()),
+            Request::Chosen { node } => self.note_choice(node),
             Request::ReadIndex => Reply::ReadIndex(self.confirmed_index()),
             Request::LogIsLost { vote, acknowledged } => self.lose_log(vote, acknowledged),
             Request::Vote(request) => self.vote(request).await,

@@ -49,8 +49,12 @@ pub(crate) enum Request {
     Vote(VoteRequest<NodeId>),
     /// Would the node vote for one whose last entry is this?
     WouldVote(Option<LogId<NodeId>>),
-    /// How far is the log of the node?
+    /// How far is the log of the node, and has its disk space?
     LastEntry,
+    /// A leader gives its leadership to this node.
+    Chosen {
+        node: NodeId,
+    },
     /// How far is the log applied on a node that leads for certain?
     ReadIndex,
     /// The node has acknowledged entries up to this index to the leader with this vote, and does
@@ -77,6 +81,8 @@ pub(crate) enum Reply {
     Snapshot(Result<SnapshotResponse<NodeId>, Fatal<NodeId>>),
     /// The snapshot has arrived and is being loaded.
     Loading,
+    /// The message has been taken notice of.
+    Noted,
     /// The node does not answer this request now.
     Refused(String),
 }
@@ -89,6 +95,9 @@ pub(crate) struct LastEntry {
     pub(crate) membership: Option<LogId<NodeId>>,
     /// Whether the node leads for certain.
     pub(crate) leads: bool,
+    /// Whether the disk of the node has space for a leader.
+    #[serde(default)]
+    pub(crate) has_space: bool,
 }
 
 /// Sends one message.

@@ -17,6 +17,12 @@ pub(crate) struct DiskWatch {
 }
 
 impl DiskWatch {
+    /// Whether the disk is full.
+    #[cfg(feature = "replication")]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// Takes the free space of the disk, and how many bytes of it are a reserve. Returns whether
     /// the disk is full, if that has changed.
     pub(crate) fn check(

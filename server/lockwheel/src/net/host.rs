@@ -302,6 +302,12 @@ impl Host {
         self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
     }
 
+    /// Whether the disk that has the log is nearly full.
+    #[cfg(feature = "replication")]
+    pub(crate) fn disk_is_full(&self) -> bool {
+        self.disk_watch.lock().is_full()
+    }
+
     /// Takes the free space of the disk that has the log.
     fn check_disk(&self, free_bytes: io::Result<u64>, has_log: bool) {
         let reserve_bytes =

@@ -23,6 +23,8 @@ pub(super) enum Request {
     Enter { node: NodeId, peer: Peer, was_member: bool },
     /// Removes a node for good.
     Remove { node: NodeId },
+    /// Has a node lead.
+    Lead { node: NodeId },
     /// Asks for the state of the cluster.
     Status,
 }
@@ -80,6 +82,7 @@ impl Membership {
                 node.enter(number, peer, was_member).await.map(|()| Reply::Done)
             }
             Request::Remove { node: number } => node.remove(number).await.map(|()| Reply::Done),
+            Request::Lead { node: number } => node.hand_over(number).await.map(|()| Reply::Done),
             Request::Status => Ok(Reply::Status(node.status())),
         }
     }

@@ -43,7 +43,7 @@ use self::peers::{Peers, Places, Services, accept};
 pub(crate) use self::raft_log::RaftLog;
 pub(crate) use self::settings::NodeSettings;
 pub use self::setup::{
-    begin_cluster, begin_cluster_from, has_node, join_cluster, new_token, remove_node, status,
+    begin_cluster, begin_cluster_from, has_node, join_cluster, lead, new_token, remove_node, status,
 };
 use self::shown_nodes::show_nodes;
 use crate::error::{Error, ErrorKind};

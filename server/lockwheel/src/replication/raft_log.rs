@@ -15,8 +15,8 @@ use lockwheel_log::files::{Clocks, Snapshot};
 use lockwheel_raft::{Batch, Node};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
-use tracing::{error, warn};
+use tokio::time::{Instant, sleep};
+use tracing::{error, info, warn};
 
 use crate::limits;
 use crate::log::{Log, LogOwner, LogSizes};
@@ -251,10 +251,21 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
 /// Does once a second what a log must, until the server has ended: also while a large batch is
 /// being replicated.
 pub(crate) async fn pass_seconds(log: Arc<RaftLog>, node: Arc<Node>) {
+    let mut next_handover = Instant::now();
     loop {
         sleep(limits::RAFT_SECOND).await;
         let Some(host) = log.host.upgrade() else { return };
         tokio::task::block_in_place(|| log.second(&host, &node));
+        let disk_is_full = host.disk_is_full();
+        drop(host);
+        node.set_disk_is_full(disk_is_full);
+        if disk_is_full && node.leads() && Instant::now() >= next_handover {
+            next_handover = Instant::now() + limits::RAFT_HANDOVER_PAUSE;
+            match node.hand_over_for_space().await {
+                Ok(to) => info!(to, "another node leads, whose disk has space"),
+                Err(error) => warn!(%error, "the disk is full, and this node goes on to lead"),
+            }
+        }
     }
 }
 

@@ -197,9 +197,23 @@ pub fn status(dir: &Path) -> Result<Status, Error> {
 /// # Errors
 /// If there is no node in `dir`, it does not run, or the leader refuses.
 pub fn remove_node(dir: &Path, node: NodeId) -> Result<(), Error> {
+    ask_leader(dir, node, &Request::Remove { node })
+}
+
+/// Has a node lead the cluster; returns when it does. It is asked of the leader, through the node
+/// in `dir`. No commands are executed for a little more than `raft-election-timeout`.
+///
+/// # Errors
+/// If there is no node in `dir`, it does not run, or the leader refuses: the node has no vote,
+/// cannot be reached or lacks entries.
+pub fn lead(dir: &Path, node: NodeId) -> Result<(), Error> {
+    ask_leader(dir, node, &Request::Lead { node })
+}
+
+/// Asks the leader for something about a node, through the node in `dir`.
+fn ask_leader(dir: &Path, node: NodeId, request: &Request) -> Result<(), Error> {
     let (identity, config) = own_node(dir)?;
-    let addresses = [identity.address];
-    match run(ask(&addresses, &config, &Request::Remove { node }))? {
+    match run(ask(&[identity.address], &config, request))? {
         Ok(_) => Ok(()),
         Err(error @ MembershipError::Removed) => Err(failed(format!("node {node}: {error}"))),
         Err(error) => Err(failed(error)),

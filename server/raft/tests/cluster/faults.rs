@@ -108,6 +108,10 @@ impl Cluster {
                 disk.add_fault(disk.operations() + 1 + later, faults[fault as usize]);
             }
             33..35 => self.begin_change(change),
+            35 if is_running => {
+                self.figures.handovers += 1;
+                drop(self.call(id, move |node| async move { node.hand_over(other).await }));
+            }
             35..60 if !is_running => self.run(id),
             _ => {}
         }

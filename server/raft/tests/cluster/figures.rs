@@ -41,6 +41,7 @@ figures!(
     snapshots,
     nodes_added,
     voters_changed,
+    handovers,
     grants,
     renewals,
     releases,

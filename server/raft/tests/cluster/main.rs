@@ -123,6 +123,16 @@ fn snapshot_has_whole_batches() {
 }
 
 #[test]
+fn leader_hands_its_leadership_over() {
+    scenarios::handover();
+}
+
+#[test]
+fn leader_with_a_full_disk_hands_its_leadership_over() {
+    scenarios::handover_for_space();
+}
+
+#[test]
 fn locks_survive_some_failovers() {
     survive(200);
 }

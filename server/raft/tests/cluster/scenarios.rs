@@ -10,6 +10,7 @@ use lockwheel_raft::{
     Batch, Contents, Failure, Guard, NodeId, Peer, Role, State, begin_with, read_log,
 };
 
+use crate::clients::Client;
 use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways};
 use crate::locks::{Complaints, Locks, Request};
 
@@ -37,6 +38,8 @@ pub(crate) const ALL: &[fn()] = &[
     slow_links,
     leader_within_a_batch,
     snapshot_within_a_batch,
+    handover,
+    handover_for_space,
 ];
 
 /// Executes so many notes; returns their numbers when all are acknowledged.
@@ -118,6 +121,52 @@ const SLOW_BYTES_PER_SECOND: u64 = 4_000_000;
 
 /// The effect of a unit that takes several election timeouts on its way.
 const LARGE_BYTES: usize = 4 << 20;
+
+/// A leader hands its leadership over within two leases, under load, and nothing is lost.
+pub(crate) fn handover() {
+    let mut cluster = Cluster::start(1, 3);
+    let (mut leader, _) = cluster.leader();
+    cluster.clients.resize_with(4, Client::default);
+    for _ in 0..6 {
+        let to = leader % 3 + 1;
+        let begin = cluster.now;
+        let done = cluster.call(leader, move |node| async move { node.hand_over(to).await });
+        cluster.finish(done).expect("it runs").expect("the other node leads");
+        cluster.wait("the chosen leader", |cluster| (cluster.leader?.0 == to).then_some(()));
+        let time = cluster.now - begin;
+        assert!(time < LEASE * 2, "{time:?}");
+        leader = to;
+    }
+    let to = leader % 3 + 1;
+    cluster.kill(to, false);
+    let contact = cluster.node(leader).status().nodes[&to].is_in_contact;
+    assert_eq!(contact, Some(true), "its end is not known yet");
+    let done = cluster.call(leader, move |node| async move { node.hand_over(to).await });
+    let refused = cluster.finish(done).expect("it runs").expect_err("an error").to_string();
+    assert!(refused.starts_with(&format!("node {to} ")), "{refused}");
+    // One of the others goes on.
+    cluster.check_end();
+}
+
+/// A leader whose disk is full hands its leadership over to a node whose disk has space.
+pub(crate) fn handover_for_space() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let (full, spacious) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let hand_over = |cluster: &mut Cluster| {
+        let done = cluster.call(leader, |node| async move { node.hand_over_for_space().await });
+        cluster.finish(done).expect("it runs")
+    };
+    cluster.node(full).set_disk_is_full(true);
+    cluster.node(spacious).set_disk_is_full(true);
+    let refused = hand_over(&mut cluster).expect_err("no space").to_string();
+    assert_eq!(refused, "no other node has space on its disk");
+    assert_eq!(cluster.leader.map(|(id, _)| id), Some(leader));
+    cluster.node(spacious).set_disk_is_full(false);
+    assert_eq!(hand_over(&mut cluster), Ok(spacious));
+    cluster.check_end();
+    assert_eq!(cluster.leader.map(|(id, _)| id), Some(spacious));
+}
 
 /// Neither a large unit nor a node that lacks much costs a leader its followers.
 pub(crate) fn slow_links() {
