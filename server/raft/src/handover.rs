@@ -3,9 +3,9 @@
 //! `openraft` 0.9 cannot do that, and the other nodes have promised to vote for no other one for a
 //! lease after the last message of their leader. So the leader *resigns*: it executes nothing any
 //! more, waits until the chosen node has its whole log, sends all nodes its number, and then
-//! nothing. When the promises end, the chosen node is a candidate first: the others wait longer. The
-//! cluster has no leader for a little more than a lease. If the chosen node is not elected, another
-//! one is, or the former leader goes on.
+//! nothing. When the promises end, the chosen node is a candidate first: the others wait longer.
+//! The cluster has no leader for a little more than a lease. If the chosen node is not elected,
+//! another one is, or the former leader goes on.
 
 use std::time::Duration;
 

@@ -189,6 +189,7 @@ async fn start_node(
     }
     tasks.spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
     tasks.spawn(raft_log::pass_seconds(Arc::clone(log), Arc::clone(&node)));
+    tasks.spawn(raft_log::leave_full_disk(Arc::clone(log), Arc::clone(&node)));
     tasks.spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
     tasks.spawn(held::serve(Arc::downgrade(host), log.held(), Arc::clone(&node)));
     tasks.spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));

@@ -251,11 +251,19 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
 /// Does once a second what a log must, until the server has ended: also while a large batch is
 /// being replicated.
 pub(crate) async fn pass_seconds(log: Arc<RaftLog>, node: Arc<Node>) {
-    let mut next_handover = Instant::now();
     loop {
         sleep(limits::RAFT_SECOND).await;
         let Some(host) = log.host.upgrade() else { return };
         tokio::task::block_in_place(|| log.second(&host, &node));
+    }
+}
+
+/// Has another node lead when the disk of this one is full, until the server has ended.
+pub(crate) async fn leave_full_disk(log: Arc<RaftLog>, node: Arc<Node>) {
+    let mut next_handover = Instant::now();
+    loop {
+        sleep(limits::RAFT_SECOND).await;
+        let Some(host) = log.host.upgrade() else { return };
         let disk_is_full = host.disk_is_full();
         drop(host);
         node.set_disk_is_full(disk_is_full);
