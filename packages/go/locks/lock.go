@@ -99,7 +99,8 @@ type Lock struct {
 	trustedUntil atomic.Pointer[time.Time]
 }
 
-// New returns a lock that is not held yet.
+// New returns a lock that is not held yet. The client is that of one server, of [redis.NewClient],
+// or finds the server that leads, by [redis.NewFailoverClient]; the latter has to stay open.
 func New(client *redis.Client, key string, options Options) *Lock {
 	l := &Lock{key: key, owner: options.Owner, options: options, settings: *client.Options()}
 	if l.owner == "" {
@@ -373,6 +374,9 @@ func (l *Lock) do(ctx context.Context, limit time.Duration, words ...any) (any, 
 		return nil, nil
 	case errors.As(err, &answered) && strings.Contains(err.Error(), "unknown command"):
 		return nil, ErrNoNativeLocks
+	case redis.HasErrorPrefix(err, "READONLY"):
+		return nil, fmt.Errorf("%w: a lock needs the client of the server that leads: that of "+
+			"redis.NewClient, or of redis.NewFailoverClient without ReplicaOnly", err)
 	}
 	return reply, err
 }
