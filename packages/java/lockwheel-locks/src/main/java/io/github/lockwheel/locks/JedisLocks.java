@@ -10,11 +10,15 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Executor;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.commons.pool2.PooledObjectFactory;
 import redis.clients.jedis.Connection;
+import redis.clients.jedis.ConnectionFactory;
+import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.RedisSentinelClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.util.KeyValue;
@@ -22,7 +26,8 @@ import redis.clients.jedis.util.SafeEncoder;
 
 /** Locks over Jedis, 7.2 or later. */
 public final class JedisLocks extends Locks {
-    private final PooledObjectFactory<Connection> connections;
+    /** Makes connections to the server that the client uses at the time. */
+    private final Supplier<PooledObjectFactory<Connection>> connections;
 
     /**
      * The locks of a server. They have connections of their own, with the settings of the client,
@@ -31,7 +36,18 @@ public final class JedisLocks extends Locks {
      * @param client the client
      */
     public JedisLocks(RedisClient client) {
-        connections = client.getPool().getFactory();
+        var factory = client.getPool().getFactory();
+        connections = () -> factory;
+    }
+
+    /**
+     * The locks of a cluster of Lockwheel, or of the master of a Sentinel.
+     *
+     * @param client finds the server that leads, until it is closed
+     * @param settings those of connections to that server, which cannot be read from the client
+     */
+    public JedisLocks(RedisSentinelClient client, JedisClientConfig settings) {
+        connections = () -> new ConnectionFactory(client.getCurrentMaster(), settings);
     }
 
     @Override
@@ -51,7 +67,7 @@ public final class JedisLocks extends Locks {
         CompletionStage<Connection> connect() {
             return CompletableFuture.supplyAsync(() -> {
                 try {
-                    var connection = connections.makeObject().getObject();
+                    var connection = connections.get().makeObject().getObject();
                     connection.setSoTimeout(0);
                     return connection;
                 } catch (Exception error) {

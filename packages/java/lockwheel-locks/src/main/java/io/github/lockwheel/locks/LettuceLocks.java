@@ -14,11 +14,16 @@ import io.lettuce.core.protocol.Command;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletionStage;
 
 /** Locks over Lettuce, 6.5 or later. */
 public final class LettuceLocks extends Locks {
+    /** The limit for a node of a cluster, before another one is asked for the leader. */
+    private static final Duration CONNECTING_MAX = Duration.ofSeconds(1);
+
     private final RedisClient client;
     private final RedisURI uri;
 
@@ -27,7 +32,8 @@ public final class LettuceLocks extends Locks {
      * the client.
      *
      * @param client the client
-     * @param uri the address of the server, which cannot be read from the client
+     * @param uri the address of the server, which cannot be read from the client, or those of the
+     *     nodes of a cluster of Lockwheel, as Sentinels
      */
     public LettuceLocks(RedisClient client, RedisURI uri) {
         this.client = RedisClient.create(client.getResources());
@@ -36,7 +42,15 @@ public final class LettuceLocks extends Locks {
                 .autoReconnect(false)
                 .timeoutOptions(TimeoutOptions.builder().timeoutCommands(false).build())
                 .build());
-        this.uri = uri;
+        this.uri = uri.getSentinels().isEmpty() ? uri : limited(uri);
+    }
+
+    private static RedisURI limited(RedisURI uri) {
+        var limit = Collections.min(List.of(CONNECTING_MAX, uri.getTimeout()));
+        var limited = RedisURI.builder(uri).withTimeout(limit)
+                .withSentinelMasterId(uri.getSentinelMasterId());
+        uri.getSentinels().forEach(limited::withSentinel);
+        return limited.build();
     }
 
     @Override
