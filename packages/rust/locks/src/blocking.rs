@@ -25,6 +25,16 @@ impl Lock {
         Lock(crate::Lock::new(client, key, options))
     }
 
+    /// As [`crate::Lock::of_cluster`].
+    #[must_use]
+    pub fn of_cluster(
+        nodes: impl IntoIterator<Item = Client>,
+        key: impl Into<String>,
+        options: Options,
+    ) -> Self {
+        Lock(crate::Lock::of_cluster(nodes, key, options))
+    }
+
     /// The owner in the commands.
     #[must_use]
     pub fn owner(&self) -> &str {

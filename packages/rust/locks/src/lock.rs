@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic;
 use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
 use crate::options::{LIMIT, Times, ms};
@@ -21,13 +23,14 @@ use crate::{LockError, Options};
 /// The longest pause before a failed renewal is tried again.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// A lock of one owner, over the settings of a [`redis::Client`]. It has a connection of its own
+/// A lock of one owner, with the settings of a [`redis::Client`]. It has a connection of its own
 /// while it waits and while it is held. Clones are the same lock.
 #[derive(Clone)]
 pub struct Lock(Arc<Core>);
 
 struct Core {
-    client: Client,
+    /// Those of one server, or of all nodes of a cluster.
+    clients: Vec<Client>,
     key: String,
     owner: String,
     options: Options,
@@ -65,9 +68,20 @@ impl Lock {
     /// A lock that is not held yet.
     #[must_use]
     pub fn new(client: &Client, key: impl Into<String>, options: Options) -> Self {
+        Self::of_cluster([client.clone()], key, options)
+    }
+
+    /// A lock of a cluster of Lockwheel, by clients of its nodes. It asks all of them for their
+    /// `ROLE`, and uses the one that leads.
+    #[must_use]
+    pub fn of_cluster(
+        nodes: impl IntoIterator<Item = Client>,
+        key: impl Into<String>,
+        options: Options,
+    ) -> Self {
         let owner = options.owner.clone().unwrap_or_else(own_name);
-        let (client, key, times) = (client.clone(), key.into(), options.times());
-        Lock(Arc::new(Core { client, key, owner, options, times, last: Mutex::default() }))
+        let (clients, key, times) = (Vec::from_iter(nodes), key.into(), options.times());
+        Lock(Arc::new(Core { clients, key, owner, options, times, last: Mutex::default() }))
     }
 
     /// The owner in the commands.
@@ -320,7 +334,8 @@ impl Core {
             loop {
                 left -= 1;
                 match self.exchange(connection, command).await {
-                    Err(error) if error.code().is_none() => {
+                    // A node that leads no more may keep the connection open.
+                    Err(error) if matches!(error.code(), None | Some("READONLY")) => {
                         *connection = None;
                         if left == 0 {
                             return Err(error);
@@ -343,16 +358,48 @@ impl Core {
         command: &Cmd,
     ) -> Result<Value, RedisError> {
         if connection.is_none() {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(self.times.limit.max(Duration::from_secs(1))))
-                .set_response_timeout(None);
-            let made = self.client.get_multiplexed_async_connection_with_config(&config);
-            *connection = Some(made.await?);
+            *connection = Some(self.connect().await?);
         }
         match connection {
             Some(connection) => connection.send_packed_command(command).await?.extract_error(),
             None => unreachable!("it was connected above"),
         }
+    }
+
+    /// A connection to the only server, or to the first that says that it leads.
+    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.times.limit.max(Duration::from_secs(1))))
+            .set_response_timeout(None);
+        if let [client] = &self.clients[..] {
+            return client.get_multiplexed_async_connection_with_config(&config).await;
+        }
+        let mut attempts = JoinSet::new();
+        for client in self.clients.clone() {
+            let config = config.clone();
+            attempts.spawn(async move { connect_to_leader(&client, &config).await });
+        }
+        let mut error = RedisError::from((ErrorKind::InvalidClientConfig, "there is no client"));
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(failure)) => error = failure,
+                Err(failure) => panic::resume_unwind(failure.into_panic()),
+            }
+        }
+        Err(error)
+    }
+}
+
+async fn connect_to_leader(
+    client: &Client,
+    config: &AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, RedisError> {
+    let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
+    let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
+    match role.first() {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(connection),
+        _ => Err(RedisError::from((ErrorKind::Io, "no node of the cluster leads"))),
     }
 }
 
