@@ -12,6 +12,31 @@ const LATE_MS: i64 = 50;
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
+        name: "bound-locks-are-kept",
+        what: "the locks that are bound to a connection are kept when it ends",
+        found_by: &["A bound lock is released when its connection ends"],
+        also: &[
+            "The end of a connection takes back what was acquired by it",
+            "A connection releases what was acquired by it first",
+        ],
+        run: Some(bound_locks_are_kept),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "the-oldest-lease-is-released",
+        what: "LOCK.RELEASE takes from the connection that acquired the lock first",
+        found_by: &["The end of a connection takes back what was acquired by it"],
+        run: Some(|server, request| on_another_connection(server, request, "lock.release")),
+        ..Fault::NONE
+    },
+    Fault {
+        name: "renewed-leases-are-not-moved",
+        what: "LOCK.RENEW does not move the leases of the owner to its connection",
+        found_by: &["A renewal moves what its owner holds to its connection"],
+        run: Some(|server, request| on_another_connection(server, request, "lock.renew")),
+        ..Fault::NONE
+    },
+    Fault {
         name: "leases-end-early",
         what: "leases end one millisecond before their time",
         found_by: &[
@@ -265,6 +290,25 @@ fn stretched(server: &mut FaultyEngine, request: &Request, change: fn(i64) -> i6
         _ => {}
     }
     server.run_as(request, &argv)
+}
+
+fn bound_locks_are_kept(server: &mut FaultyEngine, request: &Request) -> Answer {
+    let bound = request.option("bound").filter(|_| request.is("lock.acquire"));
+    let Some(bound) = bound else { return server.run(request) };
+    let has_grace = request.argv.get(bound + 1).is_some_and(|it| it.eq_ignore_ascii_case(b"grace"));
+    let mut argv = request.argv.clone();
+    argv.drain(bound..bound + if has_grace { 3 } else { 1 });
+    server.run_as(request, &argv)
+}
+
+/// Runs this command on another connection than that of its client.
+fn on_another_connection(server: &mut FaultyEngine, request: &Request, name: &str) -> Answer {
+    if !request.is(name) {
+        return server.run(request);
+    }
+    let argv: Vec<&[u8]> = request.argv.iter().map(Vec::as_slice).collect();
+    let reply = server.run_separately(request, &argv);
+    server.answer(request, &reply)
 }
 
 fn leases_end_late(server: &mut FaultyEngine, request: &Request) -> Answer {
