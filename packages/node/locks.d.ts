@@ -54,7 +54,7 @@ export interface Waiting {
  * held: a shared connection must not wait, and its end would release bound locks.
  */
 export class Lock {
-  /** Throws a `TypeError` for an unknown option, and for clients of clusters. */
+  /** Throws a `TypeError` for an unknown option, and for a client that is not supported. */
   constructor(client: Client, key: string, options: LockOptions);
   readonly key: string;
   /** The owner in the commands. */

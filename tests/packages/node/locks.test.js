@@ -515,8 +515,12 @@ test("other clients and options are refused", () => {
   clients.push(redis.createClientPool(), redis4.createCluster({ rootNodes: [] }));
   clients.push(redis.createSentinel({ name: "main", sentinelRootNodes: [] }));
   for (const other of clients) {
-    assert.throws(() => new Lock(other, "lock", { ttlMs: 1 }), /expected a Redis of ioredis/);
+    const supported = /a Redis of ioredis, which may have Sentinels, or .*node-redis's createClient$/;
+    assert.throws(() => new Lock(other, "lock", { ttlMs: 1 }), supported);
   }
+  const sentinels = [{ host: "127.0.0.1", port: 1 }];
+  const slave = new Redis({ sentinels, name: "main", role: "slave", lazyConnect: true });
+  assert.throws(() => new Lock(slave, "lock", { ttlMs: 1 }), /expected .* role master, .* a slave/);
   for (const options of [undefined, {}, { ttlMs: "30s" }]) {
     assert.throws(() => new Lock(client, "lock", options), /ttlMs: expected/);
   }

@@ -1,0 +1,99 @@
+// Lock objects on a cluster of three nodes, over each supported version of ioredis.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { describe, test } from "node:test";
+
+import Redis from "ioredis";
+import Redis5 from "ioredis5";
+import { Lock } from "lockwheel/locks";
+
+const SYSTEM = `${process.platform}-${process.arch}`;
+const CARRIED = createRequire(import.meta.url).resolve(`@lockwheel/${SYSTEM}/package.json`);
+const PROGRAM = join(dirname(CARRIED), "bin", "lockwheel");
+const USER = "--requirepass secret --user worker on >word ~* &* +@all".split(" ");
+
+/** Starts a cluster, with TLS and the user of the tests or without both. It ends with the test. */
+async function begin(t, Type, isSecure) {
+  const folder = mkdtempSync(join(tmpdir(), "lockwheel-cluster-"));
+  const certificate = join(folder, "certificate");
+  const script = spawn(process.env.CLUSTER, [PROGRAM, ...(isSecure ? USER : [])], {
+    env: { ...process.env, ...(isSecure && { TLS: certificate }) },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  t.after(async () => {
+    const ended = once(script, "exit");
+    script.stdin.end();
+    await ended;
+    rmSync(folder, { recursive: true });
+  });
+  const lines = createInterface({ input: script.stdout })[Symbol.asyncIterator]();
+  const processes = new Map();
+  while (processes.size < 3) {
+    const { value, done } = await lines.next();
+    assert.ok(!done, "the cluster does not start");
+    const [port, process] = value.split(" ").map(Number);
+    processes.set(port, process);
+  }
+  const sentinels = [...processes.keys()].map((port) => ({ host: "127.0.0.1", port }));
+  const options = { name: "mymaster", lazyConnect: true };
+  if (isSecure) {
+    const tls = { ca: readFileSync(certificate), servername: "localhost" };
+    Object.assign(options, { tls, sentinelTLS: tls, enableTLSForSentinelMode: true });
+    Object.assign(options, { username: "worker", password: "word", db: 3 });
+    Object.assign(options, { sentinelUsername: "worker", sentinelPassword: "word" });
+  }
+  /** The port of the node that leads. */
+  const leader = async () => {
+    const client = new Type({ ...options, sentinels });
+    const [, port] = await client.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster");
+    client.disconnect();
+    return Number(port);
+  };
+  const first = await leader();
+  // The leader is asked first, which is the worst order if it is stopped.
+  sentinels.sort((one, another) => (another.port === first) - (one.port === first));
+  const lock = (all) => new Lock(new Type({ ...options, sentinels }), "lock", all);
+  return { lock, leader: processes.get(first), processes };
+}
+
+/** Ends the leader with a signal while a lock is held. */
+async function outlives({ lock, leader }, signal) {
+  // A renewal waits for a third of it for a server that is stopped.
+  const options = { ttlMs: 9_000, renewMs: 50 };
+  const held = await lock(options).hold();
+  process.kill(leader, signal);
+  while (!(await held.renew().catch(() => false))) assert.ok(held.isHeld, "it was lost");
+  const other = lock(options);
+  assert.ok(!(await other.acquire()));
+  assert.ok(await held.release());
+  assert.ok((await other.acquire()) && other.token > held.token);
+  assert.ok(await other.release());
+}
+
+describe("on a cluster", { concurrency: true }, () => {
+  for (const [library, Type] of Object.entries({ "ioredis 6": Redis, "ioredis 5": Redis5 })) {
+    test(`a lock outlives a leader that is killed (${library})`, async (t) => {
+      await outlives(await begin(t, Type, false), "SIGKILL");
+    });
+
+    test(`a lock outlives a leader that is stopped (${library})`, async (t) => {
+      await outlives(await begin(t, Type, true), "SIGSTOP");
+    });
+  }
+
+  test("a bound lock of a stopped cluster is lost with its grace", async (t) => {
+    const { lock, processes } = await begin(t, Redis, false);
+    const held = await lock({ ttlMs: 600_000, bound: true, graceMs: 300 }).hold();
+    const lost = once(held.signal, "abort");
+    for (const node of processes.values()) process.kill(node, "SIGSTOP");
+    await lost;
+    assert.ok(!held.isHeld);
+  });
+});
