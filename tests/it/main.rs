@@ -36,6 +36,7 @@ mod native_locks;
 mod packaging;
 mod protocol;
 mod raft_command;
+mod raft_keys;
 mod recipes;
 mod recognition;
 mod replication;

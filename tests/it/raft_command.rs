@@ -19,15 +19,15 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::replication::number_after;
 
 /// A directory and ports for a node.
-struct Place {
-    dir: String,
-    port: u16,
-    raft_port: u16,
-    arguments: Vec<String>,
+pub(crate) struct Place {
+    pub(crate) dir: String,
+    pub(crate) port: u16,
+    pub(crate) raft_port: u16,
+    pub(crate) arguments: Vec<String>,
 }
 
 impl Place {
-    fn new(folder: &Folder, name: &str) -> Place {
+    pub(crate) fn new(folder: &Folder, name: &str) -> Place {
         let dir = folder.path(name);
         let (port, raft_port) = (free_port(), free_port());
         let directives = [
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// Starts the node, with these words before its directives.
-    fn start(&self, words: &[&str]) -> Daemon {
+    pub(crate) fn start(&self, words: &[&str]) -> Daemon {
         let words = words.iter().map(|word| (*word).to_owned());
         let arguments: Vec<String> = words.chain(self.arguments.iter().cloned()).collect();
         let mut daemon = Daemon::start(&arguments);
@@ -51,36 +51,50 @@ impl Place {
         daemon
     }
 
+    /// Starts the node, which joins the cluster of another one that runs.
+    pub(crate) fn join(&self, other: &Place) -> Daemon {
+        let output = other.raft(&["token"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let token = String::from_utf8_lossy(&output.stdout);
+        self.start(&["raft", "join", token.trim()])
+    }
+
+    /// The identity of the node.
+    pub(crate) fn identity(&self) -> serde_json::Value {
+        let text = fs::read_to_string(format!("{}/raft/node.json", self.dir));
+        serde_json::from_str(&text.expect("a node")).expect("an identity")
+    }
+
+    /// The number of the node.
+    pub(crate) fn number(&self) -> String {
+        self.identity()["node"].to_string()
+    }
+
     /// Connects to the node.
-    fn connect(&self) -> Wire {
+    pub(crate) fn connect(&self) -> Wire {
         Wire::connect(([127, 0, 0, 1], self.port).into(), 2)
     }
 
     /// Runs `lockwheel raft` for the node.
-    fn raft(&self, words: &[&str]) -> Output {
+    pub(crate) fn raft(&self, words: &[&str]) -> Output {
         run(&[&["raft"], words, &["--dir", &self.dir]].concat())
     }
 
     /// What `lockwheel raft` prints for the node, if it succeeds.
-    fn raft_text(&self, words: &[&str]) -> Option<String> {
+    pub(crate) fn raft_text(&self, words: &[&str]) -> Option<String> {
         let output = self.raft(words);
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Waits until so many nodes vote and can be reached.
-    fn wait_for_nodes(&self, count: usize) {
+    pub(crate) fn wait_for_nodes(&self, count: usize) {
         cluster::wait_for_leader(&self.dir, count).expect("the nodes vote");
     }
 }
 
-fn error_of(output: &Output) -> String {
+pub(crate) fn error_of(output: &Output) -> String {
     assert!(!output.status.success());
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The number in a line such as `This is node 5 of the cluster.`
-fn number(text: &str) -> String {
-    text.split_whitespace().next().expect("a number").to_owned()
 }
 
 #[test]
@@ -88,17 +102,15 @@ fn dead_node_is_replaced_and_does_not_come_back() {
     let folder = Folder::new();
     let places = ["1", "2", "3", "4"].map(|name| Place::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
-    let token = places[0].raft_text(&["token"]).expect("a token");
-    let join = ["raft", "join", token.trim()];
-    let second = places[1].start(&join);
-    let mut third = Daemon::start(&[&join.map(str::to_owned)[..], &places[2].arguments].concat());
-    let dead = number(&third.wait_for("This is node "));
+    let second = places[1].join(&places[0]);
+    let third = places[2].join(&places[0]);
+    let dead = places[2].number();
     places[1].wait_for_nodes(3);
 
     drop(third);
     let removed = places[1].raft(&["remove", &dead]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
-    let _fourth = places[3].start(&join);
+    let _fourth = places[3].join(&places[1]);
     places[3].wait_for_nodes(3);
     let mut returned = Daemon::start(&places[2].arguments);
     returned.wait_for("this node was removed from the cluster");
@@ -198,8 +210,11 @@ fn cluster_of_one_node_refuses_what_would_end_it() {
     assert!(error_of(&refused).contains("raft-port and enable-test-commands exclude each other"));
 }
 
-/// A TLS connection without a certificate to the port for nodes, whose handshake is complete.
-fn unidentified(config: &Arc<ClientConfig>, port: u16) -> StreamOwned<ClientConnection, TcpStream> {
+/// A TLS connection with an unknown key to the port for nodes, whose handshake is complete.
+pub(crate) fn unidentified(
+    config: &Arc<ClientConfig>,
+    port: u16,
+) -> StreamOwned<ClientConnection, TcpStream> {
     let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a node");
     tcp.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
     let name = "node".try_into().expect("a name");
@@ -215,7 +230,9 @@ fn unidentified_connections_are_few_and_closed_within_seconds() {
     let folder = Folder::new();
     let place = Place::new(&folder, "one");
     let node = place.start(&["raft", "init"]);
-    let config = Arc::new(certificates::unidentified("lockwheel-membership"));
+    let key = certificates::new_key_pem();
+    let config = certificates::client_of_any_server("lockwheel-membership", &key, "any", None);
+    let config = Arc::new(config);
     let descriptors = || {
         let open = fs::read_dir(format!("/proc/{}/fd", node.process_id()));
         open.expect("a process").count()
@@ -305,8 +322,7 @@ fn server_goes_on_as_a_cluster() {
     let daemon = first.start(&from);
     assert!(daemon.log_text.contains("keys: 2.\n"), "{}", daemon.log_text);
     assert!(!daemon.log_text.contains("guard"), "{}", daemon.log_text);
-    let join = ["raft", "join", &first.raft_text(&["token"]).expect("a token")];
-    let joined = second.start(&join.map(str::trim));
+    let joined = second.join(&first);
     first.wait_for_nodes(2);
     for place in [&first, &second] {
         let mut wire = place.connect();

@@ -50,8 +50,8 @@ impl Cluster {
     /// A cluster whose first node `begin` creates.
     fn start_with(begin: impl FnOnce(&Settings)) -> Cluster {
         let mut cluster = Cluster::begin(begin);
-        let token = replication::new_token(&cluster.dir(1), None).expect("a token");
         for id in 2..=3 {
+            let token = replication::new_token(&cluster.dir(1), None).expect("a token");
             replication::join_cluster(&cluster.settings[&id], &token).expect("a number");
             cluster.run(id);
         }

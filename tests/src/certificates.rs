@@ -12,7 +12,7 @@ use rcgen::{
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
@@ -160,19 +160,44 @@ fn named(name: &str) -> DistinguishedName {
     distinguished
 }
 
+/// A new private key, in PEM.
+pub fn new_key_pem() -> String {
+    new_key().serialize_pem()
+}
+
 fn new_key() -> KeyPair {
     KeyPair::generate().expect("a key")
 }
 
-/// A client without a certificate that speaks this protocol with any server.
-pub fn unidentified(protocol: &str) -> ClientConfig {
+/// A client that speaks this protocol with any server. It has this private key, in PEM, and a
+/// certificate of a name that an authority with another key has signed, or else itself.
+pub fn client_of_any_server(
+    protocol: &str,
+    key: &str,
+    name: &str,
+    authority: Option<&str>,
+) -> ClientConfig {
+    let read = |key: &str| KeyPair::from_pem(key).expect("a key");
+    let key = read(key);
+    let params = CertificateParams::new([name.to_owned()]).expect("a valid name");
+    let signed = match authority {
+        Some(authority) => {
+            let mut of_authority = CertificateParams::default();
+            of_authority.distinguished_name = named("Lockwheel cluster");
+            params.signed_by(&key, &Issuer::new(of_authority, read(authority)))
+        }
+        None => params.self_signed(&key),
+    };
+    let chain = vec![signed.expect("a certificate").der().clone()];
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("a supported version")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        .with_no_client_auth();
+        .with_client_auth_cert(chain, key)
+        .expect("a usable certificate");
     config.alpn_protocols = vec![protocol.into()];
     config
 }

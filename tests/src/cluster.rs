@@ -22,8 +22,8 @@ pub fn start<N>(
 ) -> Result<Vec<N>, String> {
     let mut nodes = vec![start(0, &["raft", "init"])?];
     wait_for_leader(dir, nodes.len())?;
-    let token = raft("token", dir).ok_or("there is no join token")?;
     while nodes.len() < count {
+        let token = raft("token", dir).ok_or("there is no join token")?;
         nodes.push(start(nodes.len(), &["raft", "join", token.trim()])?);
         wait_for_leader(dir, nodes.len())?;
     }

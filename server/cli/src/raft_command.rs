@@ -53,7 +53,7 @@ enum Action {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SERVER ARGUMENT")]
         server: Vec<String>,
     },
-    /// Print another join token
+    /// Print another join token, for one node
     Token {
         #[command(flatten)]
         node: OwnNode,
@@ -139,8 +139,8 @@ fn begin(settings: &Settings, from: Option<&Path>) -> Result<(), String> {
     let port = settings.text("raft-port");
     print(&format!(
         "A cluster begins with this node. To add a node, run this on its machine, with an address \
-         by which it is reached; the token is valid for 24 hours:\n\n  lockwheel raft join {token} \
-         --dir DIRECTORY --raft-port {port} --bind ADDRESS\n"
+         by which it is reached; the token admits one node within 24 hours:\n\n  \
+         lockwheel raft join {token} --dir DIRECTORY --raft-port {port} --bind ADDRESS\n"
     ));
     Ok(())
 }
@@ -175,6 +175,12 @@ fn table(status: &Status) -> String {
         let behind = matched
             .map_or(String::new(), |(matched, last)| last.saturating_sub(matched).to_string());
         line([&id.to_string(), role, contact, &behind, &peer.address, &peer.client_address]);
+    }
+    let without_key = status.nodes.iter().filter(|(_, node)| node.peer.fingerprint.is_empty());
+    let without_key: Vec<String> = without_key.map(|(id, _)| id.to_string()).collect();
+    if !without_key.is_empty() {
+        text += "\n\nwithout a key, since they run an earlier program: ";
+        text += &without_key.join(", ");
     }
     text
 }

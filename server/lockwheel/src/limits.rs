@@ -239,8 +239,8 @@ pub(crate) const RAFT_LOCK_WAIT: Duration = Duration::from_secs(5);
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Connections at the port for other nodes that have shown neither a certificate of the cluster nor
-/// a join token; with one more, the oldest is closed. A handshake takes milliseconds.
+/// Connections at the port for other nodes that have neither shown the key of a node nor sent a
+/// request; with one more, the oldest is closed. A handshake takes milliseconds.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_UNIDENTIFIED_MAX: usize = 64;
 
@@ -283,6 +283,11 @@ pub(crate) const RAFT_MEMBERSHIP_BYTES_MAX: u32 = 1 << 16;
 /// How long such a request may take: a new node gets the whole log meanwhile.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// How long a node that does not know the key of another one waits at least until it asks for the
+/// current nodes again: anyone can show it a key.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_LEARN_PAUSE: Duration = Duration::from_millis(500);
 
 /// How often nodes are asked while there is no leader, with pauses of [`RAFT_MEMBERSHIP_PAUSE`]:
 /// some elections long.

@@ -94,4 +94,27 @@ pub struct Peer {
     pub address: String,
     /// Where it accepts connections of clients.
     pub client_address: String,
+    /// The fingerprint of its key: others accept no connection of this node with another one.
+    /// Empty if an earlier program has recorded the node, which had no key of its own.
+    #[serde(default)]
+    pub fingerprint: String,
+    /// The join tokens that were made on this node and not used yet.
+    #[serde(default)]
+    pub tokens: Vec<JoinToken>,
+}
+
+impl Peer {
+    /// The node without its join tokens, which concern only the leader.
+    pub(crate) fn without_tokens(&self) -> Peer {
+        Peer { tokens: Vec::new(), ..self.clone() }
+    }
+}
+
+/// What the cluster keeps of a join token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinToken {
+    /// The digest of its secret.
+    pub digest: String,
+    /// Until when it is valid, in seconds since 1970.
+    pub until: u64,
 }

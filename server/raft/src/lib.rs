@@ -27,15 +27,15 @@ mod state_machine;
 mod vote;
 mod wire;
 
-pub use batch::{Batch, Peer, Types};
+pub use batch::{Batch, JoinToken, Peer, Types};
 pub use import::{Contents, OfNode, begin_with, read_log};
 pub use log_store::{LogReader, LogStore, WritesOn};
-pub use membership::{MembershipError, NodeStatus, Status};
+pub use membership::{Members, MembershipError, NodeStatus, Status};
 pub use network::{Connect, Connecting};
 pub use node::{Failure, LostLog, Node, Role, Settings};
 pub use reads::Reads;
 pub use state_machine::{Guard, SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
-pub use wire::{Stream, receive, send};
+pub use wire::{Stream, receive, refuse, send};
 
 use lockwheel_log::Position;
 pub use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};

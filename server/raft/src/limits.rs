@@ -34,6 +34,10 @@ pub(crate) const MESSAGE_BYTES_MAX: u32 = 1 << 30;
 /// The first messages of a connection at most: the node that sends them is not known yet.
 pub(crate) const HELLO_BYTES_MAX: u32 = 1 << 10;
 
+/// The join tokens of one node that may be valid and not used: the members are a part of messages
+/// and snapshots, and a cluster needs few.
+pub(crate) const JOIN_TOKENS_MAX: usize = 16;
+
 /// How long a node that cannot be reached is left alone: as long as a restarted one takes to be
 /// found, and long enough that attempts cost nothing.
 pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);

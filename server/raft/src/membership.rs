@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use openraft::ChangeMembers;
+use lockwheel_log::mutants;
 use openraft::error::{ClientWriteError, RaftError};
+use openraft::{ChangeMembers, LogId, StoredMembership};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::node::{Node, Role};
-use crate::{Batch, NodeId, Peer};
+use crate::{Batch, JoinToken, NodeId, Peer, limits};
 
 /// Why the nodes were not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,22 @@ impl From<WriteError> for MembershipError {
             }
             error => MembershipError::Refused(error.to_string()),
         }
+    }
+}
+
+/// The nodes of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// The entry that says so.
+    pub at: Option<LogId<NodeId>>,
+    /// All nodes, by their numbers.
+    pub nodes: BTreeMap<NodeId, Peer>,
+}
+
+impl Members {
+    fn of(stored: &StoredMembership<NodeId, Peer>) -> Members {
+        let nodes = stored.nodes().map(|(id, peer)| (*id, peer.without_tokens()));
+        Members { at: *stored.log_id(), nodes: nodes.collect() }
     }
 }
 
@@ -94,29 +111,94 @@ impl Node {
         Ok(self.replicate(Batch::default()).await? + 1)
     }
 
-    /// Makes a node one of those that vote, or changes its addresses. Returns when it has got the
-    /// log. `was_member` if it has a log of this cluster already.
+    /// Admits a new node, which has not started yet, with the join token of this digest. The token
+    /// is used then: both are the same entry. Returns the number of the node, and all nodes.
     ///
     /// # Errors
-    /// If this node does not lead, the other one was removed, or it cannot be reached.
-    pub async fn enter(
+    /// If this node does not lead, or there is no such token that is valid `now`, in seconds since
+    /// 1970.
+    pub async fn admit(
+        &self,
+        digest: &str,
+        now: u64,
+        peer: Peer,
+    ) -> Result<(NodeId, Members), MembershipError> {
+        self.check_leads()?;
+        let _change = self.membership_change.lock().await;
+        self.end_interrupted_change().await?;
+        let refused = |reason: &str| Err(MembershipError::Refused(reason.to_owned()));
+        let nodes = self.nodes();
+        // It asks again if it has not got the reply.
+        if let Some((number, _)) =
+            nodes.iter().find(|(_, known)| known.fingerprint == peer.fingerprint)
+        {
+            return Ok((*number, self.members()));
+        }
+        if let Some((other, _)) = nodes.iter().find(|(_, known)| known.fingerprint.is_empty()) {
+            return refused(&format!("node {other} runs an earlier program: upgrade it first"));
+        }
+        let is_used = |token: &JoinToken| token.digest == digest;
+        let maker = nodes.into_iter().find(|(_, known)| known.tokens.iter().any(is_used));
+        let Some((maker, mut known)) = maker else {
+            return refused(
+                "the join token has been used, or the node where it was made is removed; \
+                 'lockwheel raft token' prints another one",
+            );
+        };
+        if known.tokens.iter().any(|token| is_used(token) && token.until <= now) {
+            return refused("the join token has expired; 'lockwheel raft token' prints one");
+        }
+        if !mutants::is_on("raft-token-used-twice") {
+            known.tokens.retain(|token| !is_used(token));
+        }
+        let number = self.new_number().await?;
+        self.set_nodes([(maker, known), (number, peer.without_tokens())]).await?;
+        Ok((number, self.members()))
+    }
+
+    /// Records a join token that was made on a node.
+    ///
+    /// # Errors
+    /// If this node does not lead, there is no such node, or it has made many tokens that are valid
+    /// `now`.
+    pub async fn add_token(
         &self,
         node: NodeId,
-        peer: Peer,
-        was_member: bool,
+        token: JoinToken,
+        now: u64,
     ) -> Result<(), MembershipError> {
         self.check_leads()?;
         let _change = self.membership_change.lock().await;
         self.end_interrupted_change().await?;
+        let mut maker = self.nodes().remove(&node).ok_or(MembershipError::Removed)?;
+        // It asks again if it has not got the reply.
+        maker.tokens.retain(|known| known.until > now && known.digest != token.digest);
+        if maker.tokens.len() >= limits::JOIN_TOKENS_MAX {
+            let max = limits::JOIN_TOKENS_MAX;
+            let reason = format!("node {node} has made {max} join tokens that were not used yet");
+            return Err(MembershipError::Refused(reason));
+        }
+        maker.tokens.push(token);
+        self.set_nodes([(node, maker)]).await
+    }
+
+    /// Makes a node one of those that vote, or changes its addresses, and its fingerprint if an
+    /// earlier program had recorded none. Returns when it has got the log.
+    ///
+    /// # Errors
+    /// If this node does not lead, the other one was removed, or it cannot be reached.
+    pub async fn enter(&self, node: NodeId, mut peer: Peer) -> Result<(), MembershipError> {
+        self.check_leads()?;
+        let _change = self.membership_change.lock().await;
+        self.end_interrupted_change().await?;
         let membership = self.metrics().borrow().membership_config.clone();
-        let known = membership.nodes().find(|(id, _)| **id == node).map(|(_, peer)| peer.clone());
-        match known {
-            None if was_member => return Err(MembershipError::Removed),
-            Some(known) if known != peer => {
-                let nodes = BTreeMap::from([(node, peer.clone())]);
-                self.raft.change_membership(ChangeMembers::SetNodes(nodes), true).await?;
-            }
-            _ => {}
+        let known = membership.membership().get_node(&node).ok_or(MembershipError::Removed)?;
+        peer.tokens.clone_from(&known.tokens);
+        if peer.fingerprint.is_empty() {
+            peer.fingerprint.clone_from(&known.fingerprint);
+        }
+        if *known != peer {
+            self.set_nodes([(node, peer.clone())]).await?;
         }
         if membership.membership().voter_ids().any(|voter| voter == node) {
             return Ok(());
@@ -178,6 +260,39 @@ impl Node {
         Ok(())
     }
 
+    async fn set_nodes(
+        &self,
+        nodes: impl IntoIterator<Item = (NodeId, Peer)>,
+    ) -> Result<(), MembershipError> {
+        let nodes = ChangeMembers::SetNodes(nodes.into_iter().collect());
+        self.raft.change_membership(nodes, true).await?;
+        Ok(())
+    }
+
+    /// The nodes as the last entry about them says, with their join tokens.
+    fn nodes(&self) -> BTreeMap<NodeId, Peer> {
+        let membership = self.metrics().borrow().membership_config.clone();
+        membership.nodes().map(|(id, peer)| (*id, peer.clone())).collect()
+    }
+
+    /// The nodes as the last entry about them says, which may not be committed.
+    pub fn members(&self) -> Members {
+        Members::of(&self.metrics().borrow().membership_config)
+    }
+
+    /// The nodes, if the last entry about them is applied here.
+    pub fn applied_members(&self) -> Option<Members> {
+        let metrics = self.raft.metrics().borrow().clone();
+        let members = Members::of(&metrics.membership_config);
+        (metrics.last_applied >= members.at).then_some(members)
+    }
+
+    /// Waits until an entry is applied here, or this node has ended.
+    pub async fn until_applied(&self, entry: Option<LogId<NodeId>>) {
+        // An error means that the node has ended.
+        let _ = self.raft.metrics().wait_for(|metrics| metrics.last_applied >= entry).await;
+    }
+
     /// Completes a change of the nodes whose leader has failed before it was done: until then two
     /// sets of nodes vote. Returns whether there was one.
     async fn end_interrupted_change(&self) -> Result<bool, MembershipError> {
@@ -199,7 +314,7 @@ impl Node {
         let matched = |id: &NodeId| Some(metrics.replication.as_ref()?.get(id)?.as_ref()?.index);
         let node = |(id, peer): (&NodeId, &Peer)| {
             let status = NodeStatus {
-                peer: peer.clone(),
+                peer: peer.without_tokens(),
                 is_voter: configurations.iter().all(|voters| voters.contains(id)),
                 is_in_contact: leads.then(|| self.is_in_contact(*id)),
                 matched_index: matched(id).filter(|_| leads),
@@ -225,7 +340,11 @@ impl Node {
         node == self.settings.id || last.is_some_and(is_recent)
     }
 
-    pub(crate) fn check_leads(&self) -> Result<(), MembershipError> {
+    /// Whether this node leads for certain.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check_leads(&self) -> Result<(), MembershipError> {
         if matches!(*self.role().borrow(), Role::Leader { .. }) {
             return Ok(());
         }
@@ -233,6 +352,8 @@ impl Node {
         let metrics = metrics.borrow();
         let leader = metrics.current_leader.filter(|leader| *leader != self.settings.id);
         let membership = metrics.membership_config.membership();
-        Err(MembershipError::NotLeader(leader.and_then(|id| membership.get_node(&id).cloned())))
+        Err(MembershipError::NotLeader(
+            leader.and_then(|id| membership.get_node(&id).map(Peer::without_tokens)),
+        ))
     }
 }

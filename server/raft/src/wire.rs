@@ -100,6 +100,15 @@ pub(crate) struct LastEntry {
     pub(crate) has_space: bool,
 }
 
+/// Refuses a connection for the log, and says why.
+///
+/// # Errors
+/// As the stream returns them.
+pub async fn refuse(stream: &mut impl Stream, reason: &str) -> io::Result<()> {
+    let _: Option<Hello> = receive(stream, limits::HELLO_BYTES_MAX).await?;
+    send(stream, &Welcome::Refused(reason.to_owned())).await
+}
+
 /// Sends one message.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The identity of a node: its number and its cluster, in a small file of its folder.
+//! The identity of a node: its number, its cluster and its key, in a small file of its folder.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -6,10 +6,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use lockwheel_log::{Directory, small_file};
-use lockwheel_raft::NodeId;
+use lockwheel_raft::{Members, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::authority::Authority;
+use super::keys::{Credentials, NodeKey, Result};
 
 /// The folder of a node, in that of `dir`.
 const FOLDER: &str = "raft";
@@ -29,11 +30,31 @@ pub(super) struct Identity {
     pub(super) is_member: bool,
     /// Where other nodes may be reached: this node itself, or the one that has admitted it.
     pub(super) address: String,
-    /// The cluster's certificate authority.
-    pub(super) authority: Authority,
+    /// Its key; `None` if an earlier program has written the file.
+    #[serde(default)]
+    pub(super) key: Option<NodeKey>,
+    /// The authority of a cluster that an earlier program has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) authority: Option<Authority>,
+    /// The nodes that count until the log of this one has any: those that have admitted it, or the
+    /// node itself if it begins the cluster.
+    #[serde(default)]
+    pub(super) members: Members,
 }
 
 impl Identity {
+    /// What the node shows on its connections.
+    pub(super) fn credentials(&self) -> Result<Credentials> {
+        // Without a recorded key, any that the authority has signed is accepted.
+        let key = self.key.clone().map_or_else(NodeKey::generate, Ok)?;
+        Credentials::new(&key, Some(self.node), self.authority.as_ref())
+    }
+
+    /// The fingerprint of its key; empty if it has none.
+    pub(super) fn fingerprint(&self) -> Result<String> {
+        self.key.as_ref().map_or(Ok(String::new()), NodeKey::fingerprint)
+    }
+
     /// The folder of the node whose `dir` is this.
     pub(super) fn folder(dir: &Path) -> PathBuf {
         dir.join(FOLDER)
@@ -55,7 +76,7 @@ impl Identity {
     }
 
     /// As [`Identity::write`], in this folder. Only the user of the server can read it: it has the
-    /// key of the authority.
+    /// key of the node.
     pub(super) fn write_in(&self, folder: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

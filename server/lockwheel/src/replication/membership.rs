@@ -2,113 +2,140 @@
 //! remove a node, and for its state. Only the leader answers most of them; another node names it.
 
 use std::io;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockwheel_raft::{MembershipError, Node, NodeId, Peer, Status, Stream, receive, send};
-use rustls::ClientConfig;
+use lockwheel_raft::{
+    JoinToken, Members, MembershipError, Node, NodeId, Peer, Status, Stream, receive, send,
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
-use super::authority::Authority;
-use super::peers::connect;
+use super::keys::{Connector, Shown, sha_256};
 use crate::limits;
+
+/// Why a connection is refused.
+pub(super) const UNKNOWN_KEY: &str =
+    "this key is not that of a node of the cluster; a node that was removed must join again";
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// A new node asks for a number: see [`super::token::Token`].
-    Admit { until: u64, permission: Vec<u8> },
-    /// A node asks to be one of the cluster, with these addresses.
+    /// A new node asks for a number, with the secret of a [`super::token::Token`], which is valid
+    /// until then.
+    Admit { secret: Vec<u8>, until: u64, peer: Peer },
+    /// A node asks to be one of those that vote, with these addresses. Earlier programs read
+    /// `was_member`.
     Enter { node: NodeId, peer: Peer, was_member: bool },
     /// Removes a node for good.
     Remove { node: NodeId },
     /// Has a node lead.
     Lead { node: NodeId },
+    /// Records a join token.
+    AddToken { token: JoinToken },
     /// Asks for the state of the cluster.
     Status,
+    /// Asks for the nodes of the cluster.
+    Members,
 }
 
 /// The reply to a [`Request`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    Admitted { cluster: String, node: NodeId, authority: Authority },
+    Admitted { cluster: String, node: NodeId, members: Members },
     Done,
     Status(Status),
+    Members(Members),
     Failed(MembershipError),
 }
 
-/// Serves requests.
+/// A connection on which requests arrive.
 #[derive(Debug)]
-pub(super) struct Membership {
-    pub(super) authority: Authority,
-    pub(super) cluster: String,
+pub(super) struct Asking {
+    pub(super) shown: Shown,
+    /// The node that has this key.
+    pub(super) node: Option<NodeId>,
 }
 
-impl Membership {
-    /// Answers one request. `is_node` if it comes from a node of the cluster.
-    pub(super) async fn serve(
-        &self,
-        stream: &mut impl Stream,
-        request: Request,
-        node: &Node,
-        is_node: bool,
-    ) -> io::Result<()> {
-        let reply = self.answer(request, node, is_node).await;
-        send(stream, &reply.unwrap_or_else(Reply::Failed)).await
-    }
+/// Answers one request about the nodes of this cluster.
+pub(super) async fn answer(
+    stream: &mut impl Stream,
+    request: Request,
+    node: &Node,
+    cluster: &str,
+    asking: &Asking,
+) -> io::Result<()> {
+    let reply = reply(request, node, cluster, asking).await;
+    send(stream, &reply.unwrap_or_else(Reply::Failed)).await
+}
 
-    async fn answer(
-        &self,
-        request: Request,
-        node: &Node,
-        is_node: bool,
-    ) -> Result<Reply, MembershipError> {
-        let refused = |reason: &str| MembershipError::Refused(reason.to_owned());
-        match request {
-            Request::Admit { until, permission } => {
-                if !self.authority.permits(until, &permission) {
-                    return Err(refused("the join token is not one of this cluster"));
-                }
-                if until <= now_seconds() {
-                    let reason = "the join token has expired; 'lockwheel raft token' prints one";
-                    return Err(refused(reason));
-                }
-                let (cluster, authority) = (self.cluster.clone(), self.authority.clone());
-                Ok(Reply::Admitted { cluster, node: node.new_number().await?, authority })
+async fn reply(
+    request: Request,
+    node: &Node,
+    cluster: &str,
+    asking: &Asking,
+) -> Result<Reply, MembershipError> {
+    let refused = |reason: &str| MembershipError::Refused(reason.to_owned());
+    match (request, asking.node) {
+        (Request::Admit { secret, until, mut peer }, _) => {
+            node.check_leads()?;
+            let now = now_seconds();
+            if until <= now {
+                let reason = "the join token has expired; 'lockwheel raft token' prints one";
+                return Err(refused(reason));
             }
-            _ if !is_node => Err(refused("the connection has no certificate of this cluster")),
-            Request::Enter { node: number, peer, was_member } => {
-                node.enter(number, peer, was_member).await.map(|()| Reply::Done)
+            peer.fingerprint.clone_from(&asking.shown.fingerprint);
+            let (number, members) = node.admit(&sha_256(&secret), now, peer).await?;
+            Ok(Reply::Admitted { cluster: cluster.to_owned(), node: number, members })
+        }
+        // Only the leader knows for certain which nodes there are.
+        (Request::Enter { .. }, None) => {
+            Err(node.check_leads().err().unwrap_or(MembershipError::Removed))
+        }
+        (_, None) => Err(refused(UNKNOWN_KEY)),
+        (Request::Enter { node: number, peer, .. }, Some(asking_node)) => {
+            // An earlier program has another key at each start, and sends none.
+            let is_own =
+                peer.fingerprint.is_empty() || peer.fingerprint == asking.shown.fingerprint;
+            if number != asking_node || !is_own {
+                return Err(refused("a node can only enter as itself"));
             }
-            Request::Remove { node: number } => node.remove(number).await.map(|()| Reply::Done),
-            Request::Lead { node: number } => node.hand_over(number).await.map(|()| Reply::Done),
-            Request::Status => Ok(Reply::Status(node.status())),
+            node.enter(number, peer).await.map(|()| Reply::Done)
+        }
+        (Request::Remove { node: number }, _) => node.remove(number).await.map(|()| Reply::Done),
+        (Request::Lead { node: number }, _) => {
+            node.hand_over(number).await.map(|()| Reply::Done)
+        }
+        (Request::AddToken { token }, Some(maker)) => {
+            node.add_token(maker, token, now_seconds()).await.map(|()| Reply::Done)
+        }
+        (Request::Status, _) => Ok(Reply::Status(node.status())),
+        (Request::Members, _) => {
+            let members = node.applied_members();
+            members.map(Reply::Members).ok_or_else(|| refused("the nodes are being changed"))
         }
     }
 }
 
-/// Asks the node at one of these addresses, and then the leader that it names. While there is no
-/// leader, it asks again for some seconds.
+/// Asks the first of these nodes that can be reached, and then the leader that it names. While
+/// there is no leader, it asks again for some seconds.
 pub(super) async fn ask(
-    addresses: &[String],
-    config: &Arc<ClientConfig>,
+    peers: &[Peer],
+    connector: &Connector,
     request: &Request,
 ) -> Result<Reply, MembershipError> {
     let mut failed = MembershipError::Refused("there is no address to ask".to_owned());
     for _ in 0..limits::RAFT_MEMBERSHIP_ATTEMPTS {
-        for address in addresses {
-            let mut asked = address.clone();
+        for peer in peers {
+            let mut asked = peer.clone();
             for _ in 0..limits::RAFT_MEMBERSHIP_REDIRECTIONS {
-                match ask_node(&asked, config, request).await {
-                    Ok(Reply::Failed(MembershipError::NotLeader(Some(leader)))) => {
-                        asked = leader.address;
-                    }
+                match ask_node(connector, None, &asked, request).await {
+                    Ok(Reply::Failed(MembershipError::NotLeader(Some(leader)))) => asked = leader,
                     Ok(Reply::Failed(MembershipError::NotLeader(None))) => break,
                     Ok(Reply::Failed(error)) => return Err(error),
                     Ok(reply) => return Ok(reply),
                     Err(error) => {
-                        failed = MembershipError::Refused(format!("{asked}: {error}"));
+                        let address = &asked.address;
+                        failed = MembershipError::Refused(format!("{address}: {error}"));
                         break;
                     }
                 }
@@ -119,14 +146,15 @@ pub(super) async fn ask(
     Err(failed)
 }
 
-/// Asks the node at this address and no other.
+/// Asks this node and no other. Its number may be unknown.
 pub(super) async fn ask_node(
-    address: &str,
-    config: &Arc<ClientConfig>,
+    connector: &Connector,
+    node: Option<NodeId>,
+    peer: &Peer,
     request: &Request,
 ) -> io::Result<Reply> {
     let asking = async {
-        let mut stream = connect(address, None, config).await?;
+        let mut stream = connector.connect(node, peer).await?;
         send(&mut stream, request).await?;
         let reply = receive(&mut stream, limits::RAFT_MEMBERSHIP_BYTES_MAX).await?;
         reply.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())

@@ -9,6 +9,8 @@ mod authority;
 mod held;
 mod identity;
 mod import;
+mod keys;
+mod known_nodes;
 mod membership;
 mod node_state;
 mod peers;
@@ -18,7 +20,6 @@ mod setup;
 mod shown_nodes;
 mod token;
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::net::TcpListener;
@@ -28,18 +29,19 @@ use std::time::Duration;
 
 use lockwheel_log::Directory;
 use lockwheel_log::recovery::{self, RecoveryError};
-use lockwheel_raft::{MembershipError, Node, Role, Settings, WritesOn};
+use lockwheel_raft::{MembershipError, Node, Peer, Role, Settings, WritesOn};
 use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
-use self::authority::MEMBERSHIP;
 use self::identity::Identity;
 pub use self::import::Taken;
-use self::membership::{Membership, Request, ask};
+use self::keys::{Connector, MEMBERSHIP, NodeKey, RAFT};
+use self::known_nodes::KnownNodes;
+use self::membership::{Request, ask};
 use self::node_state::NodeState;
-use self::peers::{Peers, Places, Services, accept};
+use self::peers::{Places, Services, accept};
 pub(crate) use self::raft_log::RaftLog;
 pub(crate) use self::settings::NodeSettings;
 pub use self::setup::{
@@ -89,7 +91,8 @@ impl Replication {
             .map_err(|error| io_error(&error))?;
         let log = Arc::new(RaftLog::new(host));
         host.start_replicated_log(&log);
-        let node = runtime.block_on(start_node(settings, &identity, host, &log, listeners));
+        let entering = Entering { settings: settings.clone(), identity: identity.clone() };
+        let node = runtime.block_on(start_node(entering, host, &log, listeners));
         let (node, tasks) = node.map_err(|error| io_error(&error))?;
         log.use_node(&node);
         let (runtime, tasks) = (Some(runtime), tasks.into());
@@ -143,15 +146,18 @@ fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) ->
 
 /// Starts a node and its tasks.
 async fn start_node(
-    settings: &NodeSettings,
-    identity: &Identity,
+    mut entering: Entering,
     host: &Arc<Host>,
     log: &Arc<RaftLog>,
     listeners: Vec<TcpListener>,
 ) -> io::Result<(Arc<Node>, JoinSet<()>)> {
-    let Identity { cluster, node: id, authority, .. } = identity.clone();
-    let disk = Directory::open(&Identity::folder(&settings.dir))?;
+    let disk = Directory::open(&Identity::folder(&entering.settings.dir))?;
     wait_for_lock(&disk).await?;
+    entering.prepare_key()?;
+    let Entering { ref settings, ref identity } = entering;
+    let Identity { cluster, node: id, authority, members, .. } = identity.clone();
+    let credentials = identity.credentials().map_err(io::Error::other)?;
+    let connector = |protocol| credentials.connector(protocol).map_err(io::Error::other);
     let node_settings = Settings {
         id,
         cluster: cluster.clone(),
@@ -160,10 +166,9 @@ async fn start_node(
         entries_kept: limits::RAFT_ENTRIES_KEPT,
         writes_on: WritesOn::Thread,
     };
-    let config = authority.client_config(id, authority::RAFT).map_err(io::Error::other)?;
     let state = Arc::new(NodeState::new(host, log));
-    let peers = Arc::new(Peers(config));
-    let node = Node::start(node_settings, Arc::new(disk), state, peers).await?;
+    let connect = Arc::new(connector(RAFT)?);
+    let node = Node::start(node_settings, Arc::new(disk), state, connect).await?;
     let has_log = node.has_log().await?;
     if identity.is_member && !node.has_been_member() {
         let lost = "its log is gone, or its vote, and with it what it has promised to other nodes: \
@@ -171,15 +176,16 @@ async fn start_node(
         return Err(io::Error::other(lost));
     }
     if id == setup::FIRST_NODE && !has_log {
-        let nodes = BTreeMap::from([(id, settings.own.clone())]);
+        let mut nodes = members.nodes.clone();
+        nodes.entry(id).or_insert_with(|| settings.own.clone());
         node.begin_cluster(nodes).await.map_err(io::Error::other)?;
     }
-    let config = authority.server_config(id).map_err(io::Error::other)?;
-    let membership = Membership { authority, cluster };
+    let known = Arc::new(KnownNodes::new(&node, id, members, authority));
     let services = Arc::new(Services {
-        config,
+        config: credentials.server_config().map_err(io::Error::other)?,
         node: Arc::downgrade(&node),
-        membership,
+        cluster,
+        known: Arc::clone(&known),
         places: Places::default(),
     });
     let mut tasks = JoinSet::new();
@@ -193,8 +199,10 @@ async fn start_node(
     tasks.spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
     tasks.spawn(held::serve(Arc::downgrade(host), log.held(), Arc::clone(&node)));
     tasks.spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
-    let entering = Entering { settings: settings.clone(), identity: identity.clone() };
-    tasks.spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node)));
+    let membership = connector(MEMBERSHIP)?;
+    tasks.spawn(Arc::clone(&known).follow(Arc::clone(&node)));
+    tasks.spawn(Arc::clone(&known).learn(membership.clone()));
+    tasks.spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node), known, membership));
     Ok((node, tasks))
 }
 
@@ -211,17 +219,34 @@ async fn wait_for_lock(disk: &Directory) -> io::Result<()> {
     }
 }
 
-/// Makes this node one of its cluster, with its current addresses, and finds out if it was removed.
+/// Makes this node one of its cluster, with its key and its current addresses, and finds out if it
+/// was removed.
 struct Entering {
     settings: NodeSettings,
     identity: Identity,
 }
 
 impl Entering {
+    /// Makes a key if an earlier program has run the node, and announces it with the addresses.
+    fn prepare_key(&mut self) -> io::Result<()> {
+        if self.identity.key.is_none() {
+            self.identity.key = Some(NodeKey::generate().map_err(io::Error::other)?);
+            self.identity.write(&self.settings.dir)?;
+        }
+        self.settings.own.fingerprint = self.identity.fingerprint().map_err(io::Error::other)?;
+        Ok(())
+    }
+
     /// Until the node ends.
-    async fn run(mut self, host: Weak<Host>, node: Weak<Node>) {
+    async fn run(
+        mut self,
+        host: Weak<Host>,
+        node: Weak<Node>,
+        known: Arc<KnownNodes>,
+        connector: Connector,
+    ) {
         while let Some(node) = node.upgrade() {
-            match self.enter(&node).await {
+            match self.enter(&node, &known, &connector).await {
                 Ok(()) => {}
                 Err(MembershipError::Removed) => {
                     error!("this node was removed from the cluster; the server stops");
@@ -237,22 +262,22 @@ impl Entering {
         }
     }
 
-    async fn enter(&mut self, node: &Node) -> Result<(), MembershipError> {
-        let Identity { node: id, is_member, ref authority, ref address, .. } = self.identity;
+    async fn enter(
+        &mut self,
+        node: &Node,
+        known: &KnownNodes,
+        connector: &Connector,
+    ) -> Result<(), MembershipError> {
+        let Identity { node: id, is_member, ref address, .. } = self.identity;
         let peer = self.settings.own.clone();
         let failed = |error: io::Error| MembershipError::Refused(error.to_string());
-        // It may have been removed before it could note that it was one of them.
-        let was_member = is_member || node.has_log().await.map_err(failed)?;
-        let entered = node.enter(id, peer.clone(), was_member).await;
+        let entered = node.enter(id, peer.clone()).await;
         if let Err(MembershipError::NotLeader(leader)) = entered {
-            let failed = MembershipError::Refused;
-            let config = authority.client_config(id, MEMBERSHIP).map_err(failed)?;
-            let others = node.status().nodes.into_iter().filter(|(other, _)| *other != id);
-            let mut addresses: Vec<String> = leader.into_iter().map(|peer| peer.address).collect();
-            addresses.extend(others.map(|(_, other)| other.peer.address));
-            addresses.push(address.clone());
-            let request = Request::Enter { node: id, peer: peer.clone(), was_member };
-            ask(&addresses, &config, &request).await?;
+            let mut others: Vec<Peer> = leader.into_iter().chain(known.others()).collect();
+            // It may lead when it is asked.
+            others.push(peer.clone());
+            let request = Request::Enter { node: id, peer: peer.clone(), was_member: true };
+            ask(&others, connector, &request).await?;
         } else {
             entered?;
         }

@@ -1,57 +1,31 @@
-//! Connections between nodes: TLS with certificates of the cluster's authority.
+//! The port for other nodes, and the connections that there may be.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use lockwheel_raft::{Connect, Connecting, Node, NodeId, Peer, Stream, receive};
+use lockwheel_raft::{Node, receive, refuse};
 use parking_lot::Mutex;
-use rustls::{ClientConfig, ServerConfig};
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::{TlsAcceptor, server};
 use tracing::debug;
 
-use super::authority::{RAFT, server_name};
-use super::membership::{Membership, Request};
+use super::keys::{RAFT, Shown};
+use super::known_nodes::KnownNodes;
+use super::membership::{Asking, Request, UNKNOWN_KEY, answer};
 use crate::limits;
-
-/// Connects to the addresses of the nodes.
-#[derive(Debug)]
-pub(super) struct Peers(pub(super) Arc<ClientConfig>);
-
-impl Connect for Peers {
-    fn connect(&self, node: NodeId, peer: &Peer) -> Connecting<'_> {
-        let address = peer.address.clone();
-        Box::pin(async move {
-            let stream = connect(&address, Some(node), &self.0).await?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
-        })
-    }
-}
-
-/// Connects to the node at this address, whichever it is if there is no number.
-pub(super) async fn connect(
-    address: &str,
-    node: Option<NodeId>,
-    config: &Arc<ClientConfig>,
-) -> io::Result<client::TlsStream<TcpStream>> {
-    let connecting = async {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        TlsConnector::from(Arc::clone(config)).connect(server_name(node), stream).await
-    };
-    timeout(limits::RAFT_CONNECT_TIMEOUT, connecting).await?
-}
 
 /// What connections of other nodes are served with.
 #[derive(Debug)]
 pub(super) struct Services {
     pub(super) config: Arc<ServerConfig>,
     pub(super) node: Weak<Node>,
-    pub(super) membership: Membership,
+    pub(super) cluster: String,
+    pub(super) known: Arc<KnownNodes>,
     pub(super) places: Places,
 }
 
@@ -72,7 +46,7 @@ impl Default for Places {
     }
 }
 
-/// Connections that have shown neither a certificate of the cluster nor a join token.
+/// Connections that have neither shown the key of a node nor sent a request.
 #[derive(Debug, Default)]
 struct Unidentified {
     last_number: u64,
@@ -116,10 +90,10 @@ pub(super) async fn accept(listener: TcpListener, services: Arc<Services>) {
     }
 }
 
-/// A connection that has a certificate of the cluster, or has sent a request.
+/// A connection that has shown the key of a node, or has sent a request.
 struct Identified {
     stream: server::TlsStream<TcpStream>,
-    is_node: bool,
+    asking: Asking,
     /// The request about the nodes; without one, the connection is that of a node.
     request: Option<Request>,
 }
@@ -131,33 +105,43 @@ async fn serve(stream: TcpStream, services: &Services) -> io::Result<()> {
         _ = closed => Err(io::Error::other("too many unidentified connections")),
     };
     services.places.unidentified.lock().remove(number);
-    let Some(Identified { mut stream, is_node, request }) = identified? else { return Ok(()) };
+    let Some(Identified { mut stream, asking, request }) = identified? else { return Ok(()) };
     let place = services.places.known.try_acquire();
     let _place = place.map_err(|_| io::Error::other("too many connections with nodes"))?;
     let Some(node) = services.node.upgrade() else { return Ok(()) };
-    let Some(request) = request else { return node.serve(stream).await };
-    let serving = services.membership.serve(&mut stream, request, &node, is_node);
+    let Some(request) = request else {
+        return tokio::select! {
+            served = node.serve(stream) => served,
+            () = services.known.until_removed(&asking.shown) => {
+                Err(io::Error::other("the node was removed"))
+            }
+        };
+    };
+    let serving = answer(&mut stream, request, &node, &services.cluster, &asking);
     // A new node is one of the cluster only when it has the whole log.
     timeout(limits::RAFT_MEMBERSHIP_TIMEOUT, serving).await?
 }
 
-/// Waits for the certificate or the request of a connection, for some seconds. `None` if it is
+/// Waits for the key or the request of a connection, for some seconds. `None` if it is
 /// closed before.
 async fn identify(stream: TcpStream, services: &Services) -> io::Result<Option<Identified>> {
     stream.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(Arc::clone(&services.config));
     let mut stream = timeout(limits::RAFT_CONNECT_TIMEOUT, acceptor.accept(stream)).await??;
     let (_, connection) = stream.get_ref();
-    let is_node = connection.peer_certificates().is_some();
-    match connection.alpn_protocol() == Some(RAFT) {
-        true if is_node => Ok(Some(Identified { stream, is_node, request: None })),
-        true => Err(io::ErrorKind::PermissionDenied.into()),
-        false => {
-            let received = receive(&mut stream, limits::RAFT_MEMBERSHIP_BYTES_MAX);
-            let request = timeout(limits::RAFT_REQUEST_TIMEOUT, received).await??;
-            Ok(request.map(|request| Identified { stream, is_node, request: Some(request) }))
-        }
+    let is_raft = connection.alpn_protocol() == Some(RAFT);
+    let shown = Shown::on(connection)?;
+    let asking = Asking { node: services.known.node_of(&shown), shown };
+    if !is_raft {
+        let received = receive(&mut stream, limits::RAFT_MEMBERSHIP_BYTES_MAX);
+        let request = timeout(limits::RAFT_REQUEST_TIMEOUT, received).await??;
+        return Ok(request.map(|request| Identified { stream, asking, request: Some(request) }));
     }
+    if asking.node.is_none() {
+        let refusal = refuse(&mut stream, UNKNOWN_KEY);
+        return timeout(limits::RAFT_REQUEST_TIMEOUT, refusal).await?.map(|()| None);
+    }
+    Ok(Some(Identified { stream, asking, request: None }))
 }
 
 /// The next connection; `None` if the node has ended.

@@ -61,6 +61,8 @@ impl NodeSettings {
             own: Peer {
                 address: with_port(&host, announced),
                 client_address: with_port(&client_host, first(&ports)),
+                // The identity has its key.
+                ..Peer::default()
             },
             lease: Duration::from_millis(
                 settings.text("raft-election-timeout").parse().unwrap_or(u64::MAX),

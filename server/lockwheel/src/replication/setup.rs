@@ -3,20 +3,19 @@
 use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::slice;
 use std::time::Duration;
 
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::recovery::recover;
 use lockwheel_log::{Directory, Disk};
-use lockwheel_raft::{MembershipError, NodeId, Status};
+use lockwheel_raft::{Members, NodeId, Peer, Status};
 use ring::rand::{SecureRandom, SystemRandom};
-use rustls::ClientConfig;
 use tokio::runtime;
 
-use super::authority::{Authority, MEMBERSHIP, client_config_of_new_node};
 use super::identity::Identity;
 use super::import::{Taken, import};
+use super::keys::{Connector, Credentials, MEMBERSHIP, NodeKey};
 use super::membership::{Reply, Request, ask, ask_node, now_seconds};
 use super::token::Token;
 use super::{NodeSettings, block_on};
@@ -78,8 +77,9 @@ pub fn begin_cluster(settings: &Settings) -> Result<String, Error> {
         );
         return Err(Error::new(ErrorKind::Config, reason));
     }
-    first_identity(&node)?.write(&node.dir).map_err(failed)?;
-    new_token(&node.dir, None)
+    let (identity, _, token) = first_identity(&node)?;
+    identity.write(&node.dir).map_err(failed)?;
+    Ok(token.encode())
 }
 
 /// As [`begin_cluster`], with the keys, functions and fencing tokens of a log: the directory of the
@@ -91,7 +91,7 @@ pub fn begin_cluster(settings: &Settings) -> Result<String, Error> {
 /// `dir` cannot be written.
 pub fn begin_cluster_from(settings: &Settings, from: &Path) -> Result<(String, Taken), Error> {
     let node = new_node(settings)?;
-    let identity = first_identity(&node)?;
+    let (identity, own, token) = first_identity(&node)?;
     let folder = Identity::folder(&node.dir);
     // It gets its name when it is complete.
     let partial = folder.with_extension("partial");
@@ -100,10 +100,10 @@ pub fn begin_cluster_from(settings: &Settings, from: &Path) -> Result<(String, T
         _ => {}
     }
     identity.write_in(&partial).map_err(failed)?;
-    let taken = import(settings, from, &node.own, &partial)?;
+    let taken = import(settings, from, &own, &partial)?;
     let moved = std::fs::rename(&partial, &folder).and_then(|()| sync(&node.dir));
     moved.map_err(|error| failed(format!("{}: {error}", folder.display())))?;
-    Ok((new_token(&node.dir, None)?, taken))
+    Ok((token.encode(), taken))
 }
 
 /// Makes the names in a directory durable.
@@ -122,17 +122,29 @@ fn has_units(path: &Path) -> Result<bool, Error> {
     Ok(found.last > 0)
 }
 
-/// The identity of the first node of a new cluster.
-fn first_identity(node: &NodeSettings) -> Result<Identity, Error> {
+/// The identity of the first node of a new cluster, the node itself, and a join token.
+fn first_identity(node: &NodeSettings) -> Result<(Identity, Peer, Token), Error> {
     let mut name = [0; 8];
     SystemRandom::new().fill(&mut name).map_err(failed)?;
-    Ok(Identity {
+    let key = NodeKey::generate().map_err(failed)?;
+    let fingerprint = key.fingerprint().map_err(failed)?;
+    let token = Token::new(&node.own.address, &fingerprint, end_of(None)).map_err(failed)?;
+    let own = Peer { fingerprint, tokens: vec![token.record()], ..node.own.clone() };
+    let identity = Identity {
         cluster: format!("{:016x}", u64::from_be_bytes(name)),
         node: FIRST_NODE,
         is_member: false,
-        address: node.own.address.clone(),
-        authority: Authority::create().map_err(failed)?,
-    })
+        address: own.address.clone(),
+        key: Some(key),
+        authority: None,
+        members: Members { at: None, nodes: [(FIRST_NODE, own.clone())].into() },
+    };
+    Ok((identity, own, token))
+}
+
+/// When a join token ends that is valid for so long, or for the usual time.
+fn end_of(valid: Option<Duration>) -> u64 {
+    now_seconds().saturating_add(valid.unwrap_or(TOKEN_VALID).as_secs())
 }
 
 /// Gets a number in the cluster of this join token for the server with these settings; the server
@@ -141,54 +153,58 @@ fn first_identity(node: &NodeSettings) -> Result<Identity, Error> {
 /// # Errors
 /// If there is a node in `dir` already, no leader can be reached, or it refuses the token.
 pub fn join_cluster(settings: &Settings, token: &str) -> Result<NodeId, Error> {
-    let node = new_node(settings)?;
+    let new = new_node(settings)?;
     let token = Token::decode(token).map_err(|error| Error::new(ErrorKind::Usage, error))?;
-    let config = client_config_of_new_node(token.fingerprint).map_err(failed)?;
-    let request = Request::Admit { until: token.until, permission: token.permission.to_vec() };
-    let addresses = [token.address.clone()];
-    match run(ask(&addresses, &config, &request))?.map_err(failed)? {
-        Reply::Admitted { cluster, node: number, authority } => {
-            let address = token.address;
-            let identity = Identity { cluster, node: number, is_member: false, address, authority };
-            identity.write(&node.dir).map_err(failed)?;
-            Ok(number)
+    let key = NodeKey::generate().map_err(failed)?;
+    let credentials = Credentials::new(&key, None, None).map_err(failed)?;
+    let connector = credentials.connector(MEMBERSHIP).map_err(failed)?;
+    let (secret, until) = (token.secret(), token.until);
+    let request = Request::Admit { secret, until, peer: new.own.clone() };
+    match run(ask(&[token.maker()], &connector, &request))?.map_err(failed)? {
+        Reply::Admitted { cluster, node, members } => {
+            let (address, key) = (new.own.address.clone(), Some(key));
+            let (is_member, authority) = (false, None);
+            let identity = Identity { cluster, node, is_member, address, key, authority, members };
+            identity.write(&new.dir).map_err(failed)?;
+            Ok(node)
         }
         _ => Err(unexpected()),
     }
 }
 
-/// A new join token of the node in `dir`, which is valid for so long, or for a day.
+/// A new join token of the node in `dir`, which is valid for so long, or for a day. It is recorded
+/// by the leader.
 ///
 /// # Errors
-/// If there is no node.
+/// If there is no node in `dir`, it does not run, or the leader refuses.
 pub fn new_token(dir: &Path, valid: Option<Duration>) -> Result<String, Error> {
-    let Identity { address, authority, .. } = identity(dir)?;
-    let until = now_seconds().saturating_add(valid.unwrap_or(TOKEN_VALID).as_secs());
-    let token = Token::new(&authority, &address, until).map_err(failed)?;
+    let own = OwnNode::read(dir)?;
+    let Peer { address, fingerprint, .. } = &own.peer;
+    let token = Token::new(address, fingerprint, end_of(valid)).map_err(failed)?;
+    own.change(&Request::AddToken { token: token.record() })?;
     Ok(token.encode())
 }
 
 /// The state of the cluster, as its leader sees it, or the node in `dir` if there is none.
 ///
 /// # Errors
-/// If there is no node, or it does not run.
+/// If there is no node, it does not run, or it was removed.
 pub fn status(dir: &Path) -> Result<Status, Error> {
-    let (identity, config) = own_node(dir)?;
-    let status_of = async |address: &str| {
-        let reply = ask_node(address, &config, &Request::Status).await;
-        match reply.map_err(|error| failed(format!("{address}: {error}")))? {
-            Reply::Status(status) => Ok(status),
-            _ => Err(unexpected()),
-        }
+    let own = OwnNode::read(dir)?;
+    let ask = async |peer: &Peer| ask_node(&own.connector, None, peer, &Request::Status).await;
+    let status_in = |reply| match reply {
+        Reply::Status(status) => Ok(status),
+        Reply::Failed(error) => Err(failed(error)),
+        _ => Err(unexpected()),
     };
     run(async {
-        let status = status_of(&identity.address).await?;
+        let address = &own.peer.address;
+        let reply = ask(&own.peer).await.map_err(|error| failed(format!("{address}: {error}")))?;
+        let status = status_in(reply)?;
         let leader = status.leader.and_then(|leader| status.nodes.get(&leader));
-        match leader {
-            // It may have failed just now.
-            Some(leader) => Ok(status_of(&leader.peer.address).await.unwrap_or(status)),
-            None => Ok(status),
-        }
+        let Some(leader) = leader else { return Ok(status) };
+        // It may have failed just now.
+        ask(&leader.peer).await.map_or(Ok(status), status_in)
     })?
 }
 
@@ -197,7 +213,7 @@ pub fn status(dir: &Path) -> Result<Status, Error> {
 /// # Errors
 /// If there is no node in `dir`, it does not run, or the leader refuses.
 pub fn remove_node(dir: &Path, node: NodeId) -> Result<(), Error> {
-    ask_leader(dir, node, &Request::Remove { node })
+    OwnNode::read(dir)?.change(&Request::Remove { node })
 }
 
 /// Has a node lead the cluster; returns when it does. It is asked of the leader, through the node
@@ -207,31 +223,33 @@ pub fn remove_node(dir: &Path, node: NodeId) -> Result<(), Error> {
 /// If there is no node in `dir`, it does not run, or the leader refuses: the node has no vote,
 /// cannot be reached or lacks entries.
 pub fn lead(dir: &Path, node: NodeId) -> Result<(), Error> {
-    ask_leader(dir, node, &Request::Lead { node })
+    OwnNode::read(dir)?.change(&Request::Lead { node })
 }
 
-/// Asks the leader for something about a node, through the node in `dir`.
-fn ask_leader(dir: &Path, node: NodeId, request: &Request) -> Result<(), Error> {
-    let (identity, config) = own_node(dir)?;
-    match run(ask(&[identity.address], &config, request))? {
-        Ok(_) => Ok(()),
-        Err(error @ MembershipError::Removed) => Err(failed(format!("node {node}: {error}"))),
-        Err(error) => Err(failed(error)),
+/// A node that is asked from its own machine.
+struct OwnNode {
+    peer: Peer,
+    connector: Connector,
+}
+
+impl OwnNode {
+    fn read(dir: &Path) -> Result<OwnNode, Error> {
+        let identity = Identity::read(dir).map_err(failed)?.ok_or_else(|| {
+            let reason = format!("there is no node of a cluster in '{}'", dir.display());
+            Error::new(ErrorKind::Config, reason)
+        })?;
+        let fingerprint = identity.fingerprint().map_err(failed)?;
+        let credentials = identity.credentials().map_err(failed)?;
+        let connector = credentials.connector(MEMBERSHIP).map_err(failed)?;
+        let peer = Peer { address: identity.address, fingerprint, ..Peer::default() };
+        Ok(OwnNode { peer, connector })
     }
-}
 
-fn identity(dir: &Path) -> Result<Identity, Error> {
-    Identity::read(dir).map_err(failed)?.ok_or_else(|| {
-        let reason = format!("there is no node of a cluster in '{}'", dir.display());
-        Error::new(ErrorKind::Config, reason)
-    })
-}
-
-/// The node in `dir`, and how to ask it.
-fn own_node(dir: &Path) -> Result<(Identity, Arc<ClientConfig>), Error> {
-    let identity = identity(dir)?;
-    let config = identity.authority.client_config(identity.node, MEMBERSHIP);
-    Ok((identity, config.map_err(failed)?))
+    /// Asks the leader for a change, through this node.
+    fn change(&self, request: &Request) -> Result<(), Error> {
+        let reply = run(ask(slice::from_ref(&self.peer), &self.connector, request))?;
+        reply.map(drop).map_err(failed)
+    }
 }
 
 fn unexpected() -> Error {

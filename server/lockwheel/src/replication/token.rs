@@ -1,41 +1,58 @@
-//! Join tokens: what a new node needs to find its cluster, and to be admitted.
+//! Join tokens: what a new node needs to find its cluster, and to be admitted, once.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lockwheel_raft::{JoinToken, Peer};
+use ring::rand::{SecureRandom, SystemRandom};
 
-use super::authority::Authority;
+use super::keys::sha_256;
 
 /// What a token begins with; the number is its version.
-const PREFIX: &str = "lockwheel-join-1-";
+const PREFIX: &str = "lockwheel-join-2-";
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// The address of a node.
-    pub(super) address: String,
-    /// The fingerprint of the cluster's authority.
-    pub(super) fingerprint: [u8; 32],
+    /// The address of the node where it was made.
+    address: String,
+    /// The fingerprint of its key.
+    fingerprint: String,
     /// Until when it is valid, in seconds since 1970.
     pub(super) until: u64,
-    /// The proof that a node of the cluster has made it.
-    pub(super) permission: [u8; 32],
+    /// The cluster keeps its digest until the token is used.
+    secret: [u8; 32],
 }
 
 impl Token {
-    /// A token of this authority.
-    pub(super) fn new(authority: &Authority, address: &str, until: u64) -> Result<Token, String> {
-        Ok(Token {
-            address: address.to_owned(),
-            fingerprint: authority.fingerprint()?,
-            until,
-            permission: authority.permission(until),
-        })
+    /// A new token of this node.
+    pub(super) fn new(address: &str, fingerprint: &str, until: u64) -> Result<Token, String> {
+        let mut secret = [0; 32];
+        SystemRandom::new().fill(&mut secret).map_err(|error| error.to_string())?;
+        let (address, fingerprint) = (address.to_owned(), fingerprint.to_owned());
+        Ok(Token { address, fingerprint, until, secret })
+    }
+
+    /// The node where it was made.
+    pub(super) fn maker(&self) -> Peer {
+        let (address, fingerprint) = (self.address.clone(), self.fingerprint.clone());
+        Peer { address, fingerprint, ..Peer::default() }
+    }
+
+    /// The proof that its user has it.
+    pub(super) fn secret(&self) -> Vec<u8> {
+        self.secret.to_vec()
+    }
+
+    /// What the cluster keeps of it.
+    pub(super) fn record(&self) -> JoinToken {
+        JoinToken { digest: sha_256(&self.secret), until: self.until }
     }
 
     /// Its text.
     pub(super) fn encode(&self) -> String {
         let until = self.until.to_be_bytes();
-        let parts = [&self.fingerprint[..], &self.permission, &until, self.address.as_bytes()];
+        let words = format!("{} {}", self.fingerprint, self.address);
+        let parts = [&self.secret[..], &until, words.as_bytes()];
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(parts.concat()))
     }
 
@@ -47,12 +64,12 @@ impl Token {
         let token = || {
             let encoded = text.trim().strip_prefix(PREFIX)?;
             let bytes = URL_SAFE_NO_PAD.decode(encoded).ok()?;
-            let (fingerprint, rest) = bytes.split_first_chunk()?;
-            let (permission, rest) = rest.split_first_chunk()?;
-            let (until, address) = rest.split_first_chunk()?;
-            let address = String::from_utf8(address.to_vec()).ok()?;
+            let (secret, rest) = bytes.split_first_chunk()?;
+            let (until, words) = rest.split_first_chunk()?;
+            let (fingerprint, address) = std::str::from_utf8(words).ok()?.split_once(' ')?;
+            let (address, fingerprint) = (address.to_owned(), fingerprint.to_owned());
             let until = u64::from_be_bytes(*until);
-            Some(Token { address, fingerprint: *fingerprint, until, permission: *permission })
+            Some(Token { address, fingerprint, until, secret: *secret })
         };
         token()
             .ok_or_else(|| "this is not a join token; 'lockwheel raft token' prints one".to_owned())
@@ -65,11 +82,10 @@ mod tests {
 
     #[test]
     fn token_is_read_back() {
-        let authority = Authority::create().expect("keys");
-        let token = Token::new(&authority, "10.0.0.1:7379", 5).expect("a token");
+        let token = Token::new("10.0.0.1:7379", "0ab1", 5).expect("a token");
         let text = token.encode();
         assert_eq!(Token::decode(&format!(" {text}\n")), Ok(token));
-        for part in ["", "x", &text[1..], &text[..90]] {
+        for part in ["", "x", &text[1..], &text[..60]] {
             assert!(Token::decode(part).is_err(), "{part}");
         }
     }

@@ -161,7 +161,8 @@ impl Cluster {
         for _ in 0..nodes {
             cluster.add_machine();
         }
-        let peers = cluster.machines.keys().map(|id| (*id, Peer::default())).collect();
+        let peer = |id: &NodeId| (*id, Peer { fingerprint: id.to_string(), ..Peer::default() });
+        let peers = cluster.machines.keys().map(peer).collect();
         let first = *cluster.machines.keys().next().expect("a node");
         let begun = cluster.call(first, |node| async move { node.begin_cluster(peers).await });
         cluster.finish(begun).expect("it runs").expect("a new cluster");

@@ -133,6 +133,11 @@ fn leader_with_a_full_disk_hands_its_leadership_over() {
 }
 
 #[test]
+fn join_token_admits_one_node() {
+    scenarios::join_token();
+}
+
+#[test]
 fn locks_survive_some_failovers() {
     survive(200);
 }

@@ -40,6 +40,7 @@ const MUTANTS: &[&str] = &[
     "raft-snapshot-without-lease-time",
     "raft-snapshot-without-members",
     "raft-state-not-cleared",
+    "raft-token-used-twice",
     "raft-uncommitted-effects-kept",
     "raft-vote-not-saved",
     "raft-votes-during-lease",

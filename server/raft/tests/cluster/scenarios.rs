@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use lockwheel_log::Disk;
 use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 use lockwheel_raft::{
-    Batch, Contents, Failure, Guard, NodeId, Peer, Role, State, begin_with, read_log,
+    Batch, Contents, Failure, Guard, JoinToken, NodeId, Peer, Role, State, begin_with, read_log,
 };
 
 use crate::clients::Client;
@@ -32,6 +32,7 @@ pub(crate) const ALL: &[fn()] = &[
     lost_end_of_a_log,
     lost_vote,
     interrupted_removal,
+    join_token,
     doubt,
     doubt_of_a_leader,
     doubt_of_all_nodes,
@@ -585,6 +586,38 @@ pub(crate) fn interrupted_removal() {
         assert_eq!(configurations(&cluster), 1);
     }
     assert!(was_interrupted);
+}
+
+/// A new node with this key asks the leader to be admitted with a join token at this time; returns
+/// its number.
+fn admit(cluster: &mut Cluster, fingerprint: &str, now: u64) -> Option<NodeId> {
+    let (leader, _) = cluster.leader();
+    let peer = Peer { fingerprint: fingerprint.to_owned(), ..Peer::default() };
+    let admitted =
+        cluster.call(leader, move |node| async move { node.admit("digest", now, peer).await });
+    cluster.finish(admitted).expect("it runs").ok().map(|(number, _)| number)
+}
+
+/// A token admits one node in its time, whichever node leads, and also when that node is gone.
+pub(crate) fn join_token() {
+    const UNTIL: u64 = 100;
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    assert_eq!(admit(&mut cluster, "new", 0), None);
+    let token = JoinToken { digest: "digest".to_owned(), until: UNTIL };
+    let added =
+        cluster.call(leader, move |node| async move { node.add_token(leader, token, 0).await });
+    cluster.finish(added).expect("it runs").expect("it is recorded");
+    cluster.kill(leader, false);
+    assert_eq!(admit(&mut cluster, "new", UNTIL), None);
+    let number = admit(&mut cluster, "new", UNTIL - 1).expect("a number");
+    // It asks again if it has not got the reply.
+    assert_eq!(admit(&mut cluster, "new", UNTIL - 1), Some(number));
+    assert_eq!(admit(&mut cluster, "other", UNTIL - 1), None);
+    let (leader, _) = cluster.leader();
+    let removed = cluster.call(leader, move |node| async move { node.remove(number).await });
+    cluster.finish(removed).expect("it runs").expect("it is removed");
+    assert_eq!(admit(&mut cluster, "new", UNTIL - 1), None);
 }
 
 /// Entries that a majority has acknowledged, of which one node has lost them and one was never sent

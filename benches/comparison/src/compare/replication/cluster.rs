@@ -126,8 +126,8 @@ fn start_raft(
     };
     let mut nodes = vec![start(&["init"], first)?];
     await_leader(|| Ok(raft_leader(&raft("status")?, &nodes, 1)))?;
-    let token = raft("token")?;
     for directory in others {
+        let token = raft("token")?;
         nodes.push(start(&["join", token.trim()], directory)?);
     }
     let leader = await_leader(|| Ok(raft_leader(&raft("status")?, &nodes, NODES)))?;

@@ -1,0 +1,204 @@
+//! The keys of nodes, and join tokens: what a node that was removed cannot do any more.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use lockwheel_tests::certificates::{client_of_any_server, new_key_pem};
+use lockwheel_tests::daemon::{Daemon, Folder, run};
+use lockwheel_tests::process::eventually;
+use rustls::ClientConfig;
+use serde_json::{Value, json};
+
+use crate::raft_command::{Place, error_of, unidentified};
+
+/// Why a key is refused.
+const UNKNOWN: &str = "is not that of a node of the cluster";
+
+/// A message in the encoding of the nodes.
+fn encode(message: &Value) -> Vec<u8> {
+    let short = |length: usize| u8::try_from(length).expect("it is short");
+    match message {
+        Value::Null => vec![0xc0],
+        Value::Bool(value) => vec![0xc2 + u8::from(*value)],
+        Value::Number(number) => {
+            [&[0xcf][..], &number.as_u64().expect("a natural number").to_be_bytes()].concat()
+        }
+        Value::String(text) => [&[0xd9, short(text.len())], text.as_bytes()].concat(),
+        Value::Array(values) => {
+            let values = values.iter().map(encode).collect::<Vec<_>>().concat();
+            [vec![0x90 + short(message.as_array().map_or(0, Vec::len))], values].concat()
+        }
+        Value::Object(fields) => {
+            let fields_encoded =
+                fields.iter().flat_map(|(name, value)| [encode(&json!(name)), encode(value)]);
+            let fields_encoded = fields_encoded.collect::<Vec<_>>().concat();
+            [vec![0x80 + short(fields.len())], fields_encoded].concat()
+        }
+    }
+}
+
+/// The reply of a node to a message, with its binary parts.
+fn reply_to(message: &Value, config: &Arc<ClientConfig>, place: &Place) -> String {
+    let mut stream = unidentified(config, place.raft_port);
+    let bytes = encode(message);
+    let length = u32::try_from(bytes.len()).expect("it is short");
+    stream.write_all(&[&length.to_le_bytes()[..], &bytes].concat()).expect("a connection");
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("a reply");
+    let mut reply = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut reply).expect("a reply");
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// The clients that the folder of a node allows to make: with its key, and with a certificate that
+/// it signs with the key of the authority, if it has them.
+fn clients_of(identity: &Value, protocol: &str) -> Vec<Arc<ClientConfig>> {
+    let name = format!("node-{}", identity["node"]);
+    let own = identity["key"].as_str().map(|key| client_of_any_server(protocol, key, &name, None));
+    let signed = identity["authority"]["key"]
+        .as_str()
+        .map(|key| client_of_any_server(protocol, &new_key_pem(), &name, Some(key)));
+    own.into_iter().chain(signed).map(Arc::new).collect()
+}
+
+/// Checks that a node refuses all that another one may ask, with what is in its folder.
+fn check_refused(by: &Place, identity: &Value) {
+    let digest = "0".repeat(64);
+    let requests = [
+        json!("Status"),
+        json!("Members"),
+        json!({ "Remove": { "node": 1 } }),
+        json!({ "AddToken": { "token": { "digest": digest, "until": u64::MAX } } }),
+    ];
+    let clients = clients_of(identity, "lockwheel-membership");
+    assert!(!clients.is_empty());
+    for client in clients {
+        // A follower is notified last that a change is committed.
+        eventually("the refusal", || reply_to(&requests[0], &client, by).contains(UNKNOWN));
+        for request in &requests {
+            let reply = reply_to(request, &client, by);
+            assert!(reply.contains(UNKNOWN), "{request}: {reply}");
+        }
+    }
+    let to = by.identity();
+    let (cluster, to) = (to["cluster"].clone(), to["node"].clone());
+    let hello = json!({ "version": 1, "cluster": cluster, "to": to, "lease_ms": 1000 });
+    for client in clients_of(identity, "lockwheel-raft") {
+        let reply = reply_to(&hello, &client, by);
+        assert!(reply.contains(UNKNOWN), "{reply}");
+    }
+}
+
+#[test]
+fn removed_node_is_refused() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let _first = places[0].start(&["raft", "init"]);
+    let _second = places[1].join(&places[0]);
+    let third = places[2].join(&places[0]);
+    places[0].wait_for_nodes(3);
+    let removed = places[2].identity();
+    drop(third);
+    places[0].raft_text(&["remove", &places[2].number()]).expect("it is removed");
+    for place in &places[..2] {
+        check_refused(place, &removed);
+    }
+    assert_eq!(places[0].raft_text(&["status"]).expect("a status").matches(" yes ").count(), 2);
+}
+
+#[test]
+fn join_token_admits_one_node() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let mut first =
+        Daemon::start(&[&["raft", "init"].map(str::to_owned)[..], &places[0].arguments].concat());
+    let token = first.wait_for("lockwheel raft join ");
+    let token = token.split_whitespace().next().expect("a token");
+    first.wait_for_port();
+    let join = ["raft", "join", token];
+    let second = places[1].start(&join);
+    places[0].wait_for_nodes(2);
+    // Its port is in use: it ends in any case.
+    let port = places[0].port.to_string();
+    let again = [&places[2].arguments[..], &["--port".to_owned(), port]].concat();
+    let join_again = || run(&[&join.map(str::to_owned)[..], &again].concat());
+    assert!(error_of(&join_again()).contains("the join token has been used"));
+    // Neither when the node that has used it is gone.
+    let number = places[1].number();
+    places[0].raft_text(&["remove", &number]).expect("it is removed");
+    drop(second);
+    assert!(error_of(&join_again()).contains("the join token has been used"));
+    let _third = places[2].join(&places[0]);
+    places[0].wait_for_nodes(2);
+}
+
+/// A node that an earlier program has run has no key of its own, and the nodes trust what the
+/// authority has signed.
+#[test]
+fn node_without_key_goes_on_with_one() {
+    let folder = Folder::new();
+    let places = ["1", "2"].map(|name| Place::new(&folder, name));
+    let raft = format!("{}/raft", places[0].dir);
+    fs::create_dir_all(&raft).expect("a folder");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/it/logs/node-without-key");
+    for file in fs::read_dir(source).expect("the files").map(|entry| entry.expect("a file")) {
+        let name = file.file_name().into_string().expect("a name");
+        fs::copy(file.path(), format!("{raft}/{name}")).expect("a copy");
+    }
+    let before = places[0].identity();
+    let first = places[0].start(&[]);
+    // The address has changed, too.
+    eventually("the node to be one of the cluster", || {
+        places[0].identity()["address"].to_string().contains(&places[0].raft_port.to_string())
+    });
+    check_refused(&places[0], &before);
+    let _second = places[1].join(&places[0]);
+    places[0].wait_for_nodes(2);
+    let check = |place: &Place| assert_eq!(place.connect().ask("GET lock"), "$5\r\ntoken\r\n");
+    places.iter().for_each(check);
+    assert_eq!(places[0].connect().ask("SET lock other NX"), "$-1\r\n");
+    // It keeps its key.
+    let key = places[0].identity()["key"].clone();
+    assert!(key.is_string());
+    drop(first);
+    let _first = places[0].start(&[]);
+    places[1].wait_for_nodes(2);
+    assert_eq!(places[0].identity()["key"], key);
+    check_refused(&places[0], &before);
+}
+
+/// The index of the node that leads, as the last one says.
+fn leader(places: &[Place]) -> Option<usize> {
+    let status = places.last().and_then(|place| place.raft_text(&["status"]))?;
+    let leads = |place: &Place| status.contains(&format!("leader {}\n", place.number()));
+    places.iter().position(leads)
+}
+
+/// The leader may have joined while a node was away, which does not know its key then.
+#[test]
+fn node_that_was_away_learns_the_keys_of_new_nodes() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3", "4", "5"].map(|name| Place::new(&folder, name));
+    let mut nodes = vec![places[0].start(&["raft", "init"])];
+    for place in &places[1..3] {
+        nodes.push(place.join(&places[0]));
+        places[0].wait_for_nodes(nodes.len());
+    }
+    drop(nodes.pop());
+    places[0].wait_for_nodes(2);
+    for (place, count) in places[3..].iter().zip(3..) {
+        nodes.push(place.join(&places[0]));
+        places[0].wait_for_nodes(count);
+    }
+    // Until a new node leads.
+    while let Some(index) = leader(&places).filter(|index| *index < 2) {
+        drop(nodes.remove(index));
+        let is_other = |leader: usize| leader != index;
+        eventually("another leader", || leader(&places).is_some_and(is_other));
+        nodes.insert(index, places[index].start(&[]));
+        places[4].wait_for_nodes(4);
+    }
+    let _third = places[2].start(&[]);
+    places[4].wait_for_nodes(5);
+}
