@@ -127,19 +127,12 @@ fn leadership_moves_to_the_node_that_is_named() {
     let folder = Folder::new();
     let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
-    let token = places[0].raft_text(&["token"]).expect("a token");
-    let mut nodes = Vec::new();
-    for place in &places[1..] {
-        let words = ["raft", "join", token.trim()].map(str::to_owned);
-        let mut daemon = Daemon::start(&[&words[..], &place.arguments].concat());
-        let id = number(&daemon.wait_for("This is node "));
-        nodes.push((id, daemon));
-    }
+    let _others = [places[1].join(&places[0]), places[2].join(&places[0])];
     places[0].wait_for_nodes(3);
     let mut wire = places[0].connect();
     assert_eq!(wire.ask("SET lock token NX PX 600000"), "+OK\r\n");
-    for (id, _) in &nodes {
-        let done = places[0].raft_text(&["lead", id]);
+    for id in [places[1].number(), places[2].number()] {
+        let done = places[0].raft_text(&["lead", &id]);
         assert_eq!(done, Some(format!("node {id} leads\n")));
         let status = places[0].raft_text(&["status"]).unwrap_or_default();
         assert!(status.contains(&format!(", leader {id}\n")), "{status}");
@@ -170,8 +163,9 @@ fn leader_with_a_full_disk_has_another_node_lead() {
     let token = first.wait_for("lockwheel raft join ");
     let token = token.split_whitespace().next().expect("a token").to_owned();
     first.wait_for_port();
-    let join = ["raft", "join", &token];
-    let _others = [places[1].start(&join), places[2].start(&join)];
+    let _second = places[1].start(&["raft", "join", &token]);
+    places[1].wait_for_nodes(2);
+    let _third = places[2].join(&places[1]);
     places[1].wait_for_nodes(3);
     assert_eq!(places[0].connect().ask("SET lock token NX PX 600000"), "+OK\r\n");
     fill(first.process_id(), &places[0].dir);

@@ -279,12 +279,7 @@ impl Node {
         }
         let mut parts = VecDeque::new();
         let turn = self.batch.lock().await;
-        let bytes_max = if mutants::is_on("raft-batches-not-divided") {
-            usize::MAX
-        } else {
-            limits::ENTRY_BYTES
-        };
-        for part in batch.divided(bytes_max) {
+        for part in batch.divided(self.entry_bytes_max()) {
             if parts.len() == limits::PARTS_UNDER_WAY
                 && let Some(part) = parts.pop_front()
             {
@@ -298,6 +293,18 @@ impl Node {
             index = committed(part).await?;
         }
         Ok(index)
+    }
+
+    /// The effects of an entry at most. Earlier programs, which have recorded no key of the node,
+    /// would apply each part of a batch by itself.
+    fn entry_bytes_max(&self) -> usize {
+        let membership = self.metrics().borrow().membership_config.clone();
+        let mut nodes = membership.nodes();
+        let divides = nodes.all(|(_, peer)| !peer.fingerprint.is_empty());
+        match divides && !mutants::is_on("raft-batches-not-divided") {
+            true => limits::ENTRY_BYTES,
+            false => usize::MAX,
+        }
     }
 
     /// Writes a snapshot, if none is being written.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockwheel_raft::{Members, Node, NodeId, Peer};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::info;
 
 use super::authority::Authority;
@@ -75,11 +75,12 @@ impl KnownNodes {
 
     /// Follows the changes of the nodes, until the node ends.
     pub(super) async fn follow(self: Arc<Self>, node: Arc<Node>) {
-        let mut metrics = node.metrics();
+        let (mut metrics, mut before) = (node.metrics(), node.members());
         loop {
             metrics.mark_unchanged();
             let members = node.members();
-            self.known.send_if_modified(|known| known.begin(&members));
+            self.known.send_if_modified(|known| known.begin(&members, &before));
+            before.clone_from(&members);
             let changed = tokio::select! {
                 changed = metrics.changed() => changed,
                 () = node.until_applied(members.at) => {
@@ -109,8 +110,9 @@ impl KnownNodes {
         loop {
             self.refused.notified().await;
             for peer in self.others() {
-                let reply = ask_node(&connector, None, &peer, &Request::Members).await;
-                if let Ok(Reply::Members(members)) = reply
+                let asking = ask_node(&connector, None, &peer, &Request::Members);
+                let reply = timeout(limits::RAFT_REQUEST_TIMEOUT, asking).await;
+                if let Ok(Ok(Reply::Members(members))) = reply
                     && members.at > self.known.borrow().settled.at
                 {
                     info!(of = peer.address, "the nodes of the cluster have changed meanwhile");
@@ -123,13 +125,18 @@ impl KnownNodes {
 }
 
 impl Known {
-    /// Notes a change that may not be committed; returns whether it was unknown.
-    fn begin(&mut self, members: &Members) -> bool {
-        let before = std::mem::take(&mut self.pending);
+    /// Notes a change that may not be committed, and what the log said before it; returns whether
+    /// it was unknown.
+    fn begin(&mut self, members: &Members, before: &Members) -> bool {
+        let known = self.clone();
+        self.pending.clear();
         if members.at > self.settled.at {
             self.pending.clone_from(&members.nodes);
+        } else if members.at < before.at && self.settled.at == before.at {
+            // The node has started with an entry that was not committed, and has lost it.
+            self.settled.clone_from(members);
         }
-        self.pending != before
+        *self != known
     }
 }
 
@@ -139,4 +146,40 @@ fn find(known: &Known, shown: &Shown, authority: Option<&Authority>) -> Option<N
     let mut nodes = known.pending.iter().chain(settled);
     let found = nodes.find(|(id, peer)| shown.is_of(Some(**id), peer, authority));
     found.map(|(id, _)| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nodes as an entry says.
+    fn members(entry: u64, nodes: &[NodeId]) -> Members {
+        let at = format!(r#"{{"leader_id":{{"term":1,"node_id":1}},"index":{entry}}}"#);
+        let nodes = nodes.iter().map(|id| (*id, Peer::default()));
+        Members { at: serde_json::from_str(&at).expect("a log id"), nodes: nodes.collect() }
+    }
+
+    #[test]
+    fn removed_node_counts_until_the_removal_is_committed() {
+        let (all, left) = (members(1, &[1, 2]), members(2, &[2]));
+        let mut known = Known { settled: all.clone(), pending: BTreeMap::new() };
+        assert!(known.begin(&left, &all));
+        assert_eq!((&known.settled, &known.pending), (&all, &left.nodes));
+        // The log has lost it again.
+        assert!(known.begin(&all, &left));
+        assert_eq!(known, Known { settled: all, pending: BTreeMap::new() });
+    }
+
+    #[test]
+    fn change_that_the_log_loses_is_forgotten() {
+        let (all, left) = (members(1, &[1, 2]), members(2, &[2]));
+        let mut known = Known { settled: left.clone(), pending: BTreeMap::new() };
+        assert!(!known.begin(&left, &left));
+        assert!(known.begin(&all, &left));
+        assert_eq!(known.settled, all);
+        // Another node has announced what the log does not have yet.
+        known.settled = left.clone();
+        assert!(!known.begin(&all, &all));
+        assert_eq!(known.settled, left);
+    }
 }

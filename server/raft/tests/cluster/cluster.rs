@@ -35,7 +35,7 @@ pub(crate) const SETTLED: Duration = Duration::from_secs(8);
 const AVAILABLE: Duration = Duration::from_secs(40);
 
 /// A clock is faster or slower by no more than this, in parts per million.
-pub(crate) const CLOCK_ERROR_PPM: i64 = 500;
+pub(crate) const CLOCK_ERROR_PPM: i64 = 24_000;
 
 /// A step is at least so long, and less than this longer.
 const STEP_US: u64 = 1_000;
@@ -161,8 +161,7 @@ impl Cluster {
         for _ in 0..nodes {
             cluster.add_machine();
         }
-        let peer = |id: &NodeId| (*id, Peer { fingerprint: id.to_string(), ..Peer::default() });
-        let peers = cluster.machines.keys().map(peer).collect();
+        let peers = cluster.machines.keys().map(|id| (*id, peer(*id))).collect();
         let first = *cluster.machines.keys().next().expect("a node");
         let begun = cluster.call(first, |node| async move { node.begin_cluster(peers).await });
         cluster.finish(begun).expect("it runs").expect("a new cluster");
@@ -307,6 +306,11 @@ impl Cluster {
             self.sleep(LEASE * 3);
         }
     }
+}
+
+/// A node that is recorded with the fingerprint of a key.
+pub(crate) fn peer(id: NodeId) -> Peer {
+    Peer { fingerprint: id.to_string(), ..Peer::default() }
 }
 
 fn settings(id: NodeId) -> Settings {

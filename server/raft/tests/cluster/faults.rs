@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lockwheel_log::simulated_disk::DiskFault;
-use lockwheel_raft::{NodeId, Peer};
+use lockwheel_raft::NodeId;
 use tokio::task::JoinHandle;
 
 use crate::clients::Client;
-use crate::cluster::{Cluster, both_ways};
+use crate::cluster::{Cluster, both_ways, peer};
 use crate::figures::Figures;
 use crate::network::Way;
 
@@ -149,9 +149,10 @@ impl Cluster {
         let is_done = if learner.is_none() && (unknown.is_some() || machines.len() < MACHINES) {
             self.figures.nodes_added += 1;
             let id = unknown.unwrap_or_else(|| self.add_machine());
-            self.call(leader, move |node| async move {
-                node.add_learner(id, Peer::default()).await.is_ok()
-            })
+            self.call(
+                leader,
+                move |node| async move { node.add_learner(id, peer(id)).await.is_ok() },
+            )
         } else {
             self.figures.voters_changed += 1;
             voters.extend(learner);

@@ -11,7 +11,7 @@ use lockwheel_raft::{
 };
 
 use crate::clients::Client;
-use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways};
+use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways, peer};
 use crate::locks::{Complaints, Locks, Request};
 
 /// All of them, for defects.
@@ -262,8 +262,8 @@ fn prepare_snapshot(cluster: &mut Cluster) -> (NodeId, Vec<u64>) {
 /// Adds a node without a vote.
 fn add_node(cluster: &mut Cluster, leader: NodeId) -> NodeId {
     let id = cluster.add_machine();
-    let added = cluster
-        .call(leader, move |node| async move { node.add_learner(id, Peer::default()).await });
+    let added =
+        cluster.call(leader, move |node| async move { node.add_learner(id, peer(id)).await });
     cluster.finish(added).expect("it runs").expect("it is added");
     id
 }
