@@ -98,6 +98,22 @@ impl Cluster {
         leader.expect("a leader")
     }
 
+    /// Has a server lead, whichever does.
+    fn lead(&self, id: u64) {
+        let number = self.number(id);
+        eventually("the leader that was asked for", || {
+            replication::lead(&self.dir(id), number).is_ok() && self.servers[&id].leads()
+        });
+    }
+
+    /// The number of the node of a server.
+    fn number(&self, id: u64) -> u64 {
+        let port = format!(":{}", self.settings[&id].text("raft-port"));
+        let nodes = self.status(id).expect("a node").nodes;
+        let own = nodes.iter().find(|(_, node)| node.peer.address.ends_with(&port));
+        *own.expect("its address").0
+    }
+
     /// The reply of the server that leads to a command that may be run twice: on a busy machine a
     /// server may lead no more before it has replied.
     fn ask(&self, command: &str) -> String {
@@ -164,6 +180,59 @@ fn lock_survives_its_leader() {
     let gone = cluster.leader();
     cluster.servers.remove(&gone);
     assert_eq!(cluster.ask("EXISTS lock other"), ":2\r\n");
+}
+
+/// A server that has led, follows and leads again in one process. Nothing of its earlier leadership
+/// counts: neither its majority, nor its units, nor its clients, nor its time.
+#[test]
+fn server_leads_again_as_for_the_first_time() {
+    let mut cluster = Cluster::start();
+    let first = cluster.leader();
+    let other = (1..=3).find(|id| *id != first).expect("three nodes");
+    assert_eq!(cluster.ask("SET lock token PX 600000"), "+OK\r\n");
+    let mut bound = Wire::connect(cluster.servers[&first].addr(), 2);
+    let acquired = bound.ask("LOCK.ACQUIRE bound owner TTL 600000 BOUND GRACE 60000");
+    assert!(acquired.contains("acquired"), "{acquired}");
+    eventually("some time of the lease", || pttl(&cluster, "lock") <= 598_000);
+
+    cluster.lead(other);
+    let left_ms = pttl(&cluster, "lock");
+    assert!(left_ms <= 599_000, "followers have the time of an idle leader: {left_ms}");
+    assert!(bound.closes(), "clients of a former leader are closed");
+    let refused = cluster.ask("LOCK.ACQUIRE bound other TTL 1000");
+    assert!(refused.contains("refused"), "{refused}");
+
+    cluster.lead(first);
+    assert_eq!(cluster.ask("SET lock other NX PX 600000"), "$-1\r\n");
+    let others: Vec<u64> = (1..=3).filter(|id| *id != first).collect();
+    let mut wire = Wire::connect(cluster.servers[&first].addr(), 2);
+    for id in &others {
+        cluster.servers.remove(id);
+    }
+    // Units of a leadership without a majority, which end with it.
+    for number in 0..100 {
+        wire.send(&["SET", &format!("unconfirmed:{number}"), "value"]);
+    }
+    assert!(wire.closes(), "a reply without a majority");
+    for id in &others {
+        cluster.run(*id);
+    }
+    assert_eq!(cluster.ask("SET last value"), "+OK\r\n");
+    let keys = |id: u64| {
+        let mut keys: Vec<String> = cluster.read(id, "KEYS *").lines().map(str::to_owned).collect();
+        keys.sort_unstable();
+        keys
+    };
+    let expected = keys(first);
+    assert!(expected.iter().any(|key| key == "last"), "{expected:?}");
+    for id in others {
+        assert_eq!(keys(id), expected, "server {id}");
+    }
+}
+
+/// The milliseconds that a key has left.
+fn pttl(cluster: &Cluster, key: &str) -> i64 {
+    cluster.ask(&format!("PTTL {key}"))[1..].trim().parse().expect("a number")
 }
 
 #[test]

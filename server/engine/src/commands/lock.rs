@@ -969,9 +969,22 @@ mod tests {
     const ACQUIRED: &str = "[\"status\", \"acquired\", ...";
     const TIMEOUT: &str = "[\"status\", \"timeout\", ...";
 
-    /// Fills in the abbreviations of conversations.
+    /// Checks a conversation, with its abbreviations filled in: in database 0, and with all clients
+    /// in another one, where the same is true.
     fn talk(conversation: &str) {
         check(&filled(conversation));
+        if !conversation.contains("SWAPDB") {
+            let mut clients: Vec<&str> = Vec::new();
+            for step in conversation.split("; ") {
+                let client = step.split_once(['>', '<', '!']).map_or("a", |(client, _)| client);
+                let client = if client.len() == 1 { client } else { "a" };
+                if !clients.contains(&client) {
+                    clients.push(client);
+                }
+            }
+            let selects = clients.iter().map(|client| format!("{client}> SELECT 5; "));
+            check(&(selects.collect::<String>() + &filled(conversation)));
+        }
     }
 
     fn filled(conversation: &str) -> String {
@@ -1270,6 +1283,19 @@ mod tests {
             "{before}ACQ k a TTL 9 => ...\"count\", 2]; ACQ k c TTL 9 => !OOM...; \
              ACQ l a TTL 9 => !OOM..."
         ));
+    }
+
+    #[test]
+    fn bound_locks_of_one_connection_are_released_in_all_databases() {
+        let mut stage = Stage::new(Settings::default());
+        for number in 0..200 {
+            let database = number % 7;
+            stage.check(&filled(&format!(
+                "b> SELECT {database}; b> ACQ k{number} b TTL 9000 BOUND GRACE 0 => ACQUIRED"
+            )));
+        }
+        stage.check("SWAPDB 0 3; SWAPDB 3 6");
+        stage.check("b!; INFO keyspace => \"# Keyspace\\r\\n\"");
     }
 
     #[test]
