@@ -62,6 +62,9 @@ struct Options {
     /// The number of failovers
     #[arg(long, default_value_t = 200)]
     failovers: u32,
+    /// Ends the campaign after so many minutes, if there were fewer failovers
+    #[arg(long)]
+    minutes: Option<u32>,
     /// The servers
     #[arg(long, value_delimiter = ',', default_value = "lockwheel,redis")]
     servers: Vec<Kind>,
@@ -155,7 +158,9 @@ fn fail_under_load(
     let large_units = LargeUnits::start(servers.addresses(), options.large_bytes);
     let mut load = Load::start(&options.clients, settings)?;
     let mut times = Times::default();
-    while times.failovers() < options.failovers {
+    let end_us = options.minutes.map(|minutes| begin_us + i64::from(minutes) * 60_000_000);
+    let is_over = || end_us.is_some_and(|end_us| time::now_us() >= end_us);
+    while times.failovers() < options.failovers && !is_over() {
         let failed = faults.inject(servers, &mut load)?;
         let records = load.take_records();
         times.add(&failed, &records);
