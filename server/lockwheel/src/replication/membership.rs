@@ -102,9 +102,7 @@ async fn reply(
             node.enter(number, peer).await.map(|()| Reply::Done)
         }
         (Request::Remove { node: number }, _) => node.remove(number).await.map(|()| Reply::Done),
-        (Request::Lead { node: number }, _) => {
-            node.hand_over(number).await.map(|()| Reply::Done)
-        }
+        (Request::Lead { node: number }, _) => node.hand_over(number).await.map(|()| Reply::Done),
         (Request::AddToken { token }, Some(maker)) => {
             node.add_token(maker, token, now_seconds()).await.map(|()| Reply::Done)
         }
