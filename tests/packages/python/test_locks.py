@@ -1,8 +1,10 @@
 """Lock objects: `Lock` over redis-py and `AsyncLock` over redis.asyncio, with the same tests."""
 
 import asyncio
+import contextlib
 import gc
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 import redis
 from redis import asyncio as redis_asyncio
 
+from lockwheel._program import program
 from lockwheel.locks import AsyncLock, Lock, LockError, LockLost, NoNativeLocks, NotAcquired
 from waiting import until
 
@@ -27,10 +30,14 @@ LEASE_MS = 600_000
 @pytest.fixture
 def loop():
     """An event loop that runs on a thread."""
-    loop = asyncio.new_event_loop()
+    selector = selectors.DefaultSelector()
+    loop = asyncio.SelectorEventLoop(selector)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    idle = len(selector.get_map())
     yield loop
+    # A connection with TLS ends when the server has closed it, too.
+    until(lambda: len(selector.get_map()) == idle)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
@@ -402,6 +409,94 @@ def test_client_of_a_sentinel_takes_the_lock_of_the_master(lockwheel_factory, lo
     # The new master has granted nothing.
     assert not held.renew() and not held.is_held
     assert held.acquire() and holder(masters[1])["owner"] == held.owner
+
+
+class Cluster:
+    """A cluster of three nodes. With `is_secure` it has TLS and the user of the tests."""
+
+    def __init__(self, folder, is_secure):
+        self.client_options, directives, environment = {}, [], dict(os.environ)
+        if is_secure:
+            directives = "--requirepass secret --user worker on >word ~* &* +@all".split()
+            environment["TLS"] = certificate = str(folder / "certificate")
+            self.client_options = {"username": "worker", "password": "word"}
+            self.client_options |= {"ssl": True, "ssl_ca_certs": certificate}
+        self._script = subprocess.Popen(
+            [os.environ["CLUSTER"], program(), *directives],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        lines = [self._script.stdout.readline().split() for _ in range(3)]
+        #: The processes of the nodes, by their ports.
+        self.processes = {int(port): int(process) for port, process in lines}
+        sentinel = self.sentinel(redis)
+        #: The port of the node that leads.
+        self.leader = sentinel.discover_master("mymaster")[1]
+        for client in sentinel.sentinels:
+            client.close()
+
+    def sentinel(self, library):
+        nodes = [("127.0.0.1", port) for port in self.processes]
+        options = self.client_options
+        return library.Sentinel(nodes, sentinel_kwargs=options, **options)
+
+    def locks(self, loop, **options):
+        """A `Lock` and an `AsyncLock`, with different keys."""
+        threads = self.sentinel(redis).master_for("mymaster", db=3)
+        tasks = self.sentinel(redis_asyncio).master_for("mymaster", db=3)
+        return [Lock(threads, "threads", **options), OnLoop(loop, tasks, "tasks", **options)]
+
+    def __exit__(self, *_):
+        self._script.__exit__(None, None, None)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Starts clusters that end with the test."""
+    with contextlib.ExitStack() as clusters:
+
+        def cluster(is_secure):
+            made = Cluster(tmp_path, is_secure)
+            clusters.push(made)
+            return made
+
+        yield cluster
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGSTOP"])
+def test_locks_outlive_the_leader_of_a_cluster(cluster, loop, end):
+    nodes = cluster(is_secure=end == "SIGKILL")
+
+    def is_renewed(lock):
+        try:
+            return lock.renew() or not lock.is_held
+        except redis.RedisError:
+            return False
+
+    # A renewal waits for a third of the lease for a server that is stopped.
+    options = {"ttl_ms": LEASE_MS if end == "SIGKILL" else 12_000, "renew_ms": 50}
+    held = nodes.locks(loop, **options)
+    assert all(lock.acquire() for lock in held)
+    os.kill(nodes.processes.pop(nodes.leader), signal.Signals[end])
+    others = nodes.locks(loop, **options)
+    for lock, other in zip(held, others):
+        until(lambda: is_renewed(lock))
+        assert lock.is_held and not other.acquire()
+        assert lock.release() and other.acquire() and other.token > lock.token
+        assert other.release()
+
+
+def test_bound_locks_of_a_stopped_cluster_are_lost_with_their_grace(cluster, loop):
+    nodes, lost = cluster(is_secure=False), []
+    options = {"ttl_ms": LEASE_MS, "bound": True, "grace_ms": 300, "on_lost": lost.append}
+    held = nodes.locks(loop, **options)
+    assert all(lock.acquire() for lock in held)
+    for process in nodes.processes.values():
+        os.kill(process, signal.SIGSTOP)
+    until(lambda: not any(lock.is_held for lock in held))
+    until(lambda: len(lost) == 2)
 
 
 def test_clients_without_a_server_of_their_own_are_refused(lock_of):

@@ -15,6 +15,7 @@ held: a shared connection must not wait, and pools close connections that a lock
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import os
 import secrets
@@ -36,6 +37,9 @@ LIMIT_S = 10.0
 
 #: The pause before a failed renewal is tried again.
 _PAUSE_S = 0.1
+
+#: The limit for a Sentinel that is asked for the master, before the next one is.
+_SENTINEL_LIMIT_S = 1.0
 
 #: The shortest limit for the reply to a renewal, unless the lease is too short for it.
 _RENEWAL_LIMIT_S = 1.0
@@ -87,6 +91,7 @@ class _Common:
     _retry_type: Any
     _mutex_type: Any
     _event_type: Any
+    _finder_type: Any
     #: Whether methods block the thread.
     _is_blocking: bool
 
@@ -125,9 +130,7 @@ class _Common:
         # another owner, a release that is sent again may be that of another object.
         self._all, self._release_tries = ([], 1) if owner else (["ALL"], 2)
         self._set_times(ttl_ms, grace_ms if bound else ttl_ms, renew_ms)
-        #: The pool of a Sentinel's client finds the master for the connection.
-        self._pool = client.connection_pool
-        self._connection = self._own_connection(self._pool)
+        self._connection = self._own_connection(client.connection_pool)
         self._denial = ""
         self._mutex = self._mutex_type()
         #: Ends the renewals of one grant.
@@ -171,6 +174,8 @@ class _Common:
             "socket_connect_timeout": limit_s,
             "socket_timeout": limit_s if self._is_blocking else None,
         }
+        if hasattr(pool, "sentinel_manager"):
+            settings["connection_pool"] = self._finder_type(pool, settings["retry"])
         return pool.connection_class(**settings)
 
     def _acquire_words(self, wait_ms: int) -> list[Any]:
@@ -346,6 +351,48 @@ class _ThreadMutex:
         self._mutex.release()
 
 
+class _Finder:
+    """What a connection uses of the pool of a Sentinel's client. It finds the master without the
+    retries of that pool, which last longer than a lease."""
+
+    is_master = True
+
+    def __init__(self, pool: Any, retry: Any) -> None:
+        self.service_name, self.check_connection = pool.service_name, pool.check_connection
+        self._sentinel, self._retry = pool.sentinel_manager, retry
+
+    def _limited(self) -> Any:
+        """The Sentinel with clients that are used once."""
+        sentinel = copy.copy(self._sentinel)
+        settings = {**sentinel.sentinel_kwargs, "retry": self._retry}
+        for name in ["socket_connect_timeout", "socket_timeout"]:
+            settings[name] = min(settings.get(name) or _SENTINEL_LIMIT_S, _SENTINEL_LIMIT_S)
+        addresses = [each.connection_pool.connection_kwargs for each in sentinel.sentinels]
+        sentinel.sentinels = [
+            type(each)(host=address["host"], port=address["port"], **settings)
+            for each, address in zip(sentinel.sentinels, addresses)
+        ]
+        return sentinel
+
+    def get_master_address(self) -> Any:
+        sentinel = self._limited()
+        try:
+            return sentinel.discover_master(self.service_name)
+        finally:
+            for each in sentinel.sentinels:
+                each.connection_pool.disconnect()
+
+
+class _AsyncFinder(_Finder):
+    async def get_master_address(self) -> Any:
+        sentinel = self._limited()
+        try:
+            return await sentinel.discover_master(self.service_name)
+        finally:
+            for each in sentinel.sentinels:
+                await each.connection_pool.disconnect()
+
+
 class Lock(_Common):
     """A lock over ``redis.Redis``. A ``with`` statement acquires and releases it; it raises
     `NotAcquired`, or `LockLost` at its end. A thread renews it and calls ``on_lost``.
@@ -357,6 +404,7 @@ class Lock(_Common):
     _retry_type = redis.retry.Retry
     _mutex_type = _ThreadMutex
     _event_type = threading.Event
+    _finder_type = _Finder
     _is_blocking = True
 
     def acquire(self, wait_ms: int | None = None) -> bool:
@@ -391,7 +439,7 @@ class Lock(_Common):
         return stop.wait(limit_s)
 
     async def _exchange(self, words: list[Any], limit_s: float) -> Any:
-        # Only this method finds the master of a Sentinel.
+        # Only this method asks a Sentinel for the master.
         self._connection.connect()
         self._connection.send_command(*words)
         if not self._connection.can_read(limit_s):
@@ -412,6 +460,7 @@ class AsyncLock(_Common):
     _retry_type = redis.asyncio.retry.Retry
     _mutex_type = asyncio.Lock
     _event_type = asyncio.Event
+    _finder_type = _AsyncFinder
     _is_blocking = False
 
     async def acquire(self, wait_ms: int | None = None) -> bool:
