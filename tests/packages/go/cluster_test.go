@@ -86,7 +86,7 @@ func (c cluster) leader(t *testing.T, client *redis.Client) *os.Process {
 }
 
 func TestALockOutlivesTheLeaderOfACluster(t *testing.T) {
-	for name, options := range map[string]redis.FailoverOptions{
+	for name, settings := range map[string]redis.FailoverOptions{
 		"killed": {},
 		// The limits that the README names.
 		"stopped": {
@@ -98,21 +98,21 @@ func TestALockOutlivesTheLeaderOfACluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var directives []string
-			signal := syscall.SIGKILL
+			signal, lease := syscall.SIGKILL, ttl
 			if name == "stopped" {
 				directives = strings.Fields("--requirepass secret --user worker on >word ~* &* +@all")
-				signal = syscall.SIGSTOP
+				// A renewal waits for a third of it for a server that is stopped.
+				signal, lease = syscall.SIGSTOP, 12*time.Second
 			}
 			cluster := startCluster(t, name == "stopped", directives...)
-			client := cluster.client(t, options)
-			// A renewal waits for a third of it for a server that is stopped.
-			lease := locks.Options{TTL: 15 * time.Second, RenewEvery: 50 * time.Millisecond}
-			lock := locks.New(client, "lock", lease)
+			client := cluster.client(t, settings)
+			options := locks.Options{TTL: lease, RenewEvery: 50 * time.Millisecond}
+			lock := locks.New(client, "lock", options)
 			no(t, lock.Acquire(background))
 			no(t, cluster.leader(t, client).Signal(signal))
 			until(t, func() bool { return lock.Renew() == nil || !isHeld(lock) })
 			holds(t, isHeld(lock), "it was lost")
-			other := locks.New(cluster.client(t, options), "lock", lease)
+			other := locks.New(cluster.client(t, settings), "lock", options)
 			isError(t, other.Acquire(background), locks.ErrNotAcquired)
 			no(t, lock.Release())
 			no(t, other.Acquire(background))

@@ -8,6 +8,9 @@ use std::time::Duration;
 use lockwheel_locks::{Lock, LockError, Options};
 use redis::{Client, Value};
 
+/// Does not end by the clock of a process, however slow it is.
+const TTL: Duration = Duration::from_secs(600);
+
 /// A cluster that ends with the test.
 struct Cluster {
     script: Child,
@@ -76,9 +79,8 @@ impl Drop for Cluster {
 }
 
 /// Ends the leader with a signal while a lock is held.
-async fn a_lock_outlives_the_leader(cluster: &Cluster, signal: &str) {
-    // A renewal waits for a third of it for a server that is stopped.
-    let options = Options::new(Duration::from_secs(9)).renew_every(Duration::from_millis(50));
+async fn a_lock_outlives_the_leader(cluster: &Cluster, signal: &str, ttl: Duration) {
+    let options = Options::new(ttl).renew_every(Duration::from_millis(50));
     let guard = cluster.lock(options.clone()).acquire().await.expect("it is free");
     cluster.leader().signal(signal);
     while let Err(error) = guard.renew().await {
@@ -93,19 +95,21 @@ async fn a_lock_outlives_the_leader(cluster: &Cluster, signal: &str) {
 
 #[tokio::test]
 async fn a_lock_outlives_a_leader_that_is_killed() {
-    a_lock_outlives_the_leader(&Cluster::start(&[], ("", "0")), "KILL").await;
+    a_lock_outlives_the_leader(&Cluster::start(&[], ("", "0")), "KILL", TTL).await;
 }
 
 #[tokio::test]
 async fn a_lock_outlives_a_leader_that_is_stopped() {
     let user = ["--requirepass", "secret", "--user", "worker", "on", ">word", "~*", "&*", "+@all"];
-    a_lock_outlives_the_leader(&Cluster::start(&user, ("worker:word@", "3")), "STOP").await;
+    let cluster = Cluster::start(&user, ("worker:word@", "3"));
+    // A renewal waits for a third of the lease for a server that is stopped.
+    a_lock_outlives_the_leader(&cluster, "STOP", Duration::from_secs(12)).await;
 }
 
 #[tokio::test]
 async fn a_bound_lock_of_a_stopped_cluster_is_lost_with_its_grace() {
     let cluster = Cluster::start(&[], ("", "0"));
-    let options = Options::new(Duration::from_secs(600));
+    let options = Options::new(TTL);
     let options = options.bound_with_grace(Duration::from_millis(300));
     let guard = cluster.lock(options).acquire().await.expect("it is free");
     for node in &cluster.nodes {

@@ -148,18 +148,17 @@ class ClusterTest {
     @Test
     void locksOutliveALeaderThatIsKilled(@TempDir Path folder) throws Exception {
         start(folder, false);
-        locksOutliveTheLeader("KILL");
+        locksOutliveTheLeader("KILL", LocksContract.TTL);
     }
 
     @Test
     void locksOutliveALeaderThatIsStopped(@TempDir Path folder) throws Exception {
         start(folder, true);
-        locksOutliveTheLeader("STOP");
+        // A renewal waits for a third of the lease for a server that is stopped.
+        locksOutliveTheLeader("STOP", Duration.ofSeconds(12));
     }
 
-    private void locksOutliveTheLeader(String signal) throws Exception {
-        // A renewal waits for a third of it for a server that is stopped.
-        var lease = Duration.ofSeconds(9);
+    private void locksOutliveTheLeader(String signal, Duration lease) throws Exception {
         var period = Duration.ofMillis(50);
         var held = new ArrayList<NativeLock>();
         for (int index = 0; index < locks.size(); index++) {
