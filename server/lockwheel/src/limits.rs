@@ -264,6 +264,7 @@ pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
 
 /// Between two attempts of a leader whose disk is full to have another node lead: an attempt that
 /// fails costs an election timeout.
+#[cfg(feature = "replication")]
 pub(crate) const RAFT_HANDOVER_PAUSE: Duration = Duration::from_secs(60);
 
 /// The batches of which it is known how far they go: those of some seconds. A follower that is
