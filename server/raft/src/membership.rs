@@ -5,6 +5,7 @@ use std::fmt;
 
 use lockwheel_log::mutants;
 use openraft::error::{ClientWriteError, RaftError};
+use openraft::metrics::RaftServerMetrics;
 use openraft::{ChangeMembers, LogId, StoredMembership};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
@@ -225,19 +226,14 @@ impl Node {
     pub async fn remove(&self, node: NodeId) -> Result<(), MembershipError> {
         self.check_leads()?;
         let _change = self.membership_change.lock().await;
+        let was_there = self.nodes().contains_key(&node);
+        self.end_interrupted_change().await?;
         let status = self.status();
         let refused = |reason: String| Err(MembershipError::Refused(reason));
         let Some(removed) = status.nodes.get(&node) else {
-            return refused(format!("there is no node {node}"));
+            // It was the interrupted change that has removed the node, if it was there.
+            return if was_there { Ok(()) } else { refused(format!("there is no node {node}")) };
         };
-        if self.end_interrupted_change().await? {
-            // It may have been this one.
-            let membership = self.metrics().borrow().membership_config.clone();
-            if membership.membership().get_node(&node).is_none() {
-                return Ok(());
-            }
-            return refused("another change was interrupted; try again".to_owned());
-        }
         let mut left: BTreeMap<_, _> = status.nodes.iter().collect();
         left.retain(|id, other| **id != node && other.is_voter);
         let reachable = left.values().filter(|other| other.is_in_contact == Some(true)).count();
@@ -294,14 +290,19 @@ impl Node {
     }
 
     /// Completes a change of the nodes whose leader has failed before it was done: until then two
-    /// sets of nodes vote. Returns whether there was one.
-    async fn end_interrupted_change(&self) -> Result<bool, MembershipError> {
-        let membership = self.metrics().borrow().membership_config.clone();
-        let [.., _, next] = &membership.membership().get_joint_config()[..] else {
-            return Ok(false);
-        };
-        self.raft.change_membership(next.clone(), false).await?;
-        Ok(true)
+    /// sets of nodes vote.
+    async fn end_interrupted_change(&self) -> Result<(), MembershipError> {
+        let mut metrics = self.metrics();
+        let membership = metrics.borrow().membership_config.clone();
+        if let [.., _, next] = &membership.membership().get_joint_config()[..] {
+            self.raft.change_membership(next.clone(), false).await?;
+            let is_settled = |metrics: &RaftServerMetrics<NodeId, Peer>| {
+                metrics.membership_config.membership().get_joint_config().len() == 1
+            };
+            // An error means that the node ends.
+            let _ = metrics.wait_for(is_settled).await;
+        }
+        Ok(())
     }
 
     /// The cluster as this node sees it.
