@@ -140,8 +140,10 @@ impl Machine {
     /// The machine is suspended.
     pub fn suspend(&mut self, now_us: i64, span_us: i64) {
         let until_us = now_us + span_us;
+        // It may be suspended already, and for longer.
+        let until_us = until_us.max(self.suspended_until_us);
         self.suspended_us += until_us - self.suspended_until_us.max(now_us);
-        self.suspended_until_us = self.suspended_until_us.max(until_us);
+        self.suspended_until_us = until_us;
     }
 
     /// The wall clock is set.

@@ -17,6 +17,21 @@ fn same_seed_gives_same_trace() {
     }
 }
 
+/// Histories that have failed once, and what they have found.
+const FAILED: [(u64, &str); 3] = [
+    (101_021, "the end of one of several shared holds was not logged"),
+    (202_035, "the same, after a crash of the machine"),
+    (700_684, "a machine that was suspended twice at once had its time counted twice"),
+];
+
+#[test]
+fn histories_that_have_failed_once_do_not_fail_again() {
+    for (seed, found) in FAILED {
+        let violations = run(&Plan::draw(seed, ""), false).violations;
+        assert!(violations.is_empty(), "seed {seed}, {found}: {violations:?}");
+    }
+}
+
 #[test]
 fn failing_history_is_repeated_and_made_smaller() {
     catch_panics();
