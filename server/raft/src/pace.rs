@@ -13,13 +13,15 @@ use crate::{Types, limits};
 pub(crate) struct Pace {
     /// The bytes of the next message, unless its first entry is larger.
     bytes: usize,
+    /// The bytes of the message that was sent.
+    sent: usize,
     /// A message was sent, and its reply has not arrived: it was given up.
     is_waiting: bool,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { bytes: limits::APPEND_BYTES_FIRST, is_waiting: false }
+        Pace { bytes: limits::APPEND_BYTES_FIRST, sent: 0, is_waiting: false }
     }
 }
 
@@ -31,11 +33,11 @@ impl Pace {
             self.bytes = limits::ENTRY_BYTES;
         }
         self.is_waiting = true;
-        let mut bytes = 0;
-        let carried = entries.iter().take_while(|entry| {
-            let is_first = bytes == 0;
-            bytes += size(entry);
-            is_first || bytes <= self.bytes
+        self.sent = 0;
+        let carried = entries.iter().map(size).take_while(|size| {
+            let is_carried = self.sent == 0 || self.sent + size <= self.bytes;
+            self.sent += if is_carried { *size } else { 0 };
+            is_carried
         });
         let (carried, all) = (carried.count(), entries.len());
         if carried == all || mutants::is_on("raft-messages-of-any-size") {
@@ -49,7 +51,9 @@ impl Pace {
     /// `openraft` would have given the message up after `limit`.
     pub(crate) fn end(&mut self, elapsed: Duration, limit: Duration, is_reply: bool) {
         self.is_waiting = false;
-        if is_reply && elapsed < limit / 4 {
+        // A short message shows nothing of what the link delivers.
+        let is_full = self.sent > self.bytes / 2;
+        if is_reply && is_full && elapsed < limit / 4 {
             self.bytes = (self.bytes * 2).min(limits::APPEND_BYTES);
         } else if elapsed > limit / 2 {
             self.bytes = (self.bytes / 2).max(limits::ENTRY_BYTES);
@@ -98,6 +102,16 @@ mod tests {
             .map(|elapsed_ms| carried(&mut pace, elapsed_ms))
             .into();
         assert_eq!(carried, [2, 4, 8, 8, 4, 1, 2]);
+    }
+
+    #[test]
+    fn short_messages_do_not_lengthen_the_next_ones() {
+        let mut pace = Pace::default();
+        for _ in 0..100 {
+            assert!(!pace.begin(&mut Vec::new()));
+            pace.end(Duration::from_millis(1), Duration::from_millis(200), true);
+        }
+        assert_eq!(carried(&mut pace, None), 2);
     }
 
     #[test]
