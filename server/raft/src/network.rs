@@ -18,7 +18,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::storage::Snapshot;
-use openraft::{OptionalSend, Vote};
+use openraft::{LogId, OptionalSend, Vote};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
@@ -59,6 +59,9 @@ pub(crate) struct Connection {
     /// `None` also while a request is under way: if that is given up, its reply may still come.
     stream: Option<Box<dyn Stream>>,
     pace: Pace,
+    /// The last entry of the node when the leader with this vote asked for it: see
+    /// [`Connection::skip_known`].
+    last_entry: Option<(Vote<NodeId>, Option<LogId<NodeId>>)>,
 }
 
 impl RaftNetworkFactory<Types> for Network {
@@ -81,6 +84,7 @@ impl Network {
             log: Arc::clone(&self.log),
             stream: None,
             pace: Pace::default(),
+            last_entry: None,
         }
     }
 }
@@ -178,6 +182,29 @@ impl Connection {
         Ok(())
     }
 
+    /// Removes the first entries of a message that the follower has already, as far as its last
+    /// entry shows; returns whether there were any. A new leader does not know how far its
+    /// followers are, and `openraft` would send them half the log to find out. The follower still
+    /// checks that it has the entry before those that are sent.
+    async fn skip_known(&mut self, request: &mut AppendEntriesRequest<Types>) -> bool {
+        let is_asked = |(vote, _): &(Vote<NodeId>, _)| *vote == request.vote;
+        if request.entries.is_empty() {
+            return false;
+        }
+        if !self.last_entry.as_ref().is_some_and(is_asked) {
+            let Ok(Reply::LastEntry(answer)) = self.call(&Request::LastEntry).await else {
+                return false;
+            };
+            self.last_entry = Some((request.vote, answer.last));
+        }
+        let last = self.last_entry.and_then(|(_, last)| last);
+        let known = request.entries.partition_point(|entry| Some(entry.log_id) <= last);
+        let Some(last_known) = known.checked_sub(1) else { return false };
+        request.prev_log_id = Some(request.entries[last_known].log_id);
+        request.entries.drain(..known);
+        true
+    }
+
     fn remote<E: std::error::Error>(&self, error: E) -> RemoteError<NodeId, Peer, E> {
         RemoteError::new_with_node(self.hello.to, self.peer.clone(), error)
     }
@@ -220,16 +247,24 @@ impl RaftNetwork<Types> for Connection {
             let error = io::Error::other("this node hands its leadership over");
             return Err(NetworkError::new(&error).into());
         }
+        let skips = self.skip_known(&mut request).await;
         let before = position_of(request.prev_log_id);
         let is_partial = self.pace.begin(&mut request.entries);
         let last_id = request.entries.last().map(|last| last.log_id).or(request.prev_log_id);
         let last = position_of(last_id);
+        let begun = Instant::now();
         let reply = self.call(&Request::Append(request)).await;
-        self.pace.end(sent.elapsed(), option.hard_ttl(), reply.is_ok());
+        self.pace.end(begun.elapsed(), option.hard_ttl(), reply.is_ok());
         match reply {
             Ok(Reply::Append(Ok(mut reply))) => {
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
                     self.contacts.note(&vote, self.hello.to, sent);
+                }
+                if skips && matches!(reply, AppendEntriesResponse::Conflict) {
+                    // Its log has changed meanwhile. `openraft` tries again.
+                    self.last_entry = Some((vote, None));
+                    let error = io::Error::other("the follower has other entries than before");
+                    return Err(NetworkError::new(&error).into());
                 }
                 self.check_progress(&vote, &reply, (before, last)).await?;
                 if is_partial && matches!(reply, AppendEntriesResponse::Success) {

@@ -113,6 +113,11 @@ fn large_units_pass_slow_links() {
 }
 
 #[test]
+fn new_leader_serves_at_once_whatever_the_length_of_its_log() {
+    scenarios::new_leader_of_a_long_log();
+}
+
+#[test]
 fn batch_has_no_effect_if_its_leader_stops_within_it() {
     scenarios::leader_within_a_batch();
 }

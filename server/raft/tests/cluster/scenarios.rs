@@ -37,6 +37,7 @@ pub(crate) const ALL: &[fn()] = &[
     doubt_of_a_leader,
     doubt_of_all_nodes,
     slow_links,
+    new_leader_of_a_long_log,
     leader_within_a_batch,
     snapshot_within_a_batch,
     handover,
@@ -193,6 +194,24 @@ pub(crate) fn slow_links() {
         assert_eq!(units(&cluster, id), expected, "node {id}");
     }
     assert_eq!(cluster.leader, Some((leader, barrier)));
+}
+
+/// A new leader does not send its followers what they have, to find out how far they are.
+pub(crate) fn new_leader_of_a_long_log() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    for _ in 0..80 {
+        let note = cluster.execute_padded(Request::Note, 100_000).expect("it leads");
+        assert_eq!(cluster.finish(note.is_committed), Some(true));
+    }
+    cluster.sleep(LEASE);
+    // The log would be under way for eight seconds.
+    cluster.network.lock().bytes_per_second = Some(1_000_000);
+    cluster.kill(leader, false);
+    let begin = cluster.now;
+    cluster.acknowledge();
+    let time = cluster.now - begin;
+    assert!(time < LEASE * 4, "{time:?}");
 }
 
 /// Executes a large unit, until another node than the leader has applied some of its entries.
