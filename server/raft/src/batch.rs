@@ -61,8 +61,8 @@ impl Batch {
         self.barrier == Batch::IS_BARRIER
     }
 
-    /// The batch in parts of at most so many bytes, for one entry each. Its effects are applied
-    /// when the last part is committed.
+    /// The parts of the batch, of at most `bytes_max` bytes and for one entry each. The effects are
+    /// applied when the last part is committed.
     pub(crate) fn divided(self, bytes_max: usize) -> impl Iterator<Item = Batch> {
         let length = self.effects.len();
         let count = length.div_ceil(bytes_max).max(1);

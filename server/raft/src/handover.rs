@@ -54,8 +54,9 @@ impl Node {
         }
         let vote = self.metrics().borrow().vote;
         info!(to, "this node hands its leadership over");
-        self.network.contacts.resign(&vote, Instant::now() + self.settings.lease * RESIGNED_LEASES);
-        let done = timeout(self.settings.lease * RESIGNED_LEASES, self.leave_to(to)).await;
+        let time = self.settings.lease * RESIGNED_LEASES;
+        self.network.contacts.resign(&vote, Instant::now() + time);
+        let done = timeout(time, self.leave_to(to)).await;
         self.network.contacts.end_resignation();
         done.unwrap_or_else(|_| refused(format!("node {to} was not elected in time")))
     }
@@ -143,8 +144,8 @@ impl Node {
     }
 }
 
-/// A leader that has resigned goes on after so many leases if no other node was elected.
+/// Leases after which a leader that has resigned goes on, if no other node was elected.
 const RESIGNED_LEASES: u32 = 5;
 
-/// A choice counts for so many leases: an attempt of the chosen node may fail.
+/// Leases for which a choice counts: an attempt of the chosen node may fail.
 const CHOSEN_LEASES: u32 = 3;

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwheel_log::{Disk, mutants};
-
 use openraft::error::{ClientWriteError, Fatal, InitializeError, RaftError};
 use openraft::metrics::{RaftDataMetrics, RaftMetrics, RaftServerMetrics};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, ClientWriteResult, VoteRequest};

@@ -271,7 +271,7 @@ pub(crate) async fn leave_full_disk(log: Arc<RaftLog>, node: Arc<Node>) {
             next_handover = Instant::now() + limits::RAFT_HANDOVER_PAUSE;
             match node.hand_over_for_space().await {
                 Ok(to) => info!(to, "another node leads, whose disk has space"),
-                Err(error) => warn!(%error, "the disk is full, and this node goes on to lead"),
+                Err(error) => warn!(%error, "the disk is full, and the handover has failed"),
             }
         }
     }

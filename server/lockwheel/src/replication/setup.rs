@@ -142,7 +142,7 @@ fn first_identity(node: &NodeSettings) -> Result<(Identity, Peer, Token), Error>
     Ok((identity, own, token))
 }
 
-/// When a join token ends that is valid for so long, or for the usual time.
+/// The end of a join token that is valid for this time, by default [`TOKEN_VALID`].
 fn end_of(valid: Option<Duration>) -> u64 {
     now_seconds().saturating_add(valid.unwrap_or(TOKEN_VALID).as_secs())
 }
@@ -172,7 +172,7 @@ pub fn join_cluster(settings: &Settings, token: &str) -> Result<NodeId, Error> {
     }
 }
 
-/// A new join token of the node in `dir`, which is valid for so long, or for a day. It is recorded
+/// A new join token of the node in `dir`, valid for this time, by default for a day. It is recorded
 /// by the leader.
 ///
 /// # Errors

@@ -45,7 +45,7 @@ const LOCKS: u64 = 4;
 const LEASE_MS: u64 = 150;
 const LEASE_VARIES_MS: u64 = 2_000;
 
-/// One of so many requests has a large effect, of less than so many bytes: several entries.
+/// Requests of which one has a large effect, and the bytes of it, which is several entries.
 const LARGE_ONE_IN: u64 = 10;
 const LARGE_BYTES: u64 = 200_000;
 

@@ -442,7 +442,7 @@ impl Cluster {
         self.execute_padded(request, 0)
     }
 
-    /// As [`Cluster::execute`], with an effect that is longer by so many bytes.
+    /// As [`Cluster::execute`], with an effect that is longer by `padding` bytes.
     pub(crate) fn execute_padded(&mut self, request: Request, padding: usize) -> Option<Execution> {
         let (id, barrier) = self.leader?;
         let process = self.machines[&id].process.as_ref()?;

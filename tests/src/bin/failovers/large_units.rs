@@ -13,7 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Sets so many keys of a hundred bytes.
+/// Sets keys; the number of them and the value are its arguments.
 const SCRIPT: &str = "for i = 1, ARGV[1] do redis.call('SET', 'large-' .. i, ARGV[2]) end return 1";
 
 /// The client, on a thread of its own.
