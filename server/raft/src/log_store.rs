@@ -78,7 +78,7 @@ pub(crate) struct Log {
     recent_bytes: usize,
     /// Up to this position everything is durable.
     durable: Position,
-    /// How often the end was cut off.
+    /// The number of times that the end was cut off.
     cuts: u64,
 }
 
@@ -254,9 +254,17 @@ impl Shared {
         self.log.lock().last
     }
 
-    /// Whether the entries after this one have not been removed.
-    pub(crate) fn goes_on_after(&self, log_id: Option<LogId<NodeId>>) -> bool {
-        position_of(self.log.lock().purged) <= position_of(log_id)
+    /// How often the end of the log was cut off since the start.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.log.lock().cuts
+    }
+
+    /// Whether the entries after this one have neither been removed nor replaced since the end of
+    /// the log had been cut off so often.
+    pub(crate) fn goes_on_after(&self, log_id: Option<LogId<NodeId>>, cuts: u64) -> bool {
+        let log = self.log.lock();
+        let is_replaced = log.cuts != cuts && !mutants::is_on("raft-replaced-entries-sent");
+        position_of(log.purged) <= position_of(log_id) && !is_replaced
     }
 
     /// The state at this position was installed in the place of the log: see

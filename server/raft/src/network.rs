@@ -56,6 +56,9 @@ pub(crate) struct Connection {
     connect: Arc<dyn Connect>,
     contacts: Arc<Contacts>,
     log: Arc<Shared>,
+    /// [`Shared::cuts`] when the leader that uses the connection made it: a leader never cuts off
+    /// the end of its log.
+    cuts: u64,
     /// `None` also while a request is under way: if that is given up, its reply may still come.
     stream: Option<Box<dyn Stream>>,
     pace: Pace,
@@ -82,6 +85,7 @@ impl Network {
             connect: Arc::clone(&self.connect),
             contacts: Arc::clone(&self.contacts),
             log: Arc::clone(&self.log),
+            cuts: self.log.cuts(),
             stream: None,
             pace: Pace::default(),
             last_entry: None,
@@ -235,11 +239,13 @@ impl RaftNetwork<Types> for Connection {
         mut request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<NodeId>, CallError> {
-        // A deposed leader may have removed entries that `openraft` is about to send: it would send
-        // those after them. After this error it begins anew, if need be with a snapshot. A message
-        // without entries only keeps contact.
-        if !request.entries.is_empty() && !self.log.goes_on_after(request.prev_log_id) {
-            let error = io::Error::other("the entries that follow have been removed");
+        // `openraft` 0.9.25 goes on to send the entries of a deposed leader. It reads them by their
+        // places, where there may be those of the next leader by now, or none. A follower would
+        // take them for entries that come after those it has. After this error `openraft` begins
+        // anew if the leader still leads, if need be with a snapshot. A message without entries
+        // only keeps contact.
+        if !request.entries.is_empty() && !self.log.goes_on_after(request.prev_log_id, self.cuts) {
+            let error = io::Error::other("the entries that follow have been removed or replaced");
             return Err(NetworkError::new(&error).into());
         }
         let (vote, sent) = (request.vote, Instant::now());

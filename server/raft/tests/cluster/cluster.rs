@@ -102,6 +102,8 @@ pub(crate) struct Cluster {
     pub(crate) acknowledged: BTreeSet<u64>,
     pub(crate) greatest_token: u64,
     pub(crate) clients: Vec<Client>,
+    /// Whether nodes that have ended start again by themselves.
+    is_mended: bool,
     pub(crate) figures: Figures,
     complaints: Complaints,
     /// What has happened, for failures.
@@ -148,6 +150,7 @@ impl Cluster {
             acknowledged: BTreeSet::new(),
             greatest_token: 0,
             clients: Vec::new(),
+            is_mended: false,
             figures: Figures::default(),
             complaints: Complaints::default(),
             story: VecDeque::new(),
@@ -295,15 +298,17 @@ impl Cluster {
             machine.disk.clear_faults();
             machine.suspended_until = Duration::ZERO;
         }
-        // Some notice only now that their disk has failed.
-        for _ in 0..3 {
-            self.kill_failed();
-            for id in self.machines.keys().copied().collect::<Vec<_>>() {
-                if !self.is_running(id) {
-                    self.run(id);
-                }
+        self.is_mended = true;
+        self.sleep(LEASE * 3);
+    }
+
+    /// Starts the nodes that do not run.
+    fn restart_ended(&mut self) {
+        self.kill_failed();
+        for id in self.machines.keys().copied().collect::<Vec<_>>() {
+            if !self.is_running(id) {
+                self.run(id);
             }
-            self.sleep(LEASE * 3);
         }
     }
 }
@@ -381,6 +386,9 @@ impl Cluster {
         let length = Duration::from_micros(STEP_US + self.random.below(STEP_VARIES_US));
         self.now += length;
         self.network.lock().carry(self.now);
+        if self.is_mended {
+            self.restart_ended();
+        }
         // Another node is the first one each time.
         let ids: Vec<NodeId> = self.machines.keys().copied().collect();
         let first = self.random.below(ids.len() as u64) as usize;

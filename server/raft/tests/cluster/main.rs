@@ -123,6 +123,11 @@ fn batch_has_no_effect_if_its_leader_stops_within_it() {
 }
 
 #[test]
+fn deposed_leader_does_not_send_entries_of_the_next_one() {
+    scenarios::replaced_entries();
+}
+
+#[test]
 fn snapshot_has_whole_batches() {
     scenarios::snapshot_within_a_batch();
 }

@@ -30,6 +30,7 @@ const MUTANTS: &[&str] = &[
     "raft-lost-vote-not-noticed",
     "raft-messages-of-any-size",
     "raft-only-new-voters-counted",
+    "raft-replaced-entries-sent",
     "raft-reply-before-commit",
     "raft-snapshot-not-checked",
     "raft-snapshot-of-a-broken-state",

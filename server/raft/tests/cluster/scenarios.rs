@@ -39,6 +39,7 @@ pub(crate) const ALL: &[fn()] = &[
     slow_links,
     new_leader_of_a_long_log,
     leader_within_a_batch,
+    replaced_entries,
     snapshot_within_a_batch,
     handover,
     handover_for_space,
@@ -226,6 +227,48 @@ fn begin_large_unit(cluster: &mut Cluster) -> (NodeId, NodeId, Execution) {
     let large = cluster.execute_padded(Request::Note, LARGE_BYTES).expect("it leads");
     cluster.wait("parts", |_| (applied() > before + 10).then_some(()));
     (leader, follower, large)
+}
+
+/// A leader is sending a long log to the only follower that it can reach, and gets the entries of
+/// the next leader in the places of its own.
+pub(crate) fn replaced_entries() {
+    let mut cluster = Cluster::start(1, 5);
+    let (old, _) = cluster.leader();
+    let behind = old % 5 + 1;
+    cluster.isolate(old);
+    cluster.isolate(behind);
+    let open = |cluster: &mut Cluster, one, other| {
+        cluster.network.lock().cut.retain(|way| !both_ways(one, other).contains(way));
+    };
+    open(&mut cluster, old, behind);
+    cluster.network.lock().bytes_per_second = Some(SLOW_BYTES_PER_SECOND);
+    let execute = |_| cluster.execute_padded(Request::Note, 30_000).expect("it leads");
+    let replaced: Vec<Execution> = (0..400).map(execute).collect();
+    let next = |cluster: &mut Cluster| cluster.leader.filter(|(id, _)| *id != old);
+    let (new, _) = cluster.wait("other leader", next);
+    let entries = |cluster: &Cluster, id| cluster.node(id).progress().borrow().last_log;
+    let index = |cluster: &Cluster, id| entries(cluster, id).map_or(0, |last| last.index);
+    let missing = index(&cluster, old) - index(&cluster, new);
+    let expected = notes(&mut cluster, missing as usize + 1);
+    assert!(index(&cluster, behind) < index(&cluster, old), "all was sent before");
+    open(&mut cluster, old, new);
+    cluster.wait("entries of the new leader", |cluster| {
+        let has_all = entries(cluster, old) == entries(cluster, new);
+        has_all.then_some(())
+    });
+    cluster.sleep(LEASE);
+    // The check of its vote and its log finds entries of a leader for which it has not voted.
+    cluster.kill(behind, false);
+    cluster.run(behind);
+    cluster.network.lock().heal();
+    cluster.network.lock().bytes_per_second = None;
+    for replaced in replaced {
+        assert_eq!(cluster.finish(replaced.is_committed), Some(false));
+    }
+    cluster.sleep(SETTLED);
+    for id in 1..=5 {
+        assert_eq!(units(&cluster, id), expected, "node {id}");
+    }
 }
 
 /// A batch of which a leader has replicated only the first parts has no effect.
