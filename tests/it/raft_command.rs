@@ -141,6 +141,11 @@ fn leadership_moves_to_the_node_that_is_named() {
     assert!(refused.contains("there is no node 77"), "{refused}");
     let mut wire = places[2].connect();
     assert_eq!(wire.ask("SET lock other NX PX 600000"), "$-1\r\n");
+
+    // A leader that is removed hands its leadership over before.
+    let removed = places[0].raft(&["remove", &places[2].number()]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    places[0].wait_for_nodes(2);
 }
 
 /// Writes 24 MiB to the directory of a process, as the process sees it.

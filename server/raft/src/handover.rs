@@ -43,6 +43,11 @@ impl Node {
             return Ok(());
         }
         let _change = self.membership_change.lock().await;
+        self.resign_for(to).await
+    }
+
+    /// As [`Node::hand_over`], while no other change of the nodes is made.
+    async fn resign_for(&self, to: NodeId) -> Result<(), MembershipError> {
         let status = self.status();
         match status.nodes.get(&to) {
             None => return refused(format!("there is no node {to}")),
@@ -59,6 +64,31 @@ impl Node {
         let done = timeout(time, self.leave_to(to)).await;
         self.network.contacts.end_resignation();
         done.unwrap_or_else(|_| refused(format!("node {to} was not elected in time")))
+    }
+
+    /// Has one of the nodes that `may_lead` lead, while no other change of the nodes is made: a
+    /// leader does not leave the voters by a change of its own. Only it might have that change
+    /// when it fails. Then it could not become a candidate, and the others, which need its vote,
+    /// would not get it. Returns the error that names the next leader, or says why there is none.
+    pub(crate) async fn let_another_lead(
+        &self,
+        may_lead: impl Fn(NodeId) -> bool,
+    ) -> MembershipError {
+        let status = self.status();
+        let others = status.nodes.iter().filter(|(id, node)| {
+            **id != self.settings.id
+                && may_lead(**id)
+                && node.is_voter
+                && node.is_in_contact == Some(true)
+        });
+        let Some((next, node)) = others.max_by_key(|(_, node)| node.matched_index) else {
+            let reason = "no other node that could lead can be reached";
+            return MembershipError::Refused(reason.to_owned());
+        };
+        match self.resign_for(*next).await {
+            Ok(()) => MembershipError::NotLeader(Some(node.peer.clone())),
+            Err(error) => error,
+        }
     }
 
     async fn leave_to(&self, to: NodeId) -> Result<(), MembershipError> {

@@ -218,7 +218,7 @@ impl Node {
         Ok(())
     }
 
-    /// Removes a node for good.
+    /// Removes a node for good. If it is this one, another one leads first, and must be asked.
     ///
     /// # Errors
     /// If this node does not lead, there is no such node, or a majority of the others cannot be
@@ -246,6 +246,9 @@ impl Node {
                 "only {reachable} of the other {count} nodes can be reached: without node {node} \
                  there would be no majority"
             ));
+        }
+        if node == self.settings.id && !mutants::is_on("raft-leader-removes-itself") {
+            return Err(self.let_another_lead(|_| true).await);
         }
         let nodes = BTreeSet::from([node]);
         let change = match removed.is_voter {
@@ -290,11 +293,14 @@ impl Node {
     }
 
     /// Completes a change of the nodes whose leader has failed before it was done: until then two
-    /// sets of nodes vote.
+    /// sets of nodes vote. If this node leaves by it, another one leads first, and must be asked.
     async fn end_interrupted_change(&self) -> Result<(), MembershipError> {
         let mut metrics = self.metrics();
         let membership = metrics.borrow().membership_config.clone();
         if let [.., _, next] = &membership.membership().get_joint_config()[..] {
+            if !next.contains(&self.settings.id) {
+                return Err(self.let_another_lead(|id| next.contains(&id)).await);
+            }
             self.raft.change_membership(next.clone(), false).await?;
             let is_settled = |metrics: &RaftServerMetrics<NodeId, Peer>| {
                 metrics.membership_config.membership().get_joint_config().len() == 1

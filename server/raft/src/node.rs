@@ -327,7 +327,7 @@ impl Node {
         self.raft.add_learner(node, peer, true).await.map(drop)
     }
 
-    /// Changes which nodes vote. Others are removed.
+    /// Changes which nodes vote: this one is among them. Others are removed.
     ///
     /// # Errors
     /// As [`Node::add_learner`].

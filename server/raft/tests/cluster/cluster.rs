@@ -516,6 +516,9 @@ impl Cluster {
         }
         self.leader = leaders.first().copied();
         let Some(leader) = self.leader else { return };
+        let membership = Arc::clone(&self.node(leader.0).metrics().borrow().membership_config);
+        let has_vote = membership.voter_ids().any(|id| id == leader.0);
+        assert!(has_vote, "node {} leads without a vote", leader.0);
         if self.last_leader != Some(leader) {
             self.check_units(leader.0);
             let is_other = self.last_leader.is_some_and(|(id, _)| id != leader.0);

@@ -156,12 +156,17 @@ impl Cluster {
         } else {
             self.figures.voters_changed += 1;
             voters.extend(learner);
-            if voters.len() > 3 {
-                let at = self.random.below(voters.len() as u64) as usize;
-                let removed = *voters.iter().nth(at).expect("a voter");
-                voters.remove(&removed);
-            }
-            self.call(leader, |node| async move { node.change_voters(voters).await.is_ok() })
+            let at = self.random.below(voters.len() as u64) as usize;
+            let chosen = *voters.iter().nth(at).expect("a voter");
+            let removed = (voters.len() > 3).then_some(chosen);
+            voters.retain(|id| Some(*id) != removed);
+            self.call(leader, move |node| async move {
+                match voters.contains(&leader) {
+                    true => node.change_voters(voters).await.is_ok(),
+                    // The next leader may remove it.
+                    false => node.remove(leader).await.is_ok(),
+                }
+            })
         };
         self.note(format_args!("members {:?} change", self.members(leader)));
         *change = Some(Change { begun: self.now, is_done });

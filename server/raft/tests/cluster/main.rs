@@ -93,6 +93,11 @@ fn leader_that_has_cut_off_the_end_of_its_log_leads_no_more() {
 }
 
 #[test]
+fn leader_that_is_removed_hands_its_leadership_over() {
+    scenarios::removed_leader();
+}
+
+#[test]
 fn nodes_that_all_have_cut_off_the_ends_of_their_logs_elect_a_leader() {
     scenarios::doubt_of_all_nodes();
 }

@@ -19,6 +19,7 @@ const MUTANTS: &[&str] = &[
     "raft-entries-not-flushed",
     "raft-guard-skipped",
     "raft-installed-snapshot-at-wrong-place",
+    "raft-leader-removes-itself",
     "raft-leads-with-a-cut-log",
     "raft-learners-counted",
     "raft-lease-from-receipt",

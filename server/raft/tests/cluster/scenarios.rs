@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use lockwheel_log::Disk;
 use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 use lockwheel_raft::{
-    Batch, Contents, Failure, Guard, JoinToken, NodeId, Peer, Role, State, begin_with, read_log,
+    Batch, Contents, Failure, Guard, JoinToken, MembershipError, NodeId, Peer, Role, State,
+    begin_with, read_log,
 };
 
 use crate::clients::Client;
@@ -35,6 +36,7 @@ pub(crate) const ALL: &[fn()] = &[
     join_token,
     doubt,
     doubt_of_a_leader,
+    removed_leader,
     doubt_of_all_nodes,
     slow_links,
     new_leader_of_a_long_log,
@@ -353,11 +355,14 @@ pub(crate) fn new_node() {
     assert_eq!(units(&cluster, 4), expected);
     let names = lockwheel_log::Disk::names(&cluster.machines[&4].disk).expect("names");
     assert!(names.iter().any(|name| name.ends_with(".snapshot")), "{names:?}");
-    // It takes the place of the leader.
     let voters = (1..=4).filter(move |id| *id != leader);
-    let changed = cluster.call(leader, |node| async move { node.change_voters(voters).await });
+    let changed = cluster.call(leader, |node| async move { node.change_voters(1..=4).await });
     cluster.finish(changed).expect("it runs").expect("a majority of both");
+    // It takes the place of the leader.
     cluster.kill(leader, false);
+    let (next, _) = cluster.leader();
+    let changed = cluster.call(next, |node| async move { node.change_voters(voters).await });
+    cluster.finish(changed).expect("it runs").expect("a majority of both");
     cluster.machines.remove(&leader);
     assert_ne!(cluster.leader().0, leader);
     cluster.check_end();
@@ -635,19 +640,45 @@ pub(crate) fn interrupted_removal() {
         cluster.kill(leader, false);
         let (next, _) = cluster.leader();
         cluster.sleep(LEASE);
-        let configurations = |cluster: &Cluster| {
-            let membership = cluster.node(next).metrics().borrow().membership_config.clone();
+        let configurations = |cluster: &Cluster, id| {
+            let membership = cluster.node(id).metrics().borrow().membership_config.clone();
             membership.membership().get_joint_config().len()
         };
-        was_interrupted |= configurations(&cluster) > 1;
+        was_interrupted |= configurations(&cluster, next) > 1;
         let is_there = cluster.node(next).status().nodes.contains_key(&removed);
-        let again = cluster.call(next, move |node| async move { node.remove(removed).await });
-        let again = cluster.finish(again).expect("it runs");
+        let again = remove(&mut cluster, removed);
         assert_eq!(again.is_ok(), is_there, "{steps} {again:?}");
+        let (next, _) = cluster.leader();
         assert!(!cluster.node(next).status().nodes.contains_key(&removed));
-        assert_eq!(configurations(&cluster), 1);
+        assert_eq!(configurations(&cluster, next), 1);
     }
     assert!(was_interrupted);
+}
+
+/// Removes a node. A leader that leaves hands its leadership over; then the next one is asked.
+fn remove(cluster: &mut Cluster, removed: NodeId) -> Result<(), MembershipError> {
+    loop {
+        let (leader, _) = cluster.leader();
+        let done = cluster.call(leader, move |node| async move { node.remove(removed).await });
+        match cluster.finish(done).expect("it runs") {
+            Err(MembershipError::NotLeader(_)) => {}
+            done => return done,
+        }
+    }
+}
+
+/// A leader that is removed hands its leadership over before.
+pub(crate) fn removed_leader() {
+    let mut cluster = Cluster::start(1, 4);
+    let (leader, _) = cluster.leader();
+    cluster.sleep(LEASE);
+    let done = cluster.call(leader, move |node| async move { node.remove(leader).await });
+    let next = cluster.finish(done).expect("it runs");
+    let (other, _) = cluster.leader();
+    assert_eq!(next, Err(MembershipError::NotLeader(Some(peer(other)))));
+    assert_ne!(other, leader);
+    cluster.sleep(LEASE);
+    remove(&mut cluster, leader).expect("a majority");
 }
 
 /// A new node with this key asks the leader to be admitted with a join token at this time; returns
