@@ -4,7 +4,7 @@ use std::fs;
 
 use lockwheel::{Error, Reply, Server};
 use lockwheel_tests::daemon::{Daemon, Folder, command, run};
-use lockwheel_tests::process::eventually;
+use lockwheel_tests::process::{eventually, output};
 use lockwheel_tests::{blocked_clients, call, connect, start};
 
 const NO_KEY: &[u8] = b"-NOPERM No permissions to access a key\r\n";
@@ -143,7 +143,7 @@ fn passwords_are_not_in_errors_and_process_titles() {
         let folder = Folder::new();
         let file = folder.path("redis.conf");
         fs::write(&file, format!("port 0\n{line}\n")).expect("a file");
-        let output = command(&folder, &[&file]).output().expect("it runs");
+        let output = output(&mut command(&folder, &[&file])).expect("it runs");
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         assert!(!output.status.success(), "{line}");

@@ -255,7 +255,7 @@ fn the_end_of_the_server_ends_a_script() {
             begun.send(()).expect("the receiver exists");
             client.call_raw(&["EVAL", ENDLESS_AFTER_A_WRITE, "0"])
         });
-        begins.recv().expect("it begins");
+        begins.recv_timeout(std::time::Duration::from_secs(60)).expect("it begins");
         server.stop();
         match script.join().expect("it returns") {
             Ok(reply) => assert!(matches!(reply, Reply::Error(_)), "{reply:?}"),

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use lockwheel::{Reply, Server};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 use lockwheel_tests::left_out;
-use lockwheel_tests::process::eventually;
+use lockwheel_tests::process::{end_of, eventually, output_of};
 use lockwheel_tests::redis_server::free_port;
 
 const REFUSED: &str = "Could not connect to Redis at ";
@@ -86,7 +86,7 @@ fn run(mut command: Command, arguments: &[&str], input: &str) -> Output {
     // The program may not read its input.
     let _ = pipe.write_all(input.as_bytes());
     drop(pipe);
-    child.wait_with_output().expect("it ends")
+    output_of(child, "its end")
 }
 
 /// The visible results: both outputs and the exit status.
@@ -288,7 +288,7 @@ fn listen(program: &Command, words: &str) -> Vec<String> {
     }
     let interrupt = ["-INT".to_owned(), child.id().to_string()];
     assert!(Command::new("kill").args(interrupt).status().expect("kill runs").success());
-    let status = child.wait().expect("it ends");
+    let status = end_of(&mut child, "its end");
     assert_eq!(status.code(), None, "{words}");
     lines
 }

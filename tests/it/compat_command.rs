@@ -10,7 +10,7 @@ use lockwheel::{Reply, Server};
 use lockwheel_compat::properties;
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 use lockwheel_tests::faulty::{FaultyServer, SLOW, faults};
-use lockwheel_tests::process::eventually;
+use lockwheel_tests::process::{eventually, output_of};
 use lockwheel_tests::redis_server::free_port;
 use serde_json::Value;
 
@@ -405,7 +405,7 @@ fn interrupted_run_cleans_up_and_reports() {
     let id = child.id().to_string();
     let kill = std::process::Command::new("kill").args(["-INT", &id]).status();
     assert!(kill.expect("kill runs").success());
-    let output = child.wait_with_output().expect("it ends");
+    let output = output_of(child, "its end");
     assert_eq!(status(&output), NOT_GREEN, "{}", stderr(&output));
     let ending = "The run did not complete: interrupted.";
     assert!(stdout(&output).contains(ending), "{}", stdout(&output));
@@ -424,7 +424,7 @@ fn closed_output_does_not_stop_the_clean_up() {
         .spawn()
         .expect("the program runs");
     drop(child.stdout.take());
-    let output = child.wait_with_output().expect("it ends");
+    let output = output_of(child, "its end");
     assert_eq!((status(&output), stderr(&output)), (GREEN, String::new()));
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use lockwheel_compat::time;
 use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::daemon::{Daemon, Folder, command, run};
-use lockwheel_tests::process::{eventually, is_stopped, resident_bytes_of};
+use lockwheel_tests::process::{end_of, eventually, is_stopped, resident_bytes_of};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
@@ -165,7 +165,7 @@ fn server_ends_with_its_standard_input_if_configured() {
     drop(input);
     assert_eq!(wire.read_to_close(), b"");
     assert!(lines.any(|line| line.contains("Received the end of standard input")));
-    assert!(child.wait().expect("a child").success());
+    assert!(end_of(&mut child, "its end").success());
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn daemonize_starts_the_server_in_the_background() {
         let mut pipe = parent.stdin.take().expect("its input is piped");
         pipe.write_all(input.as_bytes()).expect("it reads");
         drop(pipe);
-        assert_eq!(parent.wait().expect("its end").code(), Some(0));
+        assert_eq!(end_of(&mut parent, "its end").code(), Some(0));
         eventually("its socket", || UnixStream::connect(&path).is_ok());
         eventually("its pidfile", || fs::read_to_string(&pidfile).is_ok_and(|pid| !pid.is_empty()));
         let mut stream = UnixStream::connect(&path).expect("a connection");

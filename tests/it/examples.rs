@@ -3,11 +3,12 @@
 use std::process::Command;
 
 use lockwheel_tests::daemon;
+use lockwheel_tests::process::output;
 
 const LINES: usize = 40;
 
 fn check(name: &str, expected: &str) {
-    let output = Command::new(daemon::example(name)).output().expect("it runs");
+    let output = output(&mut Command::new(daemon::example(name))).expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{errors}");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use lockwheel_tests::daemon::Daemon;
 use lockwheel_tests::left_out;
-use lockwheel_tests::process::eventually;
+use lockwheel_tests::process::{eventually, output};
 use lockwheel_tests::redis_server::{RedisServer, free_port};
 use lockwheel_tests::wire::Wire;
 
@@ -115,7 +115,7 @@ fn name(series: &str) -> String {
 
 #[test]
 fn exporter_reads_the_series_of_redis() {
-    let is_installed = Command::new(EXPORTER).arg("--version").stderr(Stdio::null()).output();
+    let is_installed = output(Command::new(EXPORTER).arg("--version"));
     if is_installed.is_err() {
         return left_out::without(EXPORTER);
     }

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, program};
 use lockwheel_tests::left_out;
+use lockwheel_tests::process::output;
 use serde_json::Value;
 
 use crate::boundaries::{read, root};
@@ -15,7 +16,7 @@ use crate::boundaries::{read, root};
 fn documents(path: &str) -> Option<Vec<Value>> {
     let script = "import json, sys, yaml\n\
         print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1]))), default=str))";
-    let output = Command::new("python3").args(["-c", script]).arg(root().join(path)).output();
+    let output = output(Command::new("python3").args(["-c", script]).arg(root().join(path)));
     let output = output.expect("Python runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("No module named 'yaml'") {
@@ -53,7 +54,7 @@ fn unit_waits_for_the_server_and_takes_rights_away() {
 
 #[test]
 fn unit_is_accepted_by_systemd() {
-    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+    if output(Command::new("systemd-analyze").arg("--version")).is_err() {
         return left_out::without("systemd-analyze");
     }
     let folder = Folder::new();
@@ -62,7 +63,7 @@ fn unit_is_accepted_by_systemd() {
     // systemd looks for the program.
     let here = unit.replace("/usr/bin/lockwheel", &program().display().to_string());
     fs::write(&path, here).expect("a file");
-    let output = Command::new("systemd-analyze").args(["verify", &path]).output();
+    let output = output(Command::new("systemd-analyze").args(["verify", &path]));
     let output = output.expect("systemd-analyze runs");
     let problems = String::from_utf8_lossy(&output.stderr);
     let problems: Vec<&str> =
@@ -180,7 +181,7 @@ fn workflow_builds_packages_that_exist() {
 }
 
 fn run(program: &str, arguments: &[&str], folder: &Path) -> String {
-    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output = output(Command::new(program).args(arguments).current_dir(folder));
     let Output { status, stdout, stderr } =
         output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let printed = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
@@ -255,7 +256,7 @@ fn check_image(container: &Path) {
     let server = ["/usr/bin/lockwheel", "/etc/lockwheel/lockwheel.conf", "--port", "0"];
     let mut daemon = Daemon::spawn(Folder::new(), inside(&server), "");
     let port = daemon.wait_for_port().to_string();
-    let ping = inside(&["/usr/bin/lockwheel", "cli", "-p", &port, "ping"]).output();
+    let ping = output(&mut inside(&["/usr/bin/lockwheel", "cli", "-p", &port, "ping"]));
     assert_eq!(ping.expect("chroot runs").stdout, b"PONG\n");
     daemon.signal("TERM");
     assert!(daemon.end().success());

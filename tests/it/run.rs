@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use lockwheel_tests::daemon::{self, Folder};
+use lockwheel_tests::process::{end_of, output, output_of};
 
 /// Defines `ask ...` in a shell script: a request to the server.
 const ASK: &str = r#"ask() { "$PROGRAM" cli -u "$REDIS_URL" --no-auth-warning "$@"; }; "#;
@@ -19,7 +20,8 @@ fn command(options: &[&str], words: &[&str]) -> Command {
 
 /// Runs a shell script.
 fn shell(options: &[&str], script: &str) -> Output {
-    command(options, &["sh", "-c", &format!("{ASK}{script}")]).output().expect("the program runs")
+    output(&mut command(options, &["sh", "-c", &format!("{ASK}{script}")]))
+        .expect("the program runs")
 }
 
 #[track_caller]
@@ -56,7 +58,8 @@ fn save_points_without_log_warn() {
 #[test]
 fn password_is_not_in_the_process_list() {
     let show = r#"tr '\0' ' ' < /proc/$PPID/cmdline | grep -o 'run .*[^ ]'"#;
-    let output = command(&["--requirepass", "s3cret", "--port", "0"], &["sh", "-c", show]).output();
+    let options = ["--requirepass", "s3cret", "--port", "0"];
+    let output = output(&mut command(&options, &["sh", "-c", show]));
     let stdout = String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned();
     assert_eq!(stdout, format!("run -- sh -c {show}\n"));
 }
@@ -154,7 +157,7 @@ fn locks_still_held_are_listed() {
 #[test]
 fn status_is_that_of_the_command() {
     let code = |words: &[&str]| {
-        let output = command(&[], words).output().expect("the program runs");
+        let output = output(&mut command(&[], words)).expect("the program runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert_eq!(code(&["true"]), (Some(0), String::new()));
@@ -196,7 +199,7 @@ fn streams_are_those_of_the_command() {
     let mut input = child.stdin.take().expect("its input is piped");
     input.write_all(b"text\n").expect("it is read");
     drop(input);
-    let output = child.wait_with_output().expect("it ends");
+    let output = output_of(child, "its end");
     assert_eq!((&*output.stdout, &*output.stderr), (&b"text\n"[..], &b"aside\n"[..]));
 }
 
@@ -214,6 +217,6 @@ fn signals_are_forwarded_to_the_command() {
         let words = [format!("-{signal}"), child.id().to_string()];
         assert!(Command::new("kill").args(words).status().expect("kill runs").success());
         assert_eq!(lines.next().as_deref(), Some("signalled"), "{signal}");
-        assert_eq!(child.wait().expect("its end").code(), Some(9), "{signal}");
+        assert_eq!(end_of(&mut child, "its end").code(), Some(9), "{signal}");
     }
 }

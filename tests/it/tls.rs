@@ -10,9 +10,9 @@ use lockwheel::{Reply, Server};
 use lockwheel_compat::tls::TlsClient;
 use lockwheel_tests::blocked_clients;
 use lockwheel_tests::certificates::{Certificates, Validity};
-use lockwheel_tests::daemon::{Daemon, Folder, command};
+use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::frame::show;
-use lockwheel_tests::process::eventually;
+use lockwheel_tests::process::{eventually, output};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 use rustls::pki_types::ServerName;
@@ -94,7 +94,7 @@ fn redis_cli_works_over_tls() {
     let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(path);
     let arguments =
         ["-p", &port, "--tls", "--cacert", &ca, "--cert", &cert, "--key", &key, "SET", "k", "v"];
-    if let Ok(output) = Command::new("redis-cli").args(arguments).output() {
+    if let Ok(output) = output(Command::new("redis-cli").args(arguments)) {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "OK\n", "{output:?}");
     }
     let ours = lockwheel_cli(&arguments[..arguments.len() - 3], &["-h", "localhost", "GET", "k"]);
@@ -103,7 +103,7 @@ fn redis_cli_works_over_tls() {
 
 fn lockwheel_cli(options: &[&str], rest: &[&str]) -> Output {
     let words: Vec<&str> = ["cli"].iter().chain(options).chain(rest).copied().collect();
-    command(&Folder::new(), &words).output().expect("the program runs")
+    run(&words)
 }
 
 #[test]
@@ -556,10 +556,10 @@ fn compatibility_suite_passes_over_tls() {
     let only = ["--only", "Redisson", "--only", "Pub/sub", "--only", "Blocking"];
     let words = ["compat", &url, "--cacert", &ca, "--quick", "--seconds", "0.5"];
     let words = [&words[..], &only].concat();
-    let output = command(&Folder::new(), &words).output().expect("the program runs");
+    let output = run(&words);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let words = ["compat", &url, "--quick"];
-    let output = command(&Folder::new(), &words).output().expect("the program runs");
+    let output = run(&words);
     assert_eq!(output.status.code(), Some(2), "the authority is not trusted");
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::process::{TIMEOUT, eventually};
+use crate::process::{TIMEOUT, end_of, output};
 use crate::wire::Wire;
 
 /// A temporary folder for one daemon, removed when this is dropped.
@@ -89,7 +89,7 @@ pub fn command_on_disk(dir: &str, mib: u32) -> Option<Command> {
 
 /// Runs the program to its end.
 pub fn run<A: AsRef<str>>(arguments: &[A]) -> Output {
-    command(&Folder::new(), arguments).output().expect("the program runs")
+    output(&mut command(&Folder::new(), arguments)).expect("the program runs")
 }
 
 /// A running daemon.
@@ -187,12 +187,7 @@ impl Daemon {
 
     /// As [`Daemon::end`], without reading the log.
     pub fn end_without_reading(&mut self) -> ExitStatus {
-        let mut status = None;
-        eventually("its end", || {
-            status = self.child.try_wait().expect("a child");
-            status.is_some()
-        });
-        status.expect("a status")
+        end_of(&mut self.child, "its end")
     }
 
     /// Closes the reading end of the log.

@@ -1,9 +1,11 @@
-//! The resources of a process on Linux: descriptors, threads and memory.
+//! Waiting for programs and conditions, with a limit; and the resources of a process on Linux:
+//! descriptors, threads and memory.
 
 use std::fs;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Set in a process that [`alone`] has started.
@@ -13,17 +15,67 @@ const ALONE_VARIABLE: &str = "LOCKWHEEL_TEST_ALONE";
 /// fail a test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Runs a program to its end and returns what it prints, as [`Command::output`].
+///
+/// # Errors
+/// If it cannot be started.
+///
+/// # Panics
+/// As [`end_of`].
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    let child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    Ok(output_of(child, &format!("the end of {command:?}")))
+}
+
+/// What a program prints to its end, as far as it is piped.
+///
+/// # Panics
+/// As [`end_of`].
+pub fn output_of(mut child: Child, what: &str) -> Output {
+    // It may print more than a pipe contains.
+    let (stdout, stderr) = (read_beside(child.stdout.take()), read_beside(child.stderr.take()));
+    drop(child.stdin.take());
+    let status = end_of(&mut child, what);
+    let text = |reader: JoinHandle<Vec<u8>>| {
+        // Its children may go on to print.
+        eventually("the end of its output", || reader.is_finished());
+        reader.join().expect("no panic")
+    };
+    Output { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn read_beside(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).expect("what it prints");
+        }
+        bytes
+    })
+}
+
+/// Waits until a program ends; returns its status.
+///
+/// # Panics
+/// If it does not end in time: `what` was awaited. It is killed then.
+pub fn end_of(child: &mut Child, what: &str) -> ExitStatus {
+    let ended = until(what, || child.try_wait().expect("a child"));
+    ended.unwrap_or_else(|problem| {
+        let _ = child.kill();
+        panic!("{problem}")
+    })
+}
+
 /// Runs `act` in a process without other tests. `name` is that of the calling test.
 pub fn alone(name: &str, act: impl FnOnce()) {
     if std::env::var_os(ALONE_VARIABLE).is_some() {
         return act();
     }
     let program = std::env::current_exe().expect("this program");
-    let output = Command::new(program)
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(ALONE_VARIABLE, "1")
-        .output()
-        .expect("this program runs");
+    let mut command = Command::new(program);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(ALONE_VARIABLE, "1");
+    let output = output(&mut command).expect("this program runs");
     let output_text = String::from_utf8_lossy(&output.stdout);
     assert!(
         output_text.contains("1 passed"),
