@@ -384,6 +384,33 @@ fn everysec_sends_when_units_are_written() {
     assert_eq!(stage.received("a"), "[:1, :0]");
 }
 
+/// What follows in the same pipeline or transaction is acknowledged under the new policy.
+#[test]
+fn replies_wait_for_the_flush_from_the_change_to_always_on() {
+    let change = "CONFIG SET appendfsync always;SET lock 1";
+    let forms = [
+        (change.to_owned(), "+OK +OK"),
+        (format!("MULTI;{change};EXEC"), "+OK +QUEUED +QUEUED [+OK, +OK]"),
+    ];
+    for (commands, replies) in forms {
+        let disk = SimulatedDisk::new();
+        let settings = [("appendonly", "yes"), ("appendfsync", "everysec")];
+        let mut stage = Stage::on(&settings, &disk);
+        stage.send("a", &commands);
+        let mut received = stage.received("a");
+        while stage.server.has_log_work() && received != replies {
+            stage.server.log_step();
+            stage.run();
+            received = format!("{received} {}", stage.received("a")).trim().to_owned();
+        }
+        assert_eq!(received, replies);
+        drop(stage);
+        disk.crash(&mut |_| 0);
+        let mut stage = Stage::on(&settings, &disk);
+        stage.at_once("a", "GET lock", "\"1\"");
+    }
+}
+
 #[test]
 fn server_without_a_log_sends_at_once() {
     let mut stage = Stage::with(&[]);

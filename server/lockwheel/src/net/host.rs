@@ -32,7 +32,7 @@ use crate::replication::RaftLog;
 use crate::restart_guard::Necessary;
 use crate::snapshots;
 use lockwheel_engine::sessions::{ClientId, Close};
-use lockwheel_engine::settings::OutputBufferLimit;
+use lockwheel_engine::settings::{FlushPolicy, OutputBufferLimit};
 use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine, Flow};
@@ -356,6 +356,11 @@ impl Host {
     #[inline]
     fn log_units(&self, engine: &mut Engine) {
         if let Some(log) = self.log.get() {
+            // Before the units: a change to `always` may be in the same turn. Another change
+            // follows them.
+            if engine.settings().appendfsync == FlushPolicy::Always {
+                self.follow_settings(engine, &**log);
+            }
             if mutants::is_on("ceiling-after-grant") {
                 engine.take_units(|units| log.append(units, self.clock.readings(), false));
             }
