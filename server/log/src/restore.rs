@@ -87,16 +87,18 @@ pub fn restore(
 }
 
 /// Copies the lease ceiling, which says how long the guard must last, unless the directory has one
-/// that lasts longer.
+/// that lasts longer. The greater token of both counts.
 fn copy_ceiling(backup: &dyn Disk, directory: &dyn Disk) -> Result<(), RestoreError> {
     let read = |disk| CeilingRecord::read(disk).map_err(RecoveryError::io(&CEILING));
     let Some(record) = read(backup).map_err(RestoreError::Backup)? else { return Ok(()) };
     let present = read(directory).map_err(RestoreError::Directory)?;
     let left_ms = |record: &CeilingRecord| record.deadline_ms.saturating_sub(record.lease_ms);
-    if present.is_some_and(|present| left_ms(&present) >= left_ms(&record)) {
-        return Ok(());
-    }
-    record.write(directory).map_err(RecoveryError::io(&CEILING)).map_err(RestoreError::Directory)
+    let token = present.map_or(0, |present| present.token).max(record.token);
+    let longer = present.filter(|present| left_ms(present) >= left_ms(&record)).unwrap_or(record);
+    CeilingRecord { token, ..longer }
+        .write(directory)
+        .map_err(RecoveryError::io(&CEILING))
+        .map_err(RestoreError::Directory)
 }
 
 /// Copies a file until `end`, durably.

@@ -204,23 +204,30 @@ fn backup_is_restored_with_a_greater_epoch() {
 }
 
 #[test]
-fn longer_ceiling_is_kept() {
-    let record = |left_ms: i64| CeilingRecord {
+fn longer_ceiling_and_greater_token_are_kept() {
+    let record = |(left_ms, token): (i64, u64)| CeilingRecord {
         deadline_ms: 10_000 + left_ms,
         lease_ms: 10_000,
+        token,
         ..CeilingRecord::default()
     };
-    for (of_backup, present, left_ms) in
-        [(Some(7), None, Some(7)), (Some(7), Some(9), Some(9)), (Some(7), Some(5), Some(7))]
-            .into_iter()
-            .chain([(None, Some(5), Some(5)), (None, None, None)])
-    {
+    let of_backup = Some((7, 50));
+    for (of_backup, present, kept) in [
+        (of_backup, None, of_backup),
+        (of_backup, Some((9, 40)), Some((9, 50))),
+        (of_backup, Some((9, 60)), Some((9, 60))),
+        (of_backup, Some((5, 40)), Some((7, 50))),
+        (of_backup, Some((5, 60)), Some((7, 60))),
+        (None, Some((5, 60)), Some((5, 60))),
+        (None, None, None),
+    ] {
         let (backup, disk) = (log(), SimulatedDisk::new());
-        for (disk, left_ms) in [(&backup, of_backup), (&disk, present)] {
-            left_ms.map(|left_ms| record(left_ms).write(disk)).transpose().expect("a record");
+        for (disk, parts) in [(&backup, of_backup), (&disk, present)] {
+            parts.map(|parts| record(parts).write(disk)).transpose().expect("a record");
         }
         restore(&backup, &disk, SECONDS, &mut |_| {}).expect("a log");
-        assert_eq!(CeilingRecord::read(&disk).expect("no error"), left_ms.map(record));
+        let found = CeilingRecord::read(&disk).expect("no error");
+        assert_eq!(found, kept.map(record), "{of_backup:?} {present:?}");
     }
 }
 
