@@ -360,6 +360,25 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
     assert_eq!(wire.ask("GET lock"), "$5\r\ntoken\r\n");
 }
 
+/// A guard of the server itself goes on in the cluster that takes its place.
+#[test]
+fn cluster_keeps_the_guard_of_its_server() {
+    let folder = Folder::new();
+    let place = Place::new(&folder, "1");
+    let log = leave_log(&place, &["SET lock token PX 600000"]);
+    // Without its log the server does not know the lock.
+    let mut guarded = Daemon::start(&["--port", "0", "--dir", &place.dir]);
+    let port = guarded.wait_for_port();
+    assert!(guarded.connect(port).ask("LOCKWHEEL GUARD").contains("there is no log"));
+    guarded.signal("KILL");
+    guarded.end();
+    let daemon = place.start(&["raft", "init", "--from", &log]);
+    let left = daemon.log_text.split_once("Restart guard: commands are refused for ");
+    let left = left.and_then(|(_, rest)| rest.split(' ').next()?.parse::<i64>().ok());
+    assert!(left.is_some_and(|left_ms| (1..=600_000).contains(&left_ms)), "{left:?}");
+    assert!(place.connect().ask("SET other token NX").starts_with("-LOADING "));
+}
+
 #[test]
 fn cluster_does_not_begin_with_a_log_that_cannot_be_used() {
     let folder = Folder::new();

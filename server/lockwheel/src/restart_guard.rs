@@ -217,6 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn guard_of_an_incomplete_log_lasts_as_long_as_the_longest_of_all() {
+        // The record says 60,000.
+        for (minimum_ms, keys_left_ms, expected_ms) in
+            [(7, 8, 60_000), (70_000, 8, 70_000), (7, 80_000, 80_000), (90_000, 80_000, 90_000)]
+        {
+            let settings = GuardSettings { minimum_ms, ..settings() };
+            let found = Found { keys_left_ms, ..found(Kept::Durable) };
+            let left_ms = |found| decide(&found, &settings).map(|guard| guard.left_ms);
+            // Of a directory that a server has used, the record alone counts.
+            assert_eq!(left_ms(found), Some(60_000));
+            assert_eq!(left_ms(Found { marker: Some("repaired"), ..found }), Some(expected_ms));
+        }
+    }
+
+    #[test]
     fn log_that_was_only_written_needs_guard_after_a_crash_of_the_machine() {
         let mut found = Found { log_time: log_time(21_000), ..found(Kept::Written) };
         assert_eq!(left_ms(&found), 40_001);
