@@ -1,10 +1,14 @@
 //! The keys of nodes, and join tokens: what a node that was removed cannot do any more.
 
 use std::fs;
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use lockwheel_tests::certificates::{client_of_any_server, new_key_pem};
+use lockwheel_tests::certificates::{
+    client_of_any_server, client_without_certificate, new_key_pem,
+};
 use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::process::eventually;
 use rustls::ClientConfig;
@@ -14,6 +18,9 @@ use crate::raft_command::{Place, error_of, unidentified};
 
 /// Why a key is refused.
 const UNKNOWN: &str = "is not that of a node of the cluster";
+
+/// The end of the text with [`UNKNOWN`], after which nothing is sent.
+const REFUSED_KEY: &str = "a node that was removed must join again";
 
 /// A message in the encoding of the nodes.
 fn encode(message: &Value) -> Vec<u8> {
@@ -38,12 +45,17 @@ fn encode(message: &Value) -> Vec<u8> {
     }
 }
 
+/// A message with its length before it.
+fn framed(message: &Value) -> Vec<u8> {
+    let bytes = encode(message);
+    let length = u32::try_from(bytes.len()).expect("it is short");
+    [&length.to_le_bytes()[..], &bytes].concat()
+}
+
 /// The reply of a node to a message, with its binary parts.
 fn reply_to(message: &Value, config: &Arc<ClientConfig>, place: &Place) -> String {
     let mut stream = unidentified(config, place.raft_port);
-    let bytes = encode(message);
-    let length = u32::try_from(bytes.len()).expect("it is short");
-    stream.write_all(&[&length.to_le_bytes()[..], &bytes].concat()).expect("a connection");
+    stream.write_all(&framed(message)).expect("a connection");
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("a reply");
     let mut reply = vec![0; u32::from_le_bytes(length) as usize];
@@ -60,6 +72,68 @@ fn clients_of(identity: &Value, protocol: &str) -> Vec<Arc<ClientConfig>> {
         .as_str()
         .map(|key| client_of_any_server(protocol, &new_key_pem(), &name, Some(key)));
     own.into_iter().chain(signed).map(Arc::new).collect()
+}
+
+/// All that a node answers to these messages, until it closes the connection.
+fn replies_to(messages: &[&Value], config: &Arc<ClientConfig>, place: &Place) -> String {
+    let mut stream = unidentified(config, place.raft_port);
+    let bytes = messages.iter().flat_map(|message| framed(message)).collect::<Vec<_>>();
+    // The node may have closed the connection before it has read all of them.
+    let _ = stream.write_all(&bytes);
+    stream.conn.send_close_notify();
+    let _ = stream.flush();
+    let mut replies = Vec::new();
+    let _ = stream.read_to_end(&mut replies);
+    String::from_utf8_lossy(&replies).into_owned()
+}
+
+/// The first message of a node to another one.
+fn hello(to: &Place) -> Value {
+    let to = to.identity();
+    json!({ "version": 1, "cluster": to["cluster"], "to": to["node"], "lease_ms": 1000 })
+}
+
+/// Each request of one node to another about the log, from a node that leads in this term.
+fn log_requests(node: &Value, term: u64) -> Vec<Value> {
+    let leader = json!({ "term": term, "node_id": node });
+    let vote = json!({ "leader_id": leader, "committed": true });
+    let candidate = json!({ "leader_id": leader, "committed": false });
+    let last = json!({ "leader_id": leader, "index": 1_000_000 });
+    let members = json!({ "configs": [[node]], "nodes": {} });
+    let snapshot = json!({
+        "last_log_id": last,
+        "last_membership": { "log_id": last, "membership": members },
+        "snapshot_id": "1",
+    });
+    let entries = json!([]);
+    vec![
+        json!("LastEntry"),
+        json!("ReadIndex"),
+        json!({ "WouldVote": last }),
+        json!({ "Vote": { "vote": candidate, "last_log_id": last } }),
+        json!({ "Append": {
+            "vote": vote, "prev_log_id": null, "entries": entries, "leader_commit": null,
+        } }),
+        json!({ "LogIsLost": { "vote": vote, "acknowledged": 1_000_000 } }),
+        json!({ "Chosen": { "node": node } }),
+        json!({ "Snapshot": { "vote": vote, "meta": snapshot } }),
+    ]
+}
+
+/// Each request about the nodes of a cluster, with a join token that was not made.
+fn node_requests(node: &Value, other: &Value) -> Vec<Value> {
+    let peer = json!({ "address": "127.0.0.1:9", "client_address": "127.0.0.1:9" });
+    let until = u64::MAX;
+    vec![
+        json!("Status"),
+        json!("Members"),
+        json!({ "Remove": { "node": other } }),
+        json!({ "Lead": { "node": other } }),
+        json!({ "AddToken": { "token": { "digest": "0".repeat(64), "until": until } } }),
+        json!({ "Enter": { "node": node, "peer": peer, "was_member": true } }),
+        json!({ "Enter": { "node": other, "peer": peer, "was_member": false } }),
+        json!({ "Admit": { "secret": [1, 2, 3], "until": until, "peer": peer } }),
+    ]
 }
 
 /// Checks that a node refuses all that another one may ask, with what is in its folder.
@@ -81,11 +155,8 @@ fn check_refused(by: &Place, identity: &Value) {
             assert!(reply.contains(UNKNOWN), "{request}: {reply}");
         }
     }
-    let to = by.identity();
-    let (cluster, to) = (to["cluster"].clone(), to["node"].clone());
-    let hello = json!({ "version": 1, "cluster": cluster, "to": to, "lease_ms": 1000 });
     for client in clients_of(identity, "lockwheel-raft") {
-        let reply = reply_to(&hello, &client, by);
+        let reply = reply_to(&hello(by), &client, by);
         assert!(reply.contains(UNKNOWN), "{reply}");
     }
 }
@@ -105,6 +176,107 @@ fn removed_node_is_refused() {
         check_refused(place, &removed);
     }
     assert_eq!(places[0].raft_text(&["status"]).expect("a status").matches(" yes ").count(), 2);
+}
+
+/// A term that no election of a test reaches.
+const LATE_TERM: u64 = 1_000_000;
+
+/// The numbers of the nodes and the term, as a node shows them.
+fn nodes_and_term(place: &Place) -> (Vec<String>, u64) {
+    let status = place.raft_text(&["status"]).expect("a status");
+    let term = status.split_once("term ").and_then(|(_, rest)| rest.split(',').next());
+    let nodes = status.lines().skip(3).filter_map(|line| line.split_whitespace().next());
+    (nodes.map(str::to_owned).collect(), term.expect("a term").parse().expect("a number"))
+}
+
+/// The clients of both protocols that do not have the key of a node: without a certificate, with
+/// one that is not recorded, and with that of a removed node.
+fn other_clients(removed: &Value, protocol: &str) -> Vec<Arc<ClientConfig>> {
+    let unknown = client_of_any_server(protocol, &new_key_pem(), "node-1", None);
+    let own = [client_without_certificate(protocol), unknown].map(Arc::new);
+    own.into_iter().chain(clients_of(removed, protocol)).collect()
+}
+
+#[test]
+fn connection_without_the_key_of_a_node_is_refused_every_request() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let _first = places[0].start(&["raft", "init"]);
+    let _second = places[1].join(&places[0]);
+    let third = places[2].join(&places[0]);
+    places[0].wait_for_nodes(3);
+    let removed = places[2].identity();
+    places[0].raft_text(&["remove", &places[2].number()]).expect("it is removed");
+    drop(third);
+    let places = &places[..2];
+    places.iter().for_each(|place| check_refused(place, &removed));
+    let before = places.iter().map(nodes_and_term).collect::<Vec<_>>();
+
+    for (place, other) in [(&places[0], &places[1]), (&places[1], &places[0])] {
+        let node = &other.identity()["node"];
+        for client in other_clients(&removed, "lockwheel-raft") {
+            for request in log_requests(node, LATE_TERM) {
+                let replies = replies_to(&[&hello(place), &request], &client, place);
+                let is_refused = replies.is_empty() || replies.ends_with(REFUSED_KEY);
+                assert!(is_refused, "{request}: {replies}");
+            }
+        }
+        for client in other_clients(&removed, "lockwheel-membership") {
+            for request in node_requests(&removed["node"], node) {
+                let replies = replies_to(&[&request], &client, place);
+                let is_refused = replies.is_empty() || replies.contains("Failed");
+                assert!(is_refused, "{request}: {replies}");
+            }
+        }
+        // The same messages have replies if the key is that of a node; a snapshot at its end.
+        let member = &other.identity();
+        for client in clients_of(member, "lockwheel-raft") {
+            let requests = log_requests(&json!(77), 0);
+            for request in requests.iter().filter(|request| request.get("Snapshot").is_none()) {
+                let replies = replies_to(&[&hello(place), request], &client, place);
+                assert!(replies.len() > 4 + "Accepted".len() + 1 + 4, "{request}: {replies}");
+            }
+        }
+    }
+    for (place, before) in places.iter().zip(before) {
+        let after = nodes_and_term(place);
+        assert_eq!(after.0, before.0);
+        assert!(after.1 < LATE_TERM, "{}", after.1);
+    }
+}
+
+/// The key of a node is in its folder.
+#[test]
+fn only_the_user_of_a_node_may_read_its_key() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let raft = places.each_ref().map(|place| format!("{}/raft", place.dir));
+    let make_wide = |path: &str| {
+        fs::create_dir_all(path).expect("a folder");
+        fs::set_permissions(path, Permissions::from_mode(0o777)).expect("permissions");
+    };
+    let check = |path: &str| {
+        let mode = fs::metadata(path).expect("a folder").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{path}");
+    };
+    make_wide(&raft[0]);
+    let first = places[0].start(&["raft", "init"]);
+    check(&raft[0]);
+    let second = places[1].join(&places[0]);
+    check(&raft[1]);
+    places[0].wait_for_nodes(2);
+    // The key is renewed in the same folder.
+    places[0].raft_text(&["remove", &places[1].number()]).expect("it is removed");
+    drop(second);
+    fs::remove_dir_all(&raft[1]).expect("a folder");
+    make_wide(&raft[1]);
+    let second = places[1].join(&places[0]);
+    check(&raft[1]);
+    drop((first, second));
+    // A cluster begins with the log of another one.
+    make_wide(&raft[2]);
+    let _third = places[2].start(&["raft", "init", "--from", &raft[0]]);
+    check(&raft[2]);
 }
 
 #[test]

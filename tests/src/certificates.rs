@@ -10,11 +10,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
     date_time_ymd,
 };
+use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
 };
 
 use crate::daemon::Folder;
@@ -190,16 +192,27 @@ pub fn client_of_any_server(
     };
     let chain = vec![signed.expect("a certificate").der().clone()];
     let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    let config = any_server().with_client_auth_cert(chain, key);
+    let mut config = config.expect("a usable certificate");
+    config.alpn_protocols = vec![protocol.into()];
+    config
+}
+
+/// As [`client_of_any_server`], without a certificate.
+pub fn client_without_certificate(protocol: &str) -> ClientConfig {
+    let mut config = any_server().with_no_client_auth();
+    config.alpn_protocols = vec![protocol.into()];
+    config
+}
+
+/// A client that accepts every server.
+fn any_server() -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("a supported version")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-        .with_client_auth_cert(chain, key)
-        .expect("a usable certificate");
-    config.alpn_protocols = vec![protocol.into()];
-    config
 }
 
 /// Accepts every certificate.

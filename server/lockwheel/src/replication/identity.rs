@@ -1,8 +1,8 @@
 //! The identity of a node: its number, its cluster and its key, in a small file of its folder.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use lockwheel_log::{Directory, small_file};
@@ -17,6 +17,9 @@ const FOLDER: &str = "raft";
 
 /// The file in that folder.
 const FILE: &str = "node.json";
+
+/// Only the user of the server can read the folder.
+const FOLDER_MODE: u32 = 0o700;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,11 +81,21 @@ impl Identity {
     /// As [`Identity::write`], in this folder. Only the user of the server can read it: it has the
     /// key of the node.
     pub(super) fn write_in(&self, folder: &Path) -> io::Result<()> {
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => restrict(folder)?,
+            created => created?,
         }
         let bytes = serde_json::to_vec_pretty(self)?;
         small_file::write(&Directory::open(folder)?, FILE, &bytes)
     }
+}
+
+/// Lets only the user of the server read a folder that exists.
+fn restrict(folder: &Path) -> io::Result<()> {
+    let mut permissions = fs::metadata(folder)?.permissions();
+    if permissions.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    permissions.set_mode(FOLDER_MODE);
+    fs::set_permissions(folder, permissions)
 }
