@@ -20,6 +20,8 @@ pub mod keys;
 pub mod latency;
 pub mod lists;
 pub mod lock;
+#[cfg(test)]
+mod lock_model;
 pub mod lockwheel;
 pub mod memory;
 #[cfg(test)]
