@@ -201,27 +201,136 @@ fn embedding_program_may_do_everything() {
 
 #[test]
 fn subscriber_that_loses_a_right_is_disconnected() {
-    let server = start(&[("user", &LOCKER["user ".len()..])]);
-    let mut wire = connect(&server);
-    assert_eq!(wire.call(&["AUTH", "locker", "s3cret"]), b"+OK\r\n");
-    let confirmation = wire.call(&["SUBSCRIBE", "lock:1"]);
-    assert!(confirmation.ends_with(b":1\r\n"));
-    assert_eq!(call(&server, "ACL SETUSER locker resetchannels &other"), Reply::OK);
-    assert_eq!(wire.read_to_close(), b"");
-    assert_eq!(call(&server, "PUBLISH lock:1 free"), Reply::Integer(0));
+    for (request, rules, stays) in [
+        ("SUBSCRIBE lock:1", "resetchannels &other", false),
+        ("SUBSCRIBE lock:1", "resetchannels", false),
+        ("SUBSCRIBE lock:1", "reset", false),
+        ("SUBSCRIBE lock:1", "resetchannels &lock:1", true),
+        ("SUBSCRIBE lock:1", "resetchannels &l*", true),
+        ("SUBSCRIBE lock:1", "-@all resetkeys off", true),
+        ("PSUBSCRIBE lock:*", "resetchannels &lock:1", false),
+        ("PSUBSCRIBE lock:*", "resetchannels &lock:* &other", true),
+    ] {
+        let server = start(&[("user", &LOCKER["user ".len()..])]);
+        let mut wire = connect(&server);
+        assert_eq!(wire.call(&["AUTH", "locker", "s3cret"]), b"+OK\r\n");
+        assert!(wire.ask(request).ends_with(":1\r\n"));
+        assert_eq!(call(&server, &format!("ACL SETUSER locker {rules}")), Reply::OK);
+        let received = call(&server, "PUBLISH lock:1 free");
+        assert_eq!(received, Reply::Integer(i64::from(stays)), "{request}, {rules}");
+        if stays {
+            assert!(wire.read_text().contains("free"), "{request}, {rules}");
+        } else {
+            assert_eq!(wire.read_to_close(), b"", "{request}, {rules}");
+        }
+    }
 }
 
+/// The next client in the queue is served instead.
 #[test]
 fn blocked_client_is_checked_again_when_it_is_served() {
-    let server = start(&[("user", &LOCKER["user ".len()..])]);
-    let mut wire = connect(&server);
-    assert_eq!(wire.call(&["AUTH", "locker", "s3cret"]), b"+OK\r\n");
-    wire.send(&["BLPOP", "lock:queue", "0"]);
-    eventually("a blocked client", || blocked_clients(&server) == 1);
-    assert_eq!(call(&server, "ACL SETUSER locker resetkeys"), Reply::OK);
-    assert_eq!(call(&server, "RPUSH lock:queue token"), Reply::Integer(1));
-    assert_eq!(wire.read(), NO_KEY);
-    assert_eq!(call(&server, "LLEN lock:queue"), Reply::Integer(1));
+    let rules = [
+        ("resetkeys", false),
+        ("resetkeys ~other", false),
+        ("resetkeys %R~lock:*", false),
+        ("-@all", false),
+        ("+@all resetkeys (~lock:* -@all +ping) (~other +@all)", false),
+        // One pattern must permit all of the access.
+        ("resetkeys %W~* %R~lock:?", false),
+        ("resetkeys %W~lock:? %R~lock:?", true),
+        ("-@all (~lock:* +@lock +blpop +bzpopmin)", true),
+        ("off resetpass", true),
+    ];
+    let waits = [
+        ("LOCK.ACQUIRE lock:1 OWNER TTL 9000 WAIT 600000", "LOCK.RELEASE lock:1 first"),
+        ("BLPOP lock:2 0", "RPUSH lock:2 token"),
+        ("BZPOPMIN lock:3 0", "ZADD lock:3 1 token"),
+    ];
+    for (rules, is_permitted) in rules {
+        let server = start(&[("user", &LOCKER["user ".len()..])]);
+        assert_eq!(call(&server, "ACL SETUSER locker +bzpopmin"), Reply::OK);
+        let mut acquired = connect(&server);
+        acquired.ask("LOCK.ACQUIRE lock:1 first TTL 600000");
+        let mut wires = Vec::new();
+        for (request, _) in waits {
+            let (mut locker, mut next) = (connect(&server), connect(&server));
+            assert_eq!(locker.ask("AUTH locker s3cret"), "+OK\r\n");
+            for (wire, owner) in [(&mut locker, "second"), (&mut next, "third")] {
+                let count = blocked_clients(&server);
+                wire.send_line(&request.replace("OWNER", owner));
+                eventually("a blocked client", || blocked_clients(&server) == count + 1);
+            }
+            wires.push((locker, next));
+        }
+        assert_eq!(call(&server, &format!("ACL SETUSER locker {rules}")), Reply::OK);
+        for ((request, serves), (locker, next)) in waits.iter().zip(&mut wires) {
+            assert!(!connect(&server).ask(serves).starts_with('-'), "{serves}");
+            let reply = locker.read_text();
+            assert_eq!(!reply.starts_with("-NOPERM"), is_permitted, "{rules}, {request}: {reply}");
+            if !is_permitted {
+                let reply = next.read_text();
+                assert!(reply.starts_with('*'), "{rules}, {request}: {reply}");
+            }
+        }
+        let waiting = if is_permitted { waits.len() } else { 0 };
+        assert_eq!(blocked_clients(&server), waiting, "{rules}");
+    }
+}
+
+/// The commands that act on a native lock.
+const NATIVE: [&str; 6] = [
+    "LOCK.ACQUIRE lock:1 owner TTL 9000",
+    "LOCK.RENEW lock:1 owner TTL 9000",
+    "LOCK.RELEASE lock:1 owner",
+    "LOCK.VALIDATE lock:1 1",
+    "LOCK.INFO lock:1",
+    "LOCK.FORCE lock:1",
+];
+
+/// When they are checked, sent, queued before the rules change, and called by a script.
+#[test]
+fn native_locks_are_permitted_alike_however_they_are_called() {
+    for (rules, permitted) in [
+        ("+@lock ~lock:*", "ACQUIRE RENEW RELEASE VALIDATE INFO"),
+        ("+@lock ~other", ""),
+        ("+@lock %R~lock:*", "VALIDATE INFO"),
+        ("+@all -@lock ~lock:*", "FORCE"),
+        ("+@lock -lock.acquire ~lock:*", "RENEW RELEASE VALIDATE INFO"),
+        ("-lock.acquire +@lock ~lock:*", "ACQUIRE RENEW RELEASE VALIDATE INFO"),
+        ("+@lock ~lock:* (+lock.force ~lock:1)", "ACQUIRE RENEW RELEASE VALIDATE INFO FORCE"),
+        ("+@lock ~lock:* (+lock.force ~lock:2)", "ACQUIRE RENEW RELEASE VALIDATE INFO"),
+        ("~lock:* (+lock.info ~other)", ""),
+    ] {
+        let server = start(&[("user", "u on nopass +@all ~*")]);
+        let [mut sends, mut queues] = [(); 2].map(|()| connect(&server));
+        for wire in [&mut sends, &mut queues] {
+            assert_eq!(wire.ask("AUTH u x"), "+OK\r\n");
+        }
+        assert_eq!(queues.ask("MULTI"), "+OK\r\n");
+        for command in NATIVE {
+            assert_eq!(queues.ask(command), "+QUEUED\r\n");
+        }
+        let rules_set = format!("ACL SETUSER u -@all resetkeys {rules} +eval +exec");
+        assert_eq!(connect(&server).ask(&rules_set), "+OK\r\n");
+        queues.send_line("EXEC");
+        let queued = lockwheel_tests::frame_of(&queues.read()).items;
+        for (at, command) in NATIVE.into_iter().enumerate() {
+            let name = command.split(' ').next().and_then(|name| name.split('.').nth(1));
+            let expected = permitted.split(' ').any(|permitted| Some(permitted) == name);
+            let check = connect(&server).ask(&format!("ACL DRYRUN u {command}"));
+            let sent = sends.ask(command);
+            let mut words = vec!["EVAL", "return redis.call(unpack(ARGV))", "0"];
+            words.extend(command.split(' '));
+            let called = String::from_utf8_lossy(&sends.call(&words)).into_owned();
+            let refused = ["-NOPERM", "-ERR ACL failure in script"];
+            let is_permitted = |reply: &str| !refused.iter().any(|it| reply.starts_with(it));
+            let queued = queued[at].bytes();
+            assert_eq!(check.starts_with("+OK"), expected, "{rules}, {command}: {check}");
+            for reply in [&*sent, &*called, &*String::from_utf8_lossy(&queued)] {
+                assert_eq!(is_permitted(reply), expected, "{rules}, {command}: {reply}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use serde_json::{Value, json};
 
 use crate::admin::Monitored;
-use crate::admin_login::{JSON, LOCAL, token};
+use crate::admin_login::{JSON, LOCAL, log_in, token};
 
 /// `viewer`, whose password is `secret`.
 const VIEWER: &str = "Authorization: Basic dmlld2VyOnNlY3JldA==";
@@ -165,4 +165,48 @@ fn events_are_sent_as_they_happen_and_go_on_after_the_last_one() {
     let (_, message) = again.next();
     assert_eq!(message["events"][0]["event"], "released", "{message}");
     assert_eq!(message["locks"][0]["key"], "b", "{message}");
+}
+
+/// A login and a stream do not keep the rights with which they began.
+#[test]
+fn rights_that_change_hold_for_logins_and_open_streams() {
+    let server = Monitored::start(&[]);
+    let rules = |rules: &str| assert_eq!(server.run(&format!("ACL SETUSER viewer {rules}")), "+OK");
+    for key in ["mine", "other"] {
+        lock(&server, key);
+    }
+    rules("on >secret ~mine* +@all");
+    let cookie = log_in(&server, LOCAL, "user=viewer&password=secret");
+    let token = token(&server, &[LOCAL, &cookie]);
+    let release = |key: &str| {
+        let headers = [LOCAL, &*cookie, &*token, JSON];
+        server.send(&format!("POST /locks/{key}/release"), &headers, "{\"database\":0}").0
+    };
+    let mut events = Events::open(&server, "/events", &cookie);
+    assert_eq!(events.next().1["locks"][0]["key"], "mine");
+    assert_eq!(keys(&server, "/locks", &[&cookie]), ["mine"]);
+    assert_eq!((release("other"), server.run("EXISTS other")), (403, ":1".to_owned()));
+
+    rules("resetkeys ~other");
+    assert_eq!(keys(&server, "/locks", &[&cookie]), ["other"]);
+    assert_eq!((release("mine"), server.run("EXISTS mine")), (403, ":1".to_owned()));
+    lock(&server, "mine:2");
+    assert_eq!(server.run("DEL other"), ":1");
+    let (_, message) = events.next();
+    assert!(!message.to_string().contains("mine:2"), "{message}");
+    assert_eq!(message["events"][0]["key"], "other", "{message}");
+
+    // One selector shows locks, another one releases them.
+    rules("-@all resetkeys (+lockwheel|locks %R~m*) (+lockwheel|release ~mine)");
+    assert_eq!(keys(&server, "/locks", &[&cookie]), ["mine", "mine:2"]);
+    let may_release = |key: &str| {
+        let (_, reply) = server.request(&format!("GET /locks/{key}"), &[LOCAL, &cookie]);
+        body(&reply)["may_release"].clone()
+    };
+    assert_eq!([may_release("mine"), may_release("mine:2")], [true, false]);
+    assert_eq!((release("mine:2"), release("mine")), (403, 200));
+    assert_eq!(server.run("EXISTS mine mine:2"), ":1");
+    rules("clearselectors");
+    assert_eq!(server.request("GET /locks", &[LOCAL, &cookie]).0, 403);
+    assert_eq!(release("mine:2"), 403);
 }

@@ -11,7 +11,7 @@ const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 pub(crate) const JSON: &str = "Content-Type: application/json";
 
 /// The cookie that a login sets, as a header of requests.
-fn log_in(server: &Monitored, host: &str, body: &str) -> String {
+pub(crate) fn log_in(server: &Monitored, host: &str, body: &str) -> String {
     let (status, reply) = server.send("POST /login", &[host, FORM], body);
     assert_eq!(status, 303, "{reply}");
     let cookie = header(&reply, "set-cookie").expect("a cookie");

@@ -1,6 +1,7 @@
 //! The integration tests: one binary, one file per area of behaviour.
 
 mod acl;
+mod acl_rules;
 mod admin;
 mod admin_locks;
 mod admin_login;

@@ -203,6 +203,8 @@ async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[test]
@@ -218,6 +220,129 @@ mod tests {
         for text in ["localhost", "*", ""] {
             let error = allowed(text, true).expect_err(text).to_string();
             assert_eq!(error, format!("admin-bind {text}: not an address"));
+        }
+    }
+
+    /// A port of a server with the default user and `viewer`, whose password is `secret`.
+    fn port_of(hosts: &[&str]) -> Port {
+        let server = Server::start().expect("a server");
+        server.call(&["ACL", "SETUSER", "viewer", "on", ">secret", "+@all", "~*"]).expect("a user");
+        let hosts = hosts.iter().map(ToString::to_string).collect();
+        let settings = AdminSettings { hosts, ..AdminSettings::default() };
+        Port::new(&settings, &Arc::new(server)).expect("pages")
+    }
+
+    /// The status of a reply to a client at `peer` that has connected to `local`.
+    async fn status(port: &Port, local: &str, peer: &str, path: &str, headers: &str) -> u16 {
+        let [local, peer] = [local, peer].map(|it| SocketAddr::new(it.parse().expect("one"), 1));
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        let mut reply = String::new();
+        let exchange = async {
+            near.write_all(request.as_bytes()).await.expect("a request");
+            near.read_to_string(&mut reply).await.expect("a reply");
+        };
+        tokio::join!(port.converse(far, local, peer), exchange);
+        let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
+        status.unwrap_or_else(|| panic!("no status: {reply}"))
+    }
+
+    /// A forged header, and a page of another site whose name leads to this machine.
+    #[tokio::test]
+    async fn header_host_gives_no_rights_of_a_local_request_on_another_address() {
+        const OUTSIDE: [&str; 4] = ["192.0.2.1", "10.0.0.1", "2001:db8::1", "::ffff:192.0.2.1"];
+        const LOOPBACK: [&str; 4] = ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1"];
+        let port = port_of(&["monitor.example"]);
+        let local_names = ["localhost", "127.0.0.1", "127.0.0.2", "[::1]", "localhost:1"];
+        for local in OUTSIDE {
+            // Also a connection of this machine to its outer address.
+            for peer in ["192.0.2.1", "192.0.2.9", "127.0.0.1"] {
+                for name in local_names.into_iter().chain(["192.0.2.2", "evil.example"]) {
+                    let host = format!("Host: {name}\r\n");
+                    for path in ["/session", "/metrics", "/healthz"] {
+                        let status = status(&port, local, peer, path, &host).await;
+                        assert_eq!(status, 421, "{name} at {local}: {path}");
+                    }
+                }
+                let own = local.trim_start_matches("::ffff:");
+                let own = if own.contains(':') { format!("[{own}]") } else { own.to_owned() };
+                for name in [own, "Monitor.Example:2".to_owned()] {
+                    let host = format!("Host: {name}\r\n");
+                    let forwarded = "X-Forwarded-For: 127.0.0.1\r\nForwarded: for=127.0.0.1\r\n";
+                    let headers = format!("{host}{forwarded}X-Forwarded-Host: localhost\r\n");
+                    for (path, expected) in
+                        [("/session", 401), ("/metrics", 401), ("/healthz", 200)]
+                    {
+                        let status = status(&port, local, peer, path, &headers).await;
+                        assert_eq!(status, expected, "{name} at {local}: {path}");
+                    }
+                    let both = format!("{host}Host: localhost\r\n");
+                    let status = status(&port, local, peer, "/session", &both).await;
+                    assert!(status == 421 || status == 400, "{status}");
+                }
+            }
+        }
+        for local in LOOPBACK {
+            for name in local_names {
+                let host = format!("Host: {name}\r\n");
+                let status = status(&port, local, "127.0.0.1", "/session", &host).await;
+                assert_eq!(status, 200, "{name} at {local}");
+            }
+            for (name, expected) in
+                [("evil.example", 421), ("192.0.2.1", 421), ("monitor.example", 401)]
+            {
+                let host = format!("Host: {name}\r\n");
+                let status = status(&port, local, "127.0.0.1", "/session", &host).await;
+                assert_eq!(status, expected, "{name} at {local}");
+            }
+        }
+    }
+
+    const WRONG: &str = "Host: 192.0.2.1\r\nAuthorization: Basic dmlld2VyOnNlY3JldDI=\r\n";
+    const RIGHT: &str = "Host: 192.0.2.1\r\nAuthorization: Basic dmlld2VyOnNlY3JldA==\r\n";
+
+    #[tokio::test]
+    async fn wrong_passwords_are_counted_for_each_network() {
+        let port = port_of(&[]);
+        let log_in = |peer: String, headers| {
+            let port = port.clone();
+            async move { status(&port, "192.0.2.1", &peer, "/session", headers).await }
+        };
+        let max = limits::ADMIN_LOGIN_FAILURES_MAX;
+        for number in 0..max {
+            assert_eq!(log_in(format!("2001:db8:0:1:{number}::{number}"), WRONG).await, 401);
+            // The same address in both forms.
+            let form = if number % 2 == 0 { "::ffff:" } else { "" };
+            assert_eq!(log_in(format!("{form}192.0.2.7"), WRONG).await, 401);
+        }
+        for peer in ["2001:db8:0:1:ffff::9", "2001:db8:0:1::", "192.0.2.7", "::ffff:192.0.2.7"] {
+            assert_eq!(log_in(peer.to_owned(), WRONG).await, 429, "{peer}");
+            assert_eq!(log_in(peer.to_owned(), RIGHT).await, 429, "{peer}");
+        }
+        for peer in ["2001:db8:0:2::9", "2001:db8::9", "192.0.2.8", "::1", "::ffff:192.0.2.6"] {
+            assert_eq!(log_in(peer.to_owned(), RIGHT).await, 200, "{peer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_beyond_those_remembered_do_not_lift_the_limit() {
+        let port = port_of(&[]);
+        let log_in = |peer: String, headers| {
+            let port = port.clone();
+            async move { status(&port, "192.0.2.1", &peer, "/session", headers).await }
+        };
+        for _ in 0..limits::ADMIN_LOGIN_FAILURES_MAX {
+            assert_eq!(log_in("10.0.0.1".to_owned(), WRONG).await, 401);
+        }
+        for number in 1..limits::ADMIN_LOGIN_ADDRESSES_MAX {
+            let peer = format!("10.1.{}.{}", number / 256, number % 256);
+            assert_eq!(log_in(peer, WRONG).await, 401);
+        }
+        // The first address is still limited, one that is remembered may go on.
+        assert_eq!(log_in("10.0.0.1".to_owned(), RIGHT).await, 429);
+        assert_eq!(log_in("10.1.0.1".to_owned(), RIGHT).await, 200);
+        for number in 0..3 {
+            assert_eq!(log_in(format!("10.9.0.{number}"), WRONG).await, 429);
         }
     }
 }
