@@ -9,10 +9,10 @@
 
 use bytes::BytesMut;
 use lockwheel_benches::{Random, is_measurement, time};
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_tests::process::resident_bytes;
 

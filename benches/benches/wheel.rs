@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use lockwheel_benches::{CHUNK, Random, in_chunks, is_measurement, measures_largest_sizes, time};
-use lockwheel_engine::time::Millis;
-use lockwheel_engine::timers::{TimerId, Timers as Wheel};
+use lockwheel_engine::timing::time::Millis;
+use lockwheel_engine::timing::timers::{TimerId, Timers as Wheel};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 
-use crate::{CHUNK, Random, chunks, time};
+use crate::time;
+use crate::{CHUNK, Random, chunks};
 
 /// The owner of every lock: a client's UUID and a thread number, as Redisson writes them.
 pub const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";

@@ -199,7 +199,8 @@ fn every_subcommand_of_lockwheel_is_documented() {
 #[test]
 fn architecture_names_the_gates_in_their_order() {
     let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
-    let names: Vec<&str> = lockwheel_engine::gates::GATES.iter().map(|gate| gate.name).collect();
+    let names: Vec<&str> =
+        lockwheel_engine::run::gates::GATES.iter().map(|gate| gate.name).collect();
     let order = format!("In order: {}.", names.join(", "));
     assert!(page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&order), "{order}");
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use lockwheel::{Client, Reply, Server};
 use lockwheel_engine::Engine;
-use lockwheel_engine::inputs::Process;
-use lockwheel_engine::notify::Events;
+use lockwheel_engine::engine::inputs::Process;
+use lockwheel_engine::sessions::notify::Events;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_tests::wire::Wire;
 
 use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};

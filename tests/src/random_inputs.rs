@@ -13,7 +13,7 @@ use lockwheel_compat::fuzz::{generate, kinds};
 use lockwheel_compat::random::Random;
 use lockwheel_engine::Flow;
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 
 use crate::frame_of;
 use crate::replay::{Input, Output, Twins};

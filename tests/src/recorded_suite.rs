@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use lockwheel_compat::wrapping::Wrapping;
 use lockwheel_compat::{Options, Suite, cases};
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::Time;
+use lockwheel_engine::timing::time::Time;
 
 use crate::faulty::{FaultyServer, SEED};
 use crate::replay::{Input, Twins};

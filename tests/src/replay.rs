@@ -35,12 +35,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 use lockwheel_compat::fuzz::episode::command;
-use lockwheel_engine::inputs::Process;
-use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::engine::inputs::Process;
+use lockwheel_engine::run::script::ScriptMonitor;
 use lockwheel_engine::sessions::{ClientId, Close, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::store::digest::Digest;
-use lockwheel_engine::time::{ClockOrder, Millis, Time};
+use lockwheel_engine::timing::time::{ClockOrder, Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 
 /// A script that is still running after so many polls is killed: no recording has as many.
@@ -380,7 +380,7 @@ impl Twins {
 #[cfg(test)]
 mod tests {
     use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::time::{Millis, Time};
+    use lockwheel_engine::timing::time::{Millis, Time};
 
     use super::{Input, ReplayedEngine, Twins};
 

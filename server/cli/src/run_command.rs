@@ -10,9 +10,9 @@ use std::process::{ExitCode, ExitStatus};
 use lockwheel::{
     Builder, Check, Confidence, Error, HeldLock, Journal, JournalEntry, Server, Settings,
 };
+use lockwheel_engine::command::syntax_error::{describe_unknown, describe_unknown_of_few, nearest};
 use lockwheel_engine::instruments::journal::entry::story;
 use lockwheel_engine::settings::find;
-use lockwheel_engine::syntax_error::{describe_unknown, describe_unknown_of_few, nearest};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use tokio::process::{Child, Command};

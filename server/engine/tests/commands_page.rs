@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-use lockwheel_engine::argument::{Argument, syntax};
+use lockwheel_engine::command::argument::{Argument, syntax};
 use lockwheel_engine::command::{Command, CommandTable, Flags, Group};
 use lockwheel_engine::settings::{CompatVersion, Mode, Vendor};
 

@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind};
 use crate::net::host::{Failed, Host, Next};
 use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::{ClientId, Origin};
-use lockwheel_engine::unit_log::Position;
 
 /// A client within this process. It has a session of its own, with a selected database, a
 /// transaction, watched keys and subscriptions. It uses RESP3 and needs no password.

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use lockwheel_engine::time::{Millis, Rate, Time};
+use lockwheel_engine::timing::time::{Millis, Rate, Time};
 use lockwheel_log::files::Clocks;
 
 #[cfg(feature = "simulation")]

@@ -10,7 +10,7 @@ use lockwheel_resp::encode_request;
 
 use lockwheel_engine::Engine;
 use lockwheel_engine::command::Flags;
-use lockwheel_engine::gates::{Closed, Commands, Conditions, GATES, Gate, Invocation, Paths};
+use lockwheel_engine::run::gates::{Closed, Commands, Conditions, GATES, Gate, Invocation, Paths};
 
 use crate::{Client, Reply, Server};
 

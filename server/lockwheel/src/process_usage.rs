@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwheel_engine::inputs::{CpuTimes, Process, ProcessUsage};
+use lockwheel_engine::engine::inputs::{CpuTimes, Process, ProcessUsage};
 use nix::sys::resource::{Usage, UsageWho as Scope, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use parking_lot::Mutex;

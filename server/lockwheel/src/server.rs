@@ -31,7 +31,7 @@ use crate::replication::{NodeSettings, Replication};
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Rate};
+use lockwheel_engine::timing::time::{Millis, Rate};
 use tracing::warn;
 
 /// Configures a server and starts it. Created by [`Server::builder`].

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
-use lockwheel_engine::unit_log::Position;
 use lockwheel_log::files::Snapshot;
 use tracing::{error, info};
 

@@ -3,10 +3,10 @@
 
 use arbitrary::Arbitrary;
 use bytes::BytesMut;
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::{CompatVersion, Settings};
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::decode::decode;
 

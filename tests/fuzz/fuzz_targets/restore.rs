@@ -3,11 +3,11 @@
 
 use bytes::BytesMut;
 use lockwheel_engine::Engine;
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::store::serialised::{seal, unseal};
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
 

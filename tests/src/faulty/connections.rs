@@ -10,7 +10,7 @@ use std::thread;
 
 use bytes::{Buf, BytesMut};
 use lockwheel_engine::sessions::{ClientId, Close, Origin};
-use lockwheel_engine::time::Time;
+use lockwheel_engine::timing::time::Time;
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Limits, Parser, Reply, encode};
 use socket2::SockRef;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use lockwheel_engine::inputs::Process;
-use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::engine::inputs::Process;
+use lockwheel_engine::run::script::ScriptMonitor;
 use lockwheel_engine::sessions::{ClientId, Close, Origin};
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Reply, decode};
 use lockwheel_scripting::Interpreter;

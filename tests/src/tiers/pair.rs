@@ -5,11 +5,11 @@ use std::fmt;
 
 use bytes::BytesMut;
 use lockwheel_engine::command::CommandStats;
-use lockwheel_engine::inputs::Process;
-use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::engine::inputs::Process;
+use lockwheel_engine::run::script::ScriptMonitor;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 use lockwheel_scripting::{LogLevel, Tiers};
 

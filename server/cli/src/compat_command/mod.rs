@@ -23,7 +23,7 @@ use lockwheel_compat::{
     Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, TIME_LIMIT, fuzz, key_prefix_of_run,
     record, time::show_span,
 };
-use lockwheel_engine::time::{self, SPAN_SYNTAX};
+use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, Meter};

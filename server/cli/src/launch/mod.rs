@@ -4,11 +4,11 @@
 use std::fmt;
 use std::io;
 
+use lockwheel_engine::command::syntax_error::describe_unknown;
 use lockwheel_engine::settings::{
     self as table, DIRECTIVES, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION,
     MaxmemoryPolicy, NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
 };
-use lockwheel_engine::syntax_error::describe_unknown;
 use lockwheel_resp::words::{quote, split};
 
 use crate::limits::INCLUDE_DEPTH_MAX;

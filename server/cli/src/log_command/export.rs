@@ -6,10 +6,10 @@ use std::path::Path;
 
 use lockwheel::{Settings, time_of_log};
 use lockwheel_engine::Engine;
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::limits::DATABASES_MAX;
 use lockwheel_engine::store::records::Record;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 
 use super::aof::AofWriter;
 use super::json::JsonWriter;
@@ -109,9 +109,9 @@ fn each_key(
 mod tests {
     use bytes::BytesMut;
     use lockwheel_engine::Engine;
-    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::sessions::Origin;
-    use lockwheel_engine::time::{Millis, Time};
+    use lockwheel_engine::timing::time::{Millis, Time};
 
     use super::{Format, write};
 

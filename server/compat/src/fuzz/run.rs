@@ -20,8 +20,9 @@ use crate::frame::Frame;
 use crate::reference;
 use crate::target::Target;
 use crate::tidy::remove;
+use crate::time;
 use crate::wire::{Wire, is_silence, request};
-use crate::{REPLY_TIMEOUT, cases, time};
+use crate::{REPLY_TIMEOUT, cases};
 
 /// The largest number of commands that are sent together.
 const CHUNK_MAX: usize = 32;

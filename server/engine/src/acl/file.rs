@@ -95,7 +95,7 @@ impl Users {
 }
 
 /// Reads the line of a user. An error is about all that is wrong in it.
-pub(super) fn read_line(
+pub(crate) fn read_line(
     line: &[u8],
     place: &str,
     commands: &CommandTable,
@@ -133,3 +133,9 @@ pub(super) fn read_line(
     }
     if errors.is_empty() { Ok(user) } else { Err(errors) }
 }
+
+/// The error of `ACL LOAD` and `ACL SAVE` without a file.
+pub(crate) const NO_FILE: &str = "This Redis instance is not configured to use an ACL file. You \
+    may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE \
+    (assuming you have a Redis configuration file set) in order to store users in the Redis \
+    configuration.";

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::limits::ACL_LOG_OBJECT_BYTES_MAX;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// Milliseconds within which equal refusals share an entry, as in Redis.
 const GROUPED_MS: i64 = 60_000;

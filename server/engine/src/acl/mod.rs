@@ -1,20 +1,21 @@
 //! Users and what they may do, as Redis's access control lists define it.
 //!
-//! A [`User`] is a value that never changes: a change replaces it in [`Users`], and `sessions.rs`
+//! A [`User`] is a value that never changes: a change replaces it in [`Users`], and the engine
 //! passes the new one to the connections of the old one. Passwords are kept as SHA-256 only.
 
-mod file;
-mod log;
-mod permissions;
-mod replicated;
+mod access;
+pub(crate) mod file;
+pub(crate) mod log;
+pub(crate) mod permissions;
 mod rules;
 mod selector;
-mod sessions;
-mod user;
+pub(crate) mod user;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use access::AccessControl;
+pub use access::Identity;
 pub use file::{AclFile, WriteFailed};
 pub(crate) use log::Reason;
 pub(crate) use permissions::Request;
@@ -22,8 +23,6 @@ pub use permissions::{Channels, Denial};
 pub use rules::{ConfiguredUser, RuleError, merge_selectors};
 pub(crate) use rules::{has_blanks, shown, unmatched};
 pub(crate) use selector::Selector;
-pub use sessions::Identity;
-pub(crate) use sessions::{AccessControl, NO_FILE};
 pub(crate) use user::ReadableKeys;
 pub use user::User;
 

@@ -83,3 +83,22 @@ impl<'a> Request<'a> {
         })
     }
 }
+
+impl Denial {
+    /// What is refused, with the name of the key or channel: the reply of `ACL DRYRUN`.
+    pub(crate) fn text(self, user: &[u8], entry: &Entry, object: &[u8]) -> String {
+        let (user, object) = (String::from_utf8_lossy(user), String::from_utf8_lossy(object));
+        match self {
+            Denial::Command => {
+                let name = &entry.full_name;
+                format!("User {user} has no permissions to run the '{name}' command")
+            }
+            Denial::Key(_) => {
+                format!("User {user} has no permissions to access the '{object}' key")
+            }
+            Denial::Channel(_) => {
+                format!("User {user} has no permissions to access the '{object}' channel")
+            }
+        }
+    }
+}

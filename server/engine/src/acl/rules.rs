@@ -5,7 +5,7 @@ use std::fmt;
 use super::permissions::Access;
 use super::selector::{KeyPattern, Selector};
 use super::user::{PasswordHash, User};
-use crate::argument::REDACTED;
+use crate::command::argument::REDACTED;
 use crate::command::{Categories, CommandTable};
 use crate::settings::{Secret, Settings};
 

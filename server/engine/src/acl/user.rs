@@ -6,7 +6,7 @@ use subtle::{Choice, ConstantTimeEq};
 use super::DEFAULT_USER;
 use super::permissions::{Access, Denial, Request};
 use super::rules::RuleError;
-use super::selector::Selector;
+use super::selector::{Selector, may_use_channel};
 use crate::command::{CommandTable, Flags};
 use crate::settings::Secret;
 
@@ -145,6 +145,21 @@ impl User {
         self.root.allows_everything()
     }
 
+    /// Whether the user may subscribe to all these channels and patterns.
+    pub(crate) fn permits_subscriptions<C: AsRef<[u8]>>(
+        &self,
+        mut channels: impl Iterator<Item = C>,
+        mut patterns: impl Iterator<Item = C>,
+    ) -> bool {
+        if self.all_selectors().any(|selector| selector.all_channels) {
+            return true;
+        }
+        let all = self.all_selectors().flat_map(|selector| &selector.channels);
+        let permitted: Vec<Box<[u8]>> = all.cloned().collect();
+        channels.all(|channel| may_use_channel(&permitted, channel.as_ref(), false))
+            && patterns.all(|pattern| may_use_channel(&permitted, pattern.as_ref(), true))
+    }
+
     /// The permissions, those outside of parentheses first.
     pub(super) fn all_selectors(&self) -> impl Iterator<Item = &Selector> {
         std::iter::once(&self.root).chain(&self.selectors)
@@ -208,7 +223,7 @@ impl User {
     }
 
     /// Rules that make the same user.
-    pub(super) fn rules(&self) -> Vec<u8> {
+    pub(crate) fn rules(&self) -> Vec<u8> {
         let mut rules = self.flags().join(" ").into_bytes();
         for digits in self.password_digits() {
             rules.extend_from_slice(b" #");

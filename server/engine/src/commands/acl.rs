@@ -4,12 +4,12 @@ use lockwheel_resp::Reply;
 
 use crate::Engine;
 use crate::acl::{self, Denial, Request, RuleError, Selector, User, Users};
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::commands::{help, help_row};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::limits::GENERATED_PASSWORD_BITS_MAX;
+use crate::run::context::{Context, integer, is};
 
 const ACL: Command = Command {
     group: Group::Server,
@@ -318,7 +318,7 @@ impl Engine {
 fn save(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let text = context.engine.access.users().to_file();
     let Some(file) = context.engine.access.file.as_mut() else {
-        return Err(Error::text(format!("ERR {}", acl::NO_FILE)));
+        return Err(Error::text(format!("ERR {}", acl::file::NO_FILE)));
     };
     file.write(&text).map_err(|_| {
         Error::line(

@@ -3,12 +3,12 @@
 use lockwheel_resp::{Reply, number};
 use smallvec::SmallVec;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::commands::strings::zeros;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::notify::Events;
+use crate::run::context::{Context, integer, is};
+use crate::sessions::notify::Events;
 use crate::store::dict::Slot;
 use crate::store::records::NewValue;
 use crate::store::string_value::{StringValue, Text};

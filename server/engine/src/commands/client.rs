@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::commands::{client_list, tracking, unknown_form};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::run::context::{Context, integer, is};
 use crate::sessions::{ReplyMode, Session};
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);

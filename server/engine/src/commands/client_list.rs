@@ -7,12 +7,12 @@ use crate::Engine;
 use crate::acl::Users;
 use crate::commands::client::yes_or_no;
 use crate::commands::tracking;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::run::context::{Context, integer, is};
 use crate::sessions::buffers::BufferSizes;
 use crate::sessions::tracking::Mode;
 use crate::sessions::{ClientId, Close, Session};
-use crate::time::Time;
+use crate::timing::time::Time;
 
 /// The `TYPE` of a client; this server has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +256,7 @@ mod tests {
     use crate::sessions::{ClientId, Origin};
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
-    use crate::time::{Millis, Time};
+    use crate::timing::time::{Millis, Time};
 
     #[test]
     fn line_has_the_fields_of_redis() {

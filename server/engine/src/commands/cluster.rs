@@ -8,14 +8,14 @@ use std::fmt::Write;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
-use crate::argument as arg;
+use crate::command::argument as arg;
+use crate::command::slots::{SLOTS, parse_slot, slot_of};
 use crate::command::{Arity, Categories, Command, Flags, Group};
 use crate::commands::unknown_form;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::run::context::{Context, integer, is};
 use crate::sessions::Session;
 use crate::settings::{EndpointType, Mode};
-use crate::slots::{SLOTS, parse_slot, slot_of};
 
 const CLUSTER: Command =
     Command { group: Group::Cluster, flags: Flags::STALE, since: "3.0.0", ..Command::BASE };
@@ -765,7 +765,7 @@ mod tests {
     use crate::sessions::Origin;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, words};
-    use crate::time::{Millis, Time};
+    use crate::timing::time::{Millis, Time};
 
     fn cluster() -> Stage {
         let mut settings = Settings::default();

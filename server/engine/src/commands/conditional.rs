@@ -4,11 +4,11 @@
 use lockwheel_resp::Reply;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::argument::{self as arg, Argument};
+use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
-use crate::context::{Context, is};
 use crate::error::Error;
-use crate::notify::Events;
+use crate::run::context::{Context, is};
+use crate::sessions::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
 use crate::store::string_value::{StringValue, Text};
 
@@ -184,7 +184,7 @@ fn removed(context: &mut Context<'_>, key: &[u8]) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::notify::Events;
+    use crate::sessions::notify::Events;
     use crate::settings::{CompatVersion, Settings};
     use crate::testing::Stage;
 

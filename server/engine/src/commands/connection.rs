@@ -3,10 +3,10 @@
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::acl;
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::run::context::{Context, integer, is};
 use crate::sessions::{Close, ReplyMode};
 use crate::settings::{Mode, Settings};
 

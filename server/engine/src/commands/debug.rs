@@ -8,12 +8,12 @@ use sha1::{Digest, Sha1};
 use crate::Flow;
 use crate::command::{Arity, Command, Flags, Group};
 use crate::commands::unknown_form;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::limits::{DEBUG_KEYS_MAX, DEBUG_VALUE_BYTES_MAX};
+use crate::run::context::{Context, integer, is};
 use crate::store::records::NewValue;
 use crate::store::serialised;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[Command {
@@ -225,7 +225,7 @@ mod tests {
     use crate::settings::{Permission, Settings};
     use crate::testing::check;
     use crate::testing::{Stage, words};
-    use crate::time::{Millis, Time};
+    use crate::timing::time::{Millis, Time};
 
     #[test]
     fn digests_are_those_of_the_contents() {

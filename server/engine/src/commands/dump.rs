@@ -2,14 +2,16 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::commands::{hashes, lists, sets, sorted_sets, streams};
-use crate::context::{Context, integer, is};
+use crate::commands::sorted_sets::members;
+use crate::commands::streams::entries;
+use crate::commands::{hashes, lists, sets};
 use crate::error::Error;
-use crate::notify::Events;
+use crate::run::context::{Context, integer, is};
+use crate::sessions::notify::Events;
 use crate::store::serialised::{self, Forms};
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 const KEYS: Command = Command {
     group: Group::Generic,
@@ -157,8 +159,8 @@ impl Options {
 pub fn forms(context: &Context<'_>) -> Forms {
     let (hash, seed) = hashes::forms(context);
     let (set, _) = sets::forms(context);
-    let (sorted_set, _) = sorted_sets::forms(context);
-    let stream = streams::node_limits(context);
+    let (sorted_set, _) = members::forms(context);
+    let stream = entries::node_limits(context);
     Forms { hash, list: lists::small(context), set, sorted_set, stream, seed }
 }
 

@@ -3,12 +3,12 @@
 use lockwheel_resp::Reply;
 
 use super::time_unit::TimeUnit;
-use crate::argument::{self as arg, Argument};
+use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::notify::Events;
-use crate::time::{Millis, Time};
+use crate::run::context::{Context, integer, is};
+use crate::sessions::notify::Events;
+use crate::timing::time::{Millis, Time};
 
 const EXPIRY: Command =
     Command { group: Group::Generic, categories: Categories::KEYSPACE, ..Command::BASE };
@@ -239,7 +239,7 @@ fn seconds(millis: Millis) -> Millis {
 
 #[cfg(test)]
 mod tests {
-    use crate::notify::Events;
+    use crate::sessions::notify::Events;
     use crate::settings::Settings;
     use crate::testing::{Stage, check};
 

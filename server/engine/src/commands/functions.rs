@@ -3,15 +3,15 @@
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Function, Functions, Library, Policy};
 
-use super::stream_groups::wrong_subcommand;
 use super::{help, help_row, map, number, scripts};
-use crate::argument::{self as arg, Argument};
+use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
-use crate::context::{Context, integer, is};
+use crate::commands::streams::groups::wrong_subcommand;
 use crate::error::Error;
 use crate::glob;
 use crate::limits;
-use crate::script::Call;
+use crate::run::context::{Context, integer, is};
+use crate::run::script::Call;
 use crate::settings::CompatVersion;
 use crate::store::serialised;
 

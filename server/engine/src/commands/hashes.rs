@@ -4,16 +4,16 @@
 
 use lockwheel_resp::{LongDouble, Protocol, Reply};
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::picks::Count;
 use crate::commands::scan;
-use crate::context::{Context, integer};
 use crate::error::Error;
 use crate::glob;
-use crate::growth::fits;
-use crate::notify::Events;
 use crate::random::Random;
+use crate::run::context::{Context, integer};
+use crate::run::growth::fits;
+use crate::sessions::notify::Events;
 use crate::store::dict::HashSeed;
 use crate::store::hash::{Field, Fields, Hash, SmallHash};
 use crate::store::records::NewValue;
@@ -510,7 +510,7 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events};
-    use crate::time::Millis;
+    use crate::timing::time::Millis;
 
     #[test]
     fn changing_a_field_keeps_the_lease() {

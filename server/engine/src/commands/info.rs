@@ -8,17 +8,17 @@ use lockwheel_resp::Reply;
 
 use crate::Engine;
 use crate::acl::Reason;
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group};
-use crate::context::{Context, is};
+use crate::durability::readiness::{Loading, Readiness};
+use crate::engine::inputs::CpuTimes;
 use crate::error::Error;
-use crate::inputs::CpuTimes;
-use crate::nodes::{Address, Follower, Nodes};
-use crate::readiness::{Loading, Readiness};
+use crate::replication::nodes::{Address, Follower, Nodes};
+use crate::run::context::{Context, is};
 use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode};
 use crate::store::Database;
 use crate::store::lock_notes::{LockEventKind, LockNotes};
-use crate::time::Time;
+use crate::timing::time::Time;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[Command {

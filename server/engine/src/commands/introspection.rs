@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use lockwheel_resp::Reply;
 
-use crate::argument::{self as arg, Argument, ArgumentType};
+use crate::command::argument::{self as arg, Argument, ArgumentType};
 use crate::command::{
     Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeyFlags, KeySpec,
 };
-use crate::context::{Context, is};
 use crate::error::Error;
 use crate::glob;
+use crate::run::context::{Context, is};
 use crate::settings::{CompatVersion, Vendor};
 
 const COMMAND: Command = Command {

@@ -5,19 +5,19 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::{help, help_row, scan};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::notify::Events;
+use crate::run::context::{Context, integer, is};
+use crate::sessions::notify::Events;
 use crate::store::dict::Slot;
 use crate::store::effects::Place;
 use crate::store::records::Record;
 use crate::store::string_value::TextForm;
 use crate::store::value::ValueRef;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 const KEYS: Command =
     Command { group: Group::Generic, categories: Categories::KEYSPACE, ..Command::BASE };

@@ -3,12 +3,12 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command, Entry, Flags, Group};
 use crate::commands::{help, help_row};
-use crate::context::{Context, is};
 use crate::error::Error;
-use crate::latency::Times;
+use crate::run::context::{Context, is};
+use crate::statistics::latency::Times;
 
 const LATENCY: Command = Command {
     group: Group::Server,

@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::notify::Events;
+use crate::run::context::{Context, integer, is};
+use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::list::{Element, End, List, SmallList};
 use crate::store::value::Kind;

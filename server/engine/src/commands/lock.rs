@@ -12,17 +12,17 @@
 use lockwheel_resp::Reply;
 
 use super::{map, number, scan};
-use crate::argument::{self as arg, Argument};
+use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
-use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::limits::{
     FENCING_TOKEN_MAX, LOCK_HOLDS_MAX, LOCK_LEASES_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX,
 };
-use crate::notify::Events;
+use crate::run::context::{Caller, Context, integer, is};
 use crate::sessions::ClientId;
 use crate::sessions::bindings::{BoundKey, EndedBinding};
+use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::Keyspace;
 use crate::store::dict::Slot;
@@ -32,7 +32,7 @@ use crate::store::lock_notes::{Author, OwnerChange, Way};
 use crate::store::packed::Items;
 use crate::store::records::NewValue;
 use crate::store::value::{Kind, Typed, ValueRef};
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 use crate::{Engine, mutants};
 
 /// How long a bound lock is held after its connection has ended, by default, in milliseconds: a
@@ -963,7 +963,7 @@ mod tests {
     use crate::limits::LOCK_LEASES_MAX;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
-    use crate::time::Millis;
+    use crate::timing::time::Millis;
 
     const REFUSED: &str = "[\"status\", \"refused\", ...";
     const ACQUIRED: &str = "[\"status\", \"acquired\", ...";

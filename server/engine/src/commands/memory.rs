@@ -2,11 +2,11 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::memory;
+use crate::run::context::{Context, integer, is};
+use crate::statistics::memory;
 
 const MEMORY: Command = Command { group: Group::Server, since: "4.0.0", ..Command::BASE };
 

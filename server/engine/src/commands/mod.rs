@@ -20,12 +20,8 @@ pub mod keys;
 pub mod latency;
 pub mod lists;
 pub mod lock;
-#[cfg(test)]
-mod lock_model;
 pub mod lockwheel;
 pub mod memory;
-#[cfg(test)]
-mod model;
 pub mod monitor;
 pub mod multi_pop;
 pub mod persistence;
@@ -40,13 +36,7 @@ pub mod sets;
 pub mod settings;
 pub mod slowlog;
 pub mod sort;
-pub mod sorted_set_algebra;
-pub mod sorted_set_ranges;
 pub mod sorted_sets;
-pub mod stream_groups;
-pub mod stream_info;
-pub mod stream_pending;
-pub mod stream_reads;
 pub mod streams;
 pub mod strings;
 mod time_unit;
@@ -57,9 +47,9 @@ use lockwheel_resp::{LongDouble, Reply};
 use serde::Serialize;
 
 use crate::command::{Arity, Command, Flags, Handler};
-use crate::context::integer;
 use crate::error::Error;
-use crate::time::{Millis, Time};
+use crate::run::context::integer;
+use crate::timing::time::{Millis, Time};
 
 /// The rows of every family except the sentinel's.
 pub const FAMILIES: &[&[Command]] = &[
@@ -79,7 +69,7 @@ pub const FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     lists::COMMANDS,
     lock::COMMANDS,
-    lockwheel::COMMANDS,
+    lockwheel::rows::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,
@@ -92,14 +82,14 @@ pub const FAMILIES: &[&[Command]] = &[
     slowlog::COMMANDS,
     settings::COMMANDS,
     sort::COMMANDS,
-    sorted_set_algebra::COMMANDS,
-    sorted_set_ranges::COMMANDS,
-    sorted_sets::COMMANDS,
-    stream_groups::COMMANDS,
-    stream_info::COMMANDS,
-    stream_pending::COMMANDS,
-    stream_reads::COMMANDS,
-    streams::COMMANDS,
+    sorted_sets::algebra::COMMANDS,
+    sorted_sets::ranges::COMMANDS,
+    sorted_sets::members::COMMANDS,
+    streams::groups::COMMANDS,
+    streams::info::COMMANDS,
+    streams::pending::COMMANDS,
+    streams::reads::COMMANDS,
+    streams::entries::COMMANDS,
     strings::COMMANDS,
     transactions::COMMANDS,
 ];

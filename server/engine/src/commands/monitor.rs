@@ -2,10 +2,10 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument::without_secrets;
+use crate::command::argument::without_secrets;
 use crate::command::{Arity, Command, Entry, Flags, Group};
-use crate::context::{Caller, Context};
 use crate::error::Error;
+use crate::run::context::{Caller, Context};
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[Command {

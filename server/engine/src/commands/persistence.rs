@@ -3,10 +3,10 @@
 use lockwheel_resp::Reply;
 
 use crate::Flow;
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
-use crate::context::{Context, is};
 use crate::error::Error;
+use crate::run::context::{Context, is};
 
 const SNAPSHOT: Command = Command {
     group: Group::Server,

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::acl::Channels;
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, KeySpec};
 use crate::commands::{help, help_row, unknown_form};
-use crate::context::{Caller, Context};
 use crate::error::Error;
 use crate::glob;
 use crate::locks;
+use crate::run::context::{Caller, Context};
 use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
 

@@ -3,14 +3,14 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group};
-use crate::context::{Context, integer, is};
+use crate::durability::log_waits::LogWait;
 use crate::error::Error;
-use crate::log_waits::LogWait;
-use crate::nodes::{Address, Follower};
+use crate::replication::nodes::{Address, Follower};
+use crate::run::context::{Context, integer, is};
 use crate::settings::Mode;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 const WAIT: Command = Command {
     flags: Flags::BLOCKING,

@@ -5,13 +5,13 @@ use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::{help, help_row};
 use crate::Engine;
-use crate::argument::{self as arg, Argument};
+use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::limits;
 use crate::locks::script::Purpose;
-use crate::script::{Call, Running};
+use crate::run::context::{Context, integer, is};
+use crate::run::script::{Call, Running};
 use crate::settings::CompatVersion;
 
 const SCRIPTING: Command =

@@ -6,15 +6,15 @@ use std::borrow::Cow;
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::picks::Count;
 use crate::commands::scan;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
 use crate::glob;
-use crate::notify::Events;
 use crate::random::Random;
+use crate::run::context::{Context, integer, is};
+use crate::sessions::notify::Events;
 use crate::store::dict::HashSeed;
 use crate::store::records::NewValue;
 use crate::store::set::{Set, SetForm, SmallSet};

@@ -2,10 +2,10 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command, CommandStats, Flags, Group};
-use crate::context::Context;
 use crate::error::Error;
+use crate::run::context::Context;
 use crate::settings::{Change, ConfigError, find};
 use crate::{Engine, Stats, glob};
 

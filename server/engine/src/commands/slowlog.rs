@@ -2,12 +2,12 @@
 
 use lockwheel_resp::Reply;
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group};
 use crate::commands::{help, help_row, unknown_form};
-use crate::context::{Context, integer};
 use crate::error::Error;
-use crate::slow_log::SlowCommand;
+use crate::run::context::{Context, integer};
+use crate::statistics::slow_log::SlowCommand;
 
 const SLOWLOG: Command = Command {
     group: Group::Server,

@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use lockwheel_resp::{Reply, number};
 
-use crate::argument::{self as arg, Argument};
+use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
 use crate::commands::lists;
-use crate::context::{Caller, Context, integer, is};
 use crate::error::Error;
-use crate::notify::Events;
+use crate::run::context::{Caller, Context, integer, is};
+use crate::sessions::notify::Events;
 use crate::store::hash::Hash;
 use crate::store::list::{End, List};
 use crate::store::records::NewValue;

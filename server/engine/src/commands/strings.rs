@@ -3,19 +3,19 @@
 use lockwheel_resp::{LongDouble, Reply};
 
 use super::time_unit::TimeUnit;
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
 use crate::commands::conditional::Condition;
-use crate::context::{Context, integer, is};
 use crate::error::Error;
-use crate::growth::fits;
-use crate::notify::Events;
+use crate::run::context::{Context, integer, is};
+use crate::run::growth::fits;
+use crate::sessions::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
 use crate::store::dict::Slot;
 use crate::store::records::NewValue;
 use crate::store::string_value::{StringValue, Text};
 use crate::store::value::ValueRef;
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 
 const STRING: Command =
     Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };

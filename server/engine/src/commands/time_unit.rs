@@ -1,8 +1,8 @@
 //! The units in which commands take deadlines: a span from now or a time since 1970, each in
 //! seconds or milliseconds.
 
-use crate::context::is;
-use crate::time::{Millis, Time};
+use crate::run::context::is;
+use crate::timing::time::{Millis, Time};
 
 /// The unit of a deadline argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

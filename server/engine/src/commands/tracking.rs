@@ -7,11 +7,11 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Command};
 use crate::commands::client::{OWN, on_or_off, yes_or_no};
-use crate::context::{Context, integer, is};
 use crate::error::Error;
+use crate::run::context::{Context, integer, is};
 use crate::sessions::tracking::{Mode, Tracking};
 use crate::sessions::{ClientId, Session};
 

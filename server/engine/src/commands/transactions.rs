@@ -4,10 +4,10 @@ use bytes::BytesMut;
 use lockwheel_resp::encode::{encode, encode_array_header};
 use lockwheel_resp::{Protocol, Reply};
 
-use crate::argument as arg;
+use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
-use crate::context::{Caller, Context};
 use crate::error::Error;
+use crate::run::context::{Caller, Context};
 use crate::sessions::transaction::Transaction;
 use crate::store::lock_notes::Way;
 

@@ -9,10 +9,10 @@ pub mod shadow;
 use lockwheel_resp::Reply;
 
 use crate::Engine;
-use crate::dispatch::CompletedCommand;
 use crate::error::Error;
+use crate::run::dispatch::CompletedCommand;
 use crate::settings::{Permission, Settings};
-use crate::time::Time;
+use crate::timing::time::Time;
 use faults::Faults;
 use journal::Journal;
 use shadow::Shadow;

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::instruments::faults::Faults;
 use crate::instruments::journal::Journal;
 use crate::sessions::ClientId;
-use crate::time::{Rate, Time};
+use crate::timing::time::{Rate, Time};
 
 impl Engine {
     /// Restores the state after the start, except connections and the time: removes keys, scripts,

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use crate::Engine;
-use crate::inputs::Process;
+use crate::engine::inputs::Process;
 use crate::settings::{Permission, Settings};
 use crate::store::apply::ApplyError;
 use crate::store::effects::{Effect, Effects};
-use crate::time::Time;
+use crate::timing::time::Time;
 
 /// See the module's documentation.
 pub struct Shadow {

@@ -10,7 +10,7 @@ use crate::store::value::ValueRef;
 const CHANNELS: &[&[u8]] = &[b"redisson_lock__channel:", b"redisson_rwlock:", b"redisson_sc:"];
 
 /// The message on these channels after a release.
-pub(super) const RELEASE_MESSAGE: &[u8] = b"0";
+pub(crate) const RELEASE_MESSAGE: &[u8] = b"0";
 
 /// The queue of a fair lock of Redisson, in front of the name.
 const FAIR_QUEUE: &[u8] = b"redisson_lock_queue:";
@@ -37,17 +37,17 @@ pub(crate) fn key_of_channel(channel: &[u8]) -> Option<&[u8]> {
 }
 
 /// The channels on which the release of the lock at `key` may be published.
-pub(super) fn channels(key: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn channels(key: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     CHANNELS.iter().map(move |prefix| with_prefix(prefix, key))
 }
 
 /// The channel of one waiter of a fair lock.
-pub(super) fn channel_of_waiter(key: &[u8], owner: &[u8]) -> Vec<u8> {
+pub(crate) fn channel_of_waiter(key: &[u8], owner: &[u8]) -> Vec<u8> {
     [&with_prefix(CHANNELS[0], key), &b":"[..], owner].concat()
 }
 
 /// The owners in the queue of a fair lock, in order.
-pub(super) fn queued_owners(engine: &Engine, database: usize, key: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn queued_owners(engine: &Engine, database: usize, key: &[u8]) -> Vec<Vec<u8>> {
     let keyspace = engine.writer.keyspace();
     let Some(slot) = keyspace.find(database, &with_prefix(FAIR_QUEUE, key)) else {
         return Vec::new();
@@ -59,12 +59,12 @@ pub(super) fn queued_owners(engine: &Engine, database: usize, key: &[u8]) -> Vec
 }
 
 /// A key at which clients block until a lock is released: that of python-redis-lock.
-pub(super) fn signal_key(key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn signal_key(key: &[u8]) -> Option<Vec<u8>> {
     Some([b"lock-signal:", key.strip_prefix(b"lock:")?].concat())
 }
 
 /// The kind of a lock: the library and its recipe where they are known, else its shape.
-pub(super) fn kind(
+pub(crate) fn kind(
     engine: &Engine,
     database: usize,
     lock: Record<'_>,

@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 
 use super::table::KeyAccess;
 use crate::command::{Command, Flags, Group, LockMeaning};
-use crate::context::is;
+use crate::run::context::is;
 
 /// Commands that only query the state are not recorded.
 pub(crate) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {

@@ -27,7 +27,6 @@
 //! recognised only by the keys they change.
 
 pub mod evidence;
-pub mod handlers;
 pub(crate) mod kinds;
 pub(crate) mod meaning;
 pub(crate) mod recognise;
@@ -40,7 +39,7 @@ mod words;
 
 use crate::Engine;
 use crate::limits::LOCK_TEXT_BYTES_MAX;
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 use evidence::Confidence;
 use serde::Serialize;
 use table::LockKey;

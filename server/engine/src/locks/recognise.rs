@@ -6,10 +6,10 @@ use sha1::{Digest, Sha1};
 
 use crate::Engine;
 use crate::command::{Command, ScriptArgument};
-use crate::context::Caller;
-use crate::dispatch::CompletedCommand;
 use crate::limits::LOCKS_REMEMBERED_MAX;
-use crate::time::{Millis, Time};
+use crate::run::context::Caller;
+use crate::run::dispatch::CompletedCommand;
+use crate::timing::time::{Millis, Time};
 
 use super::evidence::{Confidence, Evidence, Impression, Proof};
 use super::script::Purpose;

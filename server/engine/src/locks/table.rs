@@ -6,7 +6,7 @@ use crate::Engine;
 use crate::limits::{LOCK_OWNER_BYTES_MAX, LOCKS_REMEMBERED_MAX};
 use crate::store::lock::Hold;
 use crate::store::value::ValueRef;
-use crate::time::Time;
+use crate::timing::time::Time;
 
 use super::Shape;
 use super::evidence::{Declared, Evidence, Impression};

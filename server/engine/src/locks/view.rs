@@ -21,7 +21,7 @@ use crate::store::lock::{Hold, Lock};
 use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, Note, Way};
 use crate::store::records::Record;
 use crate::store::value::ValueRef;
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 
 /// A client that holds a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,6 +1,6 @@
 //! What the name of a key and its value say about it.
 
-use crate::time::Time;
+use crate::timing::time::Time;
 
 use super::table::is_number;
 

@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use lockwheel_resp::Protocol;
 
 use crate::acl::Identity;
-use crate::memory::CLIENT_BYTES;
 use crate::sessions::buffers::{AllBuffers, Buffers};
 use crate::sessions::{ClientId, Origin, ReplyMode, Session};
-use crate::time::Millis;
+use crate::statistics::memory::CLIENT_BYTES;
+use crate::timing::time::Millis;
 
 /// All connected clients.
 #[derive(Debug, Default)]

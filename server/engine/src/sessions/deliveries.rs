@@ -6,7 +6,7 @@ use lockwheel_resp::Reply;
 use lockwheel_resp::encode::encode;
 
 use crate::sessions::{ClientId, Close, Sessions, Timer};
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// Output and state changes for one client that its connection has to apply.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::bindings::{BoundKey, swapped};
 use super::{Sessions, Timer};
-use crate::time::Millis;
-use crate::timers::TimerId;
+use crate::timing::time::Millis;
+use crate::timing::timers::TimerId;
 
 /// Half the locks that are recorded before those that are gone are removed.
 const LOCKS_BEFORE_SWEEP: usize = 1_000;

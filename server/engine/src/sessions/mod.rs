@@ -9,9 +9,9 @@ pub mod bindings;
 pub mod buffers;
 pub mod clients;
 pub mod deliveries;
-pub mod held;
 mod hold_ends;
 pub mod monitors;
+pub mod notify;
 pub mod pauses;
 pub mod pubsub;
 mod queues;
@@ -27,20 +27,20 @@ use lockwheel_resp::Protocol;
 
 use crate::acl::Identity;
 use crate::limits;
-use crate::memory::CLIENT_BYTES;
+use crate::replication::held::{HeldRequests, Verdict};
 use crate::sessions::bindings::Bindings;
 use crate::sessions::buffers::Buffers;
 use crate::sessions::clients::Clients;
-use crate::sessions::held::{HeldRequests, Verdict};
 use crate::sessions::hold_ends::HoldEnds;
 use crate::sessions::pauses::Pause;
 use crate::sessions::pubsub::{PubSub, Subscription};
 use crate::sessions::tracking::{Tracked, Tracking};
 use crate::sessions::transaction::{Transaction, Watchers};
 use crate::sessions::waiters::{Blocked, Waiters};
+use crate::statistics::memory::CLIENT_BYTES;
 use crate::store::dict::HashSeed;
-use crate::time::Millis;
-use crate::timers::{TimerId, Timers};
+use crate::timing::time::Millis;
+use crate::timing::timers::{TimerId, Timers};
 
 /// Identifies a client. An id is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 use crate::sessions::{Sessions, Timer};
 use crate::store::Keyspace;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// A pause of clients (`CLIENT PAUSE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use lockwheel_resp::{Protocol, encode_push};
 use crate::glob;
 use crate::sessions::clients::Clients;
 use crate::sessions::{ClientId, Sessions};
-use crate::time::Millis;
-use crate::timers::TimerId;
+use crate::timing::time::Millis;
+use crate::timing::timers::TimerId;
 
 /// The three kinds of subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::store::packed::{self, Items, Part};
 use crate::store::slab::PodSlab;
 use crate::store::string_slabs::{StringHandle, StringSlabs};
 use crate::store::value::Kind;
-use crate::wheel::NIL;
+use crate::timing::wheel::NIL;
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
 use crate::command::{Command, Flags, Group};
-use crate::context::{Caller, is};
+use crate::run::context::{Caller, is};
 use crate::sessions::{ClientId, Sessions};
 use crate::store::dict::{Dict, HashSeed};
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Engine;
-use crate::memory::ALLOCATION_BYTES;
 use crate::sessions::{ClientId, Sessions, Watched};
+use crate::statistics::memory::ALLOCATION_BYTES;
 use crate::store::Keyspace;
 use crate::store::effects::Place;
-use crate::time::Time;
+use crate::timing::time::Time;
 
 /// The commands a client has queued since `MULTI`.
 #[derive(Debug, Default)]

@@ -12,14 +12,14 @@
 //! moment; it is then removed from all queues. While a client waits, none of its further requests
 //! is run.
 //!
-//! [`Context::wait_for`]: crate::context::Context::wait_for
+//! [`Context::wait_for`]: crate::run::context::Context::wait_for
 
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
-use crate::log_waits::LogWait;
+use crate::durability::log_waits::LogWait;
 use crate::sessions::queues::{Cursor, Queues, Wait};
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
 use crate::store::Keyspace;
@@ -27,8 +27,8 @@ use crate::store::dict::HashSeed;
 use crate::store::lock_notes::Author;
 use crate::store::packed::Items;
 use crate::store::value::Kind;
-use crate::time::{Millis, Time};
-use crate::timers::TimerId;
+use crate::timing::time::{Millis, Time};
+use crate::timing::timers::TimerId;
 use crate::{Engine, mutants};
 
 /// The wait of a blocked client.
@@ -392,7 +392,7 @@ impl Sessions {
     }
 
     /// Ends a client's wait without a reply.
-    pub(super) fn stop_waiting(&mut self, client: ClientId) -> bool {
+    pub(crate) fn stop_waiting(&mut self, client: ClientId) -> bool {
         let Some(state) = self.get_mut(client) else { return false };
         let Some(blocked) = state.blocked.take() else { return false };
         if let Some(timer) = blocked.timer {
@@ -625,7 +625,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::notify::Events;
+    use crate::sessions::notify::Events;
     use crate::settings::Settings;
     use crate::testing::{Stage, check, check_events, words};
 

@@ -24,10 +24,10 @@ pub use types::{
 pub use value::{Value, ValueKind, WRONG_NUMBER};
 
 use crate::acl::ConfiguredUser;
-use crate::argument::REDACTED;
+use crate::command::argument::REDACTED;
 use crate::limits::JOURNAL_ENTRIES_DEFAULT;
-use crate::notify::Events;
-use crate::time::Millis;
+use crate::sessions::notify::Events;
+use crate::timing::time::Millis;
 
 /// The version of Redis that defines the behaviour.
 pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();

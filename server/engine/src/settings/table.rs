@@ -11,7 +11,7 @@ use super::value::ValueKind::{
 };
 use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::{DATABASES_MAX, JOURNAL_ENTRIES_MAX};
-use crate::notify;
+use crate::sessions::notify;
 use Mutability::{AtStart, Fixed, Live, Protected};
 
 /// A configuration directive.

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
-use crate::notify::Events;
-use crate::time::{self, Millis, SPAN_SYNTAX};
+use crate::sessions::notify::Events;
+use crate::timing::time::{self, Millis, SPAN_SYNTAX};
 
 /// The kind of a directive's value.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 use super::dict::Slot;
 use super::records::Records;
 use crate::random::Random;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// The counter of a new key, so that it is not the least used one at once.
 pub(super) const INITIAL: u8 = 5;

@@ -13,7 +13,7 @@ use super::state::State;
 use super::stream::Stream;
 use super::stream::group::Group;
 use super::value::OutOfLine;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 use crate::{limits, mutants};
 
 /// An effect cannot be applied to the state.

@@ -15,7 +15,7 @@ use super::stream::group::Group;
 use super::stream::id::StreamId;
 use super::stream::nodes::NodeLimits;
 use super::stream::{Entries, Extent, Stream, Trim};
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 
 /// Records effects at one place, if effects are recorded.
 #[derive(Debug)]

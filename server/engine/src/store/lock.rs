@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::effects::codec::Field;
 use super::serialised::Malformed;
 use crate::mutants;
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 
 /// How an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

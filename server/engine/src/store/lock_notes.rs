@@ -15,9 +15,9 @@ use super::pages::Pages;
 use super::records::Records;
 use super::slab::misaligned_pages;
 use super::value::Kind;
-use crate::counter::increment;
 use crate::limits::{LOCK_EVENT_KEY_BYTES_MAX, LOCK_EVENTS_MAX};
-use crate::time::{Millis, Time};
+use crate::statistics::counter::increment;
+use crate::timing::time::{Millis, Time};
 
 /// The request that changes keys.
 #[derive(Clone, Copy, Debug)]

@@ -36,7 +36,7 @@ pub mod value;
 pub mod writer;
 
 use crate::random::Random;
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 use access_frequency::AccessCounter;
 use dict::{HashSeed, Slot};
 use effects::Place;

@@ -29,8 +29,8 @@ use super::string_value::{StringValue, Text, TextForm};
 use super::value::{OutOfLine, Value, ValueRef};
 use crate::limits;
 use crate::random::Random;
-use crate::time::{Millis, Time};
-use crate::wheel::{Links, Nodes, Wheel};
+use crate::timing::time::{Millis, Time};
+use crate::timing::wheel::{Links, Nodes, Wheel};
 
 /// A few items of the requests that come next.
 pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;

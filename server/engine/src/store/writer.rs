@@ -39,10 +39,10 @@ use super::snapshot::{Snapshot, SnapshotProgress};
 use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
-use crate::counter::increment;
 use crate::mutants;
-use crate::notify::Events;
-use crate::time::{Millis, Time};
+use crate::sessions::notify::Events;
+use crate::statistics::counter::increment;
+use crate::timing::time::{Millis, Time};
 
 /// See the module's documentation.
 pub struct Writer {

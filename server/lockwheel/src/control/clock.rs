@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
-use lockwheel_engine::time::{ClockOrder, Millis, Rate, never_back};
+use lockwheel_engine::timing::time::{ClockOrder, Millis, Rate, never_back};
 
 /// The clock of a server, which all timing in the server uses instead of the system's clock: leases
 /// end, `expired` events are published, blocking commands time out, `CLIENT PAUSE` ends, scripts

@@ -10,7 +10,7 @@ use crate::control::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::net::host::Host;
 use lockwheel_engine::instruments::faults::rule::{FaultAction, Rule, RuleConditions};
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::timing::time::Millis;
 
 /// A fault that happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use lockwheel_engine::instruments::journal::Selection;
 use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, Scope};
 use lockwheel_engine::instruments::journal::entry::{Entry, story};
 use lockwheel_engine::locks::{HeldLock, KnownLock};
-use lockwheel_engine::time::Time;
+use lockwheel_engine::timing::time::Time;
 
 /// The journal of a server that was started for tests (`enable-test-commands`): the commands it has
 /// run, the locks they took and released, and mistakes in the use of locks.

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use lockwheel_engine::lease_ceiling::Ceiling;
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::durability::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_log::Disk;
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::files::Clocks;

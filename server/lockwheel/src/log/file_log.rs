@@ -16,9 +16,9 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::settings::FlushPolicy;
-use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::ceiling::Kept;
 use lockwheel_log::files::{Batch, Clocks, Files, Obsolete, Snapshot};
 use lockwheel_log::mutants;
@@ -535,7 +535,7 @@ impl Drop for FileLog {
 
 #[cfg(test)]
 mod tests {
-    use lockwheel_engine::time::Millis;
+    use lockwheel_engine::timing::time::Millis;
     use lockwheel_log::ceiling::CeilingRecord;
     use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 

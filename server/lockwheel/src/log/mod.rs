@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::settings::{FlushPolicy, Settings};
-use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::files::{Clocks, Snapshot};
 
 use crate::net::host::Host;

@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
-use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::settings::{FlushPolicy, Settings};
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::durability::unit_log::Position;
 use parking_lot::{Condvar, Mutex};
 
 use crate::net::connection::Connection;

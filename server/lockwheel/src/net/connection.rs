@@ -29,11 +29,11 @@ use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
 use lockwheel_engine::Engine;
-use lockwheel_engine::rates::Traffic;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::sessions::{ClientId, Close};
-use lockwheel_engine::time::Time;
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::statistics::rates::Traffic;
+use lockwheel_engine::timing::time::Time;
 
 /// A connected client. The connection's own task serves it; while a script runs on that task's
 /// thread, [`crate::net::slow_script`] does.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::durability::unit_log::Position;
 
 /// The positions that the bytes of a queue depend on. Positions only grow: bytes wait for those
 /// before them in any case.

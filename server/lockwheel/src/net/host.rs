@@ -31,10 +31,10 @@ use crate::net::turn::{self, Pending};
 use crate::replication::RaftLog;
 use crate::restart_guard::Necessary;
 use crate::snapshots;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::{FlushPolicy, OutputBufferLimit};
-use lockwheel_engine::time::{ClockOrder, Millis, Rate, Time};
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::timing::time::{ClockOrder, Millis, Rate, Time};
 use lockwheel_engine::{Delivery, Engine, Flow};
 use lockwheel_log::files::Snapshot;
 use lockwheel_log::mutants;
@@ -890,8 +890,8 @@ pub(crate) fn warn_overrun(client: ClientId, bytes: usize) {
     warn!(client = client.serial, bytes, "closing a client that overran its output buffer limit");
 }
 
-fn log_script(level: lockwheel_engine::script::LogLevel, message: &str) {
-    use lockwheel_engine::script::LogLevel;
+fn log_script(level: lockwheel_engine::run::script::LogLevel, message: &str) {
+    use lockwheel_engine::run::script::LogLevel;
     match level {
         LogLevel::Debug => tracing::trace!(target: "lockwheel::script", "{message}"),
         LogLevel::Verbose => tracing::debug!(target: "lockwheel::script", "{message}"),
@@ -909,7 +909,7 @@ mod tests {
     use crate::client::Client;
     use crate::clock::Stopwatch;
     use crate::error::ErrorKind;
-    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
     use lockwheel_log::files::{Clocks, Files};
     use lockwheel_log::simulated_disk::SimulatedDisk;

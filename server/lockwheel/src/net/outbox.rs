@@ -16,11 +16,11 @@ use crate::limits;
 use crate::net::dependencies::Dependencies;
 use crate::net::output::Output;
 use lockwheel_engine::Delivery;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::Close;
 use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::settings::OutputBufferLimit;
-use lockwheel_engine::time::Millis;
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::timing::time::Millis;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -316,10 +316,10 @@ impl State {
 mod tests {
     use super::*;
     use lockwheel_engine::Engine;
-    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::sessions::{ClientId, Origin};
     use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::time::Time;
+    use lockwheel_engine::timing::time::Time;
 
     const LIMIT: OutputBufferLimit =
         OutputBufferLimit { hard_bytes: 100, soft_bytes: 50, soft_seconds: 2 };

@@ -7,8 +7,8 @@ use bytes::{Buf, BytesMut};
 
 use crate::limits;
 use crate::net::dependencies::Dependencies;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::buffers::BufferSizes;
-use lockwheel_engine::unit_log::Position;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use crate::net::host::Host;
 use crate::net::listener::Acceptor;
 use crate::net::turn;
 use lockwheel_engine::Engine;
-use lockwheel_engine::script::ScriptMonitor;
+use lockwheel_engine::run::script::ScriptMonitor;
 
 /// See the module's documentation.
 pub(crate) struct SlowScriptMonitor {

@@ -19,7 +19,7 @@ use crate::net::host::Host;
 use crate::net::turn;
 use crate::net::wake_timer::{WakeListener, WakeTimer};
 use lockwheel_engine::Engine;
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::timing::time::Millis;
 
 /// Wakes the ticker at the engine's next deadline. Only the thread that holds the engine sets it.
 #[derive(Debug)]

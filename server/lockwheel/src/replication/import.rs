@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockwheel_engine::Engine;
-use lockwheel_engine::inputs::Process;
-use lockwheel_engine::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::lease_ceiling::Ceiling;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
-use lockwheel_engine::time::{Millis, Time};
+use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_log::ceiling::CeilingRecord;
 use lockwheel_log::files::Snapshot;
 use lockwheel_log::{Directory, Disk, recovery};

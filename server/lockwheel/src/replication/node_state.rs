@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use lockwheel_engine::Engine;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
-use lockwheel_engine::time::Millis;
+use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::files::Snapshot;
 use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 

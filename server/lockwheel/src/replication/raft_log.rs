@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 
-use lockwheel_engine::lease_ceiling::Ceiling;
-use lockwheel_engine::nodes::Nodes;
+use lockwheel_engine::durability::lease_ceiling::Ceiling;
+use lockwheel_engine::durability::unit_log::{Position, Units};
+use lockwheel_engine::replication::nodes::Nodes;
 use lockwheel_engine::settings::FlushPolicy;
-use lockwheel_engine::unit_log::{Position, Units};
 use lockwheel_log::files::{Clocks, Snapshot};
 use lockwheel_raft::{Batch, Node};
 use parking_lot::Mutex;
@@ -369,9 +369,9 @@ pub(crate) fn ended() -> io::Error {
 #[cfg(test)]
 mod tests {
     use lockwheel_engine::Engine;
-    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::time::{Millis, Rate};
+    use lockwheel_engine::timing::time::{Millis, Rate};
 
     use super::*;
     use crate::clock::Clock;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use lockwheel_engine::nodes::{Address, Follower, Nodes};
+use lockwheel_engine::replication::nodes::{Address, Follower, Nodes};
 use lockwheel_raft::{Node, NodeStatus};
 use tokio::time::sleep;
 use tracing::{info, warn};

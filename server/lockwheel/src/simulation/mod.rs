@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use lockwheel_engine::Engine;
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::Origin;
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::Disk;

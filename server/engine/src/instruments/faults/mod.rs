@@ -9,11 +9,11 @@ use lockwheel_resp::Reply;
 use serde::Serialize;
 
 use crate::command::{Command, Flags};
-use crate::context::{Caller, Context};
 use crate::error::Error;
+use crate::run::context::{Caller, Context};
 use crate::sessions::ClientId;
 use crate::sessions::waiters::RuleBlock;
-use crate::time::{ClockOrder, Millis, Time};
+use crate::timing::time::{ClockOrder, Millis, Time};
 use crate::{Engine, Flow, Outcome};
 use rule::{FaultAction, Request, Rule, RuleConditions};
 use writes::Writes;

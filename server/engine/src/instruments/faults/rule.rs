@@ -3,11 +3,11 @@
 
 use serde::Serialize;
 
-use crate::context::is;
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
-use crate::time::{self, Millis, SPAN_SYNTAX};
+use crate::run::context::is;
+use crate::timing::time::{self, Millis, SPAN_SYNTAX};
 
 /// The action of a rule on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ pub enum FaultAction {
     FlushScripts,
     /// Run the request, then let the clock jump, as it may in Redis: see [`ClockOrder::Jump`].
     ///
-    /// [`ClockOrder::Jump`]: crate::time::ClockOrder::Jump
+    /// [`ClockOrder::Jump`]: crate::timing::time::ClockOrder::Jump
     Jump {
         /// The distance; negative to jump back.
         #[serde(rename = "jump_ms")]

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Engine;
-use crate::context::Context;
 use crate::instruments::faults::Faults;
 use crate::limits;
+use crate::run::context::Context;
 use crate::store::effects::image::Image;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::store::records::NewValue;
-use crate::time::{Millis, Time};
+use crate::timing::time::{Millis, Time};
 
 /// A key with its database.
 type DatabaseKey = (usize, Box<[u8]>);

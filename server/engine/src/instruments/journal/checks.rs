@@ -14,7 +14,7 @@ use crate::locks::evidence::Confidence;
 use crate::locks::recognise::LockEvent;
 use crate::locks::table::{Holder, LockKey, LockMechanism, LockOperation, Locks, is_unique};
 use crate::locks::text;
-use crate::time::Time;
+use crate::timing::time::Time;
 
 use super::entry::{Entry, JournalEvent, client_text, story};
 use super::{Journal, Record};

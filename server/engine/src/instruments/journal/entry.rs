@@ -5,8 +5,8 @@ use std::fmt;
 use lockwheel_resp::Reply;
 use serde::Serialize;
 
-use crate::argument::without_secrets;
 use crate::command::Command;
+use crate::command::argument::without_secrets;
 use crate::limits::JOURNAL_ARGUMENTS_MAX;
 use crate::locks::recognise::LockEvent;
 use crate::locks::text;

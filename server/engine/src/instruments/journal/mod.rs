@@ -5,7 +5,6 @@
 
 pub mod checks;
 pub mod entry;
-pub mod handlers;
 
 use std::collections::VecDeque;
 
@@ -13,8 +12,6 @@ use lockwheel_resp::Reply;
 
 use crate::Engine;
 use crate::command::Command;
-use crate::context::Caller;
-use crate::dispatch::CompletedCommand;
 use crate::error::Error;
 use crate::glob;
 use crate::limits::JOURNAL_ARGUMENTS_MAX;
@@ -22,10 +19,12 @@ use crate::locks::evidence::{Confidence, Declared};
 use crate::locks::recognise::{LockEvent, LockObserver, Recognition};
 use crate::locks::table::{LockKey, LockMechanism, LockOperation, Locks};
 use crate::locks::{HeldLock, KnownLock, meaning, text};
+use crate::run::context::Caller;
+use crate::run::dispatch::CompletedCommand;
 use crate::sessions::{ClientId, Session};
 use crate::settings::Settings;
 use crate::store::effects::Place;
-use crate::time::{ClockOrder, Millis, Time};
+use crate::timing::time::{ClockOrder, Millis, Time};
 use checks::{Scope, Violations, is_client};
 use entry::{AppliedFault, Entry, JournalEvent};
 

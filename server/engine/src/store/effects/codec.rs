@@ -4,7 +4,7 @@
 use crate::store::list::End;
 use crate::store::serialised::Malformed;
 use crate::store::stream::id::StreamId;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// The bits of a number in one byte; the eighth says that more follow.
 const NUMBER_BITS: u32 = 7;

@@ -19,8 +19,8 @@ use super::stream::{Keep, Trim};
 use super::value::Kind;
 #[cfg(feature = "mutants")]
 use crate::mutants;
-use crate::notify::Events;
-use crate::time::Millis;
+use crate::sessions::notify::Events;
+use crate::timing::time::Millis;
 use codec::Field;
 use image::Image;
 

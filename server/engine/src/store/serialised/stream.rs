@@ -15,7 +15,7 @@ use crate::store::stream::Stream;
 use crate::store::stream::group::Group;
 use crate::store::stream::id::StreamId;
 use crate::store::stream::nodes::{Node, NodeLimits};
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// Flag: the entry has been deleted.
 const DELETED: i64 = 1;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::StreamId;
 use crate::store::effects::codec::Field;
 use crate::store::serialised::Malformed;
-use crate::time::Millis;
+use crate::timing::time::Millis;
 
 /// A consumer's name, shared by all its pending entries.
 pub type ConsumerName = Arc<[u8]>;

@@ -1,0 +1,19 @@
+//! What a row says of a command: everything that the server uses before it runs the command.
+//!
+//! - `row` is the row, and the table of all rows. Begin here.
+//! - `argument` is the grammar of arguments, `syntax_error` compares a request with it.
+//! - `names` finds a row by its name; `slots` computes the slot of a key.
+//!
+//! Rule: nothing else matches names of commands. Gates, error texts, `COMMAND`, the tests over the
+//! table and the documentation are derived from rows.
+
+pub mod argument;
+pub(crate) mod names;
+mod row;
+pub mod slots;
+pub mod syntax_error;
+
+pub use row::{
+    AddsNothing, Arity, Categories, Command, CommandStats, CommandTable, Entry, FindKeyFlags,
+    FindKeys, Flags, Group, Handler, KeyFlags, KeySpec, LockMeaning, Options, ScriptArgument,
+};

@@ -1,0 +1,270 @@
+//! The lease ceiling: the latest deadline of all leases that were granted since the start. The
+//! caller records it before a longer lease becomes visible, so that after a restart that has lost
+//! leases it is known when all of them are over. The same for fencing tokens: those of a later run
+//! are greater than any that was given out.
+//!
+//! What is recorded lies ahead of the deadline by the length of the lease, within bounds: a lease
+//! that is renewed over and over needs a record now and then only.
+
+use crate::durability::readiness::Readiness;
+use crate::store::effects::{Effect, Effects, Place};
+use crate::timing::time::{Millis, Time};
+use crate::{Engine, glob, limits, mutants};
+
+/// The least and the most by which a record lies ahead, in milliseconds: short leases need a record
+/// once a second at most, long ones once a minute, and a restart waits no longer for that than a
+/// minute.
+const AHEAD_MS: (i64, i64) = (1_000, 60_000);
+
+/// By how many fencing tokens a record lies ahead: as many as the microseconds of a second, by
+/// which the wall clock has advanced until the next start.
+const AHEAD_TOKENS: u64 = 1_000_000;
+
+/// What has to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ceiling {
+    /// No lease ends later, on the lease clock.
+    pub deadline: Millis,
+    /// There were keys without a deadline, which no guard can wait for.
+    pub has_lasting_keys: bool,
+    /// No fencing token that was given out is greater.
+    pub token: u64,
+}
+
+impl Ceiling {
+    /// No leases and no tokens.
+    pub const NONE: Ceiling = Ceiling { deadline: Millis(0), has_lasting_keys: false, token: 0 };
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct LeaseCeiling {
+    /// What the caller has taken.
+    taken: Ceiling,
+    /// The leases that were granted.
+    needed: Ceiling,
+    /// Patterns of keys that are no locks.
+    exempt: Vec<Vec<u8>>,
+}
+
+impl LeaseCeiling {
+    fn is_exempt(&self, key: &[u8]) -> bool {
+        self.exempt.iter().any(|pattern| glob::matches(pattern, key))
+    }
+
+    fn exceeds_taken(&self) -> bool {
+        self.needed.deadline > self.taken.deadline
+            || self.exceeds_taken_tokens()
+            || self.needed.has_lasting_keys && !self.taken.has_lasting_keys
+    }
+
+    fn exceeds_taken_tokens(&self) -> bool {
+        self.needed.token > self.taken.token && !mutants::is_on("token-not-reserved")
+    }
+}
+
+/// Fencing tokens are greater than the wall clock at the start, in microseconds, and so than those
+/// of an earlier run, unless the clock was set back. A clock that is far ahead does not use them
+/// up.
+pub(crate) fn token_floor_at_start(time: Time) -> u64 {
+    if mutants::is_on("token-floor-ignored") {
+        return 0;
+    }
+    u64::try_from(time.wall_us).unwrap_or(0).min(limits::FENCING_TOKEN_FLOOR_MAX)
+}
+
+impl Engine {
+    /// From now on determines the lease ceiling. `recorded` is what is recorded already; keys that
+    /// match a pattern of `exempt` do not count. Fencing tokens are greater than the recorded one.
+    pub fn track_ceiling(&mut self, recorded: Ceiling, exempt: Vec<Vec<u8>>) {
+        self.token_floor = self.token_floor.max(recorded.token);
+        let ceiling = LeaseCeiling { taken: recorded, needed: recorded, exempt };
+        self.lease_ceiling = Some(Box::new(ceiling));
+        self.update_consumers();
+    }
+
+    /// Fencing tokens that follow are greater than `floor`, as the next snapshot says: the effects
+    /// of units do not.
+    pub fn raise_tokens(&mut self, floor: u64) {
+        self.writer.raise_tokens(floor);
+    }
+
+    /// What has to be recorded before the output of the units so far is sent, if anything.
+    #[inline]
+    pub fn take_ceiling(&mut self, now: Millis) -> Option<Ceiling> {
+        let ceiling = self.lease_ceiling.as_mut()?;
+        if !ceiling.exceeds_taken() {
+            return None;
+        }
+        let exceeds_tokens = ceiling.exceeds_taken_tokens();
+        let LeaseCeiling { taken, needed, .. } = &mut **ceiling;
+        taken.has_lasting_keys |= needed.has_lasting_keys;
+        if needed.deadline > taken.deadline {
+            let lease_ms = needed.deadline.0.saturating_sub(now.0);
+            let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
+            taken.deadline = Millis(needed.deadline.0.saturating_add(ahead_ms));
+        }
+        if exceeds_tokens {
+            taken.token = needed.token.saturating_add(AHEAD_TOKENS);
+        }
+        Some(ceiling.taken)
+    }
+
+    /// The ceiling of the leases that still run: of the keys that exist, and of those that the
+    /// restart guard waits for.
+    pub fn ceiling_of_keys(&self) -> Option<Ceiling> {
+        let ceiling = self.lease_ceiling.as_ref()?;
+        let guarded = match self.readiness() {
+            Readiness::Guarded(guard) => guard.until,
+            _ => Millis(0),
+        };
+        let token = self.writer.last_token().max(self.token_floor);
+        let mut exact = Ceiling { deadline: guarded, token, ..Ceiling::NONE };
+        let keyspace = self.writer.keyspace();
+        for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
+            let records = database.records();
+            let (slots, _) = records.scan(0, usize::MAX);
+            for slot in slots {
+                // Keys are elsewhere in memory: to read them takes longer than all the rest.
+                if !ceiling.exempt.is_empty() && ceiling.is_exempt(records.key(slot)) {
+                    continue;
+                }
+                match records.deadline(slot) {
+                    Some(deadline) => exact.deadline = exact.deadline.max(deadline),
+                    None => exact.has_lasting_keys = true,
+                }
+            }
+        }
+        Some(exact)
+    }
+
+    /// Lowers the ceiling to that of the leases that still run, since a command has ended the
+    /// restart guard. Returns it, to be recorded.
+    pub fn lower_ceiling(&mut self) -> Option<Ceiling> {
+        let exact = self.ceiling_of_keys()?;
+        let ceiling = self.lease_ceiling.as_mut()?;
+        (ceiling.taken, ceiling.needed) = (exact, exact);
+        Some(exact)
+    }
+
+    /// Raises the ceiling by the leases of a unit; returns whether that has to be recorded.
+    pub(crate) fn raise_ceiling(&mut self, effects: &Effects) -> bool {
+        let Some(mut ceiling) = self.lease_ceiling.take() else { return false };
+        for (place, effect) in effects.iter() {
+            match effect {
+                Effect::HoldGranted { hold } => {
+                    ceiling.needed.token = ceiling.needed.token.max(hold.token);
+                }
+                Effect::Deadline { deadline: Some(deadline) }
+                    if deadline > ceiling.needed.deadline && !ceiling.is_exempt(place.key) =>
+                {
+                    ceiling.needed.deadline = deadline;
+                }
+                Effect::Moved { database, key } | Effect::Copied { database, key } => {
+                    self.raise_by_key(&mut ceiling, Place { database, key });
+                }
+                Effect::Postponed { span } => {
+                    let deadline = ceiling.needed.deadline.0.saturating_add(span.0.max(0));
+                    ceiling.needed.deadline = Millis(deadline);
+                }
+                Effect::Swapped { .. } | Effect::Flushed {} | Effect::Published { .. } => {}
+                _ if !ceiling.needed.has_lasting_keys => self.raise_by_key(&mut ceiling, place),
+                _ => {}
+            }
+        }
+        let exceeds = ceiling.exceeds_taken();
+        self.lease_ceiling = Some(ceiling);
+        exceeds
+    }
+
+    /// Raises the ceiling by the key, if it exists.
+    fn raise_by_key(&self, ceiling: &mut LeaseCeiling, place: Place<'_>) {
+        let keyspace = self.writer.keyspace();
+        let Some(slot) = keyspace.find(place.database, place.key) else { return };
+        match keyspace.database(place.database).record(slot).deadline() {
+            _ if ceiling.is_exempt(place.key) => {}
+            None => ceiling.needed.has_lasting_keys = true,
+            Some(deadline) => ceiling.needed.deadline = ceiling.needed.deadline.max(deadline),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Stage;
+
+    /// Runs steps; after each, checks how far the record lies ahead of the time, and whether there
+    /// are lasting keys.
+    fn check(exempt: &[&str], steps: &[(&str, Option<(i64, bool)>)]) {
+        let mut stage = Stage::new(Default::default());
+        let exempt = exempt.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
+        stage.engine.track_ceiling(Ceiling::NONE, exempt);
+        for (step, expected) in steps {
+            stage.check(step);
+            let now = stage.time().now;
+            let taken = stage.engine.take_ceiling(now);
+            let taken = taken.map(|it| (it.deadline.0 - now.0, it.has_lasting_keys));
+            assert_eq!(taken, *expected, "{step}");
+        }
+    }
+
+    #[test]
+    fn longer_lease_raises_the_ceiling_and_renewals_seldom_do() {
+        check(
+            &[],
+            &[
+                ("GET k", None),
+                ("SET k v PX 30000", Some((60_000, false))),
+                ("SET l v PX 20000", None),
+                ("+10000ms; PEXPIRE k 30000", None),
+                ("+10000ms; PEXPIRE k 30000", None),
+                ("+11000ms; PEXPIRE k 30000", Some((60_000, false))),
+                ("DEL k", None),
+                ("SET k v PX 100000000", Some((100_060_000, false))),
+            ],
+        );
+    }
+
+    #[test]
+    fn short_lease_is_recorded_a_second_ahead() {
+        check(&[], &[("SET k v PX 10", Some((1_010, false))), ("+1000ms; SET k v PX 10", None)]);
+    }
+
+    #[test]
+    fn exempt_keys_do_not_count_until_they_are_renamed() {
+        check(
+            &["cache:*", "s?"],
+            &[
+                ("SET cache:1 v PX 90000; SET cache:2 v; SET s1 v", None),
+                ("RENAME cache:1 lock", Some((150_000, false))),
+                ("COPY cache:2 lasting", Some((150_000, true))),
+            ],
+        );
+    }
+
+    #[test]
+    fn tokens_are_recorded_in_blocks() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.track_ceiling(Ceiling::NONE, Vec::new());
+        let mut grant = |command: &str| {
+            stage.check(command);
+            let now = stage.time().now;
+            stage.engine.take_ceiling(now).map(|taken| taken.token)
+        };
+        let wall_us = 1_700_000_000_000_000;
+        assert_eq!(grant("LOCK.ACQUIRE k a TTL 9"), Some(wall_us + 1 + AHEAD_TOKENS));
+        assert_eq!(grant("LOCK.ACQUIRE l a TTL 9"), None);
+        let recorded = Ceiling { token: wall_us + 10 * AHEAD_TOKENS, ..Ceiling::NONE };
+        stage.engine.track_ceiling(recorded, Vec::new());
+        stage.check(&format!(
+            "LOCK.ACQUIRE m a TTL 9 => ...\"token\", {}, ...",
+            wall_us + 10 * AHEAD_TOKENS + 1
+        ));
+    }
+
+    #[test]
+    fn keys_without_deadline_are_recorded_once() {
+        check(&[], &[("HSET h f v", Some((-1_700_000_000_000, true))), ("SET k v", None)]);
+    }
+}

@@ -1,0 +1,291 @@
+//! Whether the server is ready for commands: not while it loads its log, and not while leases from
+//! before the restart may still be held (the restart guard). Until then, commands without the flag
+//! `LOADING` are refused. [`held`](crate::replication::held) has what a server serves that follows.
+
+use bytes::Bytes;
+
+use crate::Engine;
+use crate::error::Error;
+use crate::sessions::Timer;
+use crate::sessions::pubsub::RecentMessage;
+use crate::store::apply::ApplyError;
+use crate::store::effects::{Effect, EffectIter};
+use crate::timing::time::{Millis, Time};
+use crate::timing::timers::TimerId;
+
+/// Messages that were published in this time before the end of the log are kept, in milliseconds: a
+/// client that has received an earlier one has acted on it, or is going to without the server.
+const MESSAGES_KEPT_MS: i64 = 10_000;
+
+/// They are sent to new subscribers for this time after the start, in milliseconds: clients connect
+/// and subscribe again within seconds.
+const MESSAGES_SENT_MS: i64 = 60_000;
+
+/// The messages that are kept at most; the oldest are dropped.
+const MESSAGES_MAX: usize = 100_000;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub enum Readiness {
+    /// Commands are served.
+    #[default]
+    Ready,
+    /// The log is being applied.
+    Loading(Loading),
+    /// The restart guard.
+    Guarded(Guard),
+    /// The log of another server is being applied: see [`Engine::follow`]. A leader that does not
+    /// serve for a moment keeps its restart guard.
+    Following(Option<Guard>),
+}
+
+/// The progress of loading.
+#[derive(Clone, Copy, Debug)]
+pub struct Loading {
+    /// When it began.
+    pub began: Time,
+    /// The bytes of the log.
+    pub total_bytes: u64,
+    /// The bytes that have been applied.
+    pub loaded_bytes: u64,
+    /// Messages that were published later are kept.
+    messages_from: Millis,
+}
+
+/// The restart guard.
+#[derive(Debug)]
+pub struct Guard {
+    /// When it ends, on the lease clock.
+    pub until: Millis,
+    /// Why it is necessary.
+    pub reason: String,
+    timer: TimerId,
+}
+
+impl Engine {
+    /// Whether commands are served.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.readiness, Readiness::Ready)
+    }
+
+    /// From now on the log is applied, which has this length and ends at `last` on the lease clock.
+    /// Nothing is due meanwhile.
+    pub fn begin_loading(&mut self, total_bytes: u64, last: Millis, time: Time) {
+        let messages_from = Millis(last.0.saturating_sub(MESSAGES_KEPT_MS));
+        let loading = Loading { began: time, total_bytes, loaded_bytes: 0, messages_from };
+        self.readiness = Readiness::Loading(loading);
+        self.update_conditions();
+    }
+
+    /// Applies effects from the log, which were logged at `logged_at`. Recent messages among them
+    /// are kept for new subscribers.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    pub fn load(
+        &mut self,
+        effects: &[u8],
+        logged_at: Millis,
+        time: Time,
+    ) -> Result<(), ApplyError> {
+        if let Readiness::Loading(loading) = &mut self.readiness {
+            loading.loaded_bytes += effects.len() as u64;
+            if logged_at >= loading.messages_from {
+                self.keep_messages(effects, logged_at);
+            }
+        }
+        self.apply(effects, time)
+    }
+
+    /// Keeps the messages among effects that were logged at `logged_at`, and drops those that are
+    /// not recent any more.
+    pub(crate) fn keep_messages(&mut self, effects: &[u8], logged_at: Millis) {
+        let messages_from = Millis(logged_at.0.saturating_sub(MESSAGES_KEPT_MS));
+        let recent = &mut self.sessions.pubsub.recent;
+        while recent.front().is_some_and(|message| message.logged_at < messages_from) {
+            recent.pop_front();
+        }
+        for (place, effect) in EffectIter::new(effects).map_while(Result::ok) {
+            if let Effect::Published { is_sharded, message } = effect {
+                let channel = Bytes::copy_from_slice(place.key);
+                let message = Bytes::copy_from_slice(message);
+                let recent = &mut self.sessions.pubsub.recent;
+                recent.push_back(RecentMessage { logged_at, is_sharded, channel, message });
+                if recent.len() > MESSAGES_MAX {
+                    recent.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The log is applied.
+    pub fn end_loading(&mut self, time: Time) {
+        self.persistence.loaded_keys =
+            (0..self.writer.keyspace().count()).map(|number| self.key_count(number) as u64).sum();
+        self.begin_service(time);
+    }
+
+    /// The state is complete: commands are served from now on.
+    pub(crate) fn begin_service(&mut self, time: Time) {
+        self.forget_clients_of_locks(time);
+        // The keys of the log were restored without notes.
+        self.writer.set_lock_notes(self.settings.lock_view);
+        if !self.sessions.pubsub.recent.is_empty() {
+            self.sessions.publish_recent();
+            let until = Millis(time.now.0.saturating_add(MESSAGES_SENT_MS));
+            let timer = self.sessions.timers.insert(until, Timer::ForgetMessages);
+            self.sessions.pubsub.recent_timer = Some(timer);
+        }
+        self.become_ready();
+    }
+
+    fn become_ready(&mut self) {
+        self.readiness = Readiness::Ready;
+        self.update_conditions();
+    }
+
+    /// Refuses commands until the lease clock reaches `until`.
+    pub fn begin_guard(&mut self, until: Millis, reason: String) {
+        self.end_guard();
+        let timer = self.sessions.timers.insert(until, Timer::GuardEnd);
+        self.readiness = Readiness::Guarded(Guard { until, reason, timer });
+        self.update_conditions();
+    }
+
+    /// Ends the restart guard, if it is on; returns whether it was.
+    pub(crate) fn end_guard(&mut self) -> bool {
+        let guard = match std::mem::take(&mut self.readiness) {
+            Readiness::Guarded(guard) => Some(guard),
+            Readiness::Following(guard) => {
+                self.readiness = Readiness::Following(None);
+                guard
+            }
+            other => {
+                self.readiness = other;
+                None
+            }
+        };
+        self.update_conditions();
+        guard.map(|guard| self.sessions.timers.cancel(guard.timer)).is_some()
+    }
+
+    /// As [`Engine::end_guard`], when its timer has fired.
+    pub(crate) fn guard_is_over(&mut self) {
+        self.become_ready();
+    }
+
+    /// The restart guard, if it is on, to move its end.
+    pub(crate) fn guard_mut(&mut self) -> Option<&mut Guard> {
+        match &mut self.readiness {
+            Readiness::Guarded(guard) => Some(guard),
+            Readiness::Following(guard) => guard.as_mut(),
+            Readiness::Ready | Readiness::Loading(_) => None,
+        }
+    }
+
+    /// Whether a log is being applied: it contains the expirations.
+    pub(crate) fn applies_log(&self) -> bool {
+        matches!(self.readiness, Readiness::Loading(_) | Readiness::Following(_))
+    }
+
+    /// The error for a command while the server is not ready.
+    pub(crate) fn check_ready(&self, time: Time) -> Result<(), Error> {
+        match &self.readiness {
+            // See `Engine::check_leadership`.
+            Readiness::Ready | Readiness::Following(_) => Ok(()),
+            Readiness::Loading(_) => {
+                let (product, _) = self.settings.compat_version.introduction();
+                let product = if product == "valkey" { "Valkey" } else { "Redis" };
+                Err(Error::text(format!("LOADING {product} is loading the dataset in memory")))
+            }
+            Readiness::Guarded(guard) => match time.remaining(guard.until).0 {
+                ..=0 => Ok(()),
+                left_ms => Err(Error::text(format!(
+                    "LOADING Leases from before the restart may still be held; ready in {left_ms} \
+                     ms"
+                ))),
+            },
+        }
+    }
+
+    /// Whether the server is ready, and if not, why.
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Stage;
+    use crate::timing::time::Millis;
+
+    #[test]
+    fn guard_refuses_commands_until_its_end() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.begin_guard(Millis(stage.time().now.0 + 30), "a test".into());
+        let refusal = |left_ms| {
+            format!(
+                "!LOADING Leases from before the restart may still be held; ready in {left_ms} ms"
+            )
+        };
+        for command in ["GET k", "SET k v", "PING", "EVAL \"return 1\" 0"] {
+            assert_eq!(stage.step(command), refusal(30), "{command}");
+        }
+        stage.check("MULTI");
+        assert_eq!(stage.step("GET k"), refusal(30));
+        stage.check("EXEC => !EXECABORT Transaction discarded because of previous errors.");
+        stage.check("INFO persistence => ...; CONFIG GET port => ...; SUBSCRIBE c => ...");
+        stage.check("+20ms");
+        assert_eq!(stage.step("b> PING"), refusal(10));
+        stage.check("+10ms; b> PING => PONG");
+        assert!(stage.engine.is_ready());
+    }
+
+    #[test]
+    fn administrator_ends_guard() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.begin_guard(Millis(stage.time().now.0 + 30), "a test".into());
+        stage.check(r#"LOCKWHEEL GUARD => "{\"left_ms\":30,\"reason\":\"a test\"}""#);
+        stage.check("LOCKWHEEL GUARD END => OK; PING => PONG; +60ms; PING => PONG");
+    }
+
+    #[test]
+    fn loading_refuses_commands_and_expires_nothing() {
+        let mut stage = Stage::new(Default::default());
+        stage.check("SET k v PX 10");
+        let time = stage.time();
+        stage.engine.begin_loading(100, time.now, time);
+        stage.check("GET k => !LOADING Redis is loading the dataset in memory; +20ms");
+        // A command that is served must not see the end of a lease either.
+        stage.check("c> SUBSCRIBE c; b> INFO keyspace => ...keys=1...");
+        assert_eq!(stage.engine.next_deadline(), None);
+        let time = stage.time();
+        stage.engine.end_loading(time);
+        stage.check("GET k => nil");
+    }
+
+    #[test]
+    fn recent_messages_are_sent_to_new_subscribers() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.start_log(0);
+        stage.check("SET k v; PUBLISH c lost");
+        let script = "redis.call('del', 'k') redis.call('publish', 'c', 'free')";
+        stage.check(&format!("EVAL \"{script}\" 0 => nil"));
+        let (mut effects, time) = (Vec::new(), stage.time());
+        stage.engine.take_units(|units| effects.extend_from_slice(units.effects));
+
+        let mut other = Stage::new(Default::default());
+        other.check("early> SUBSCRIBE x");
+        let subscribed = r#"["subscribe", "c", 1]"#;
+        let with_message = format!(r#"{subscribed} & ["message", "c", "free"]"#);
+        for (client, at_ms, expected) in [("b", -20_000, subscribed), ("d", 0, &with_message)] {
+            let at = Millis(time.now.0 + at_ms);
+            other.engine.begin_loading(100, time.now, time);
+            other.engine.load(&effects, at, time).expect("effects");
+            other.engine.end_loading(time);
+            assert_eq!(other.step(&format!("{client}> SUBSCRIBE c")), expected);
+        }
+        other.check("+60000ms");
+        assert_eq!(other.step("e> SUBSCRIBE c"), subscribed);
+    }
+}
