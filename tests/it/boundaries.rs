@@ -79,7 +79,6 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
     ("server/engine/src/command/row.rs", &["cluster", "pubsub", "sentinel", "set"], "groups"),
     ("server/engine/src/run/context.rs", &["del"], "an event"),
     ("server/engine/src/instruments/faults/rule.rs", &["client", "command"], "conditions"),
-    ("server/engine/src/commands/lockwheel/journal.rs", &["client"], "an option"),
     ("server/engine/src/statistics/latency.rs", &["command"], "a kind of event"),
     ("server/engine/src/locks/meaning.rs", &["get", "script"], "an option, an argument"),
     (

@@ -58,8 +58,8 @@ impl From<io::Error> for Error {
     }
 }
 
-impl From<crate::net::host::Failed> for Error {
-    fn from(_: crate::net::host::Failed) -> Error {
+impl From<crate::host::Failed> for Error {
+    fn from(_: crate::host::Failed) -> Error {
         Error::new(ErrorKind::Failed, "the engine has failed and runs no further command")
     }
 }

@@ -48,29 +48,21 @@
 
 #![forbid(unsafe_code)]
 
-mod acl_file;
-mod bounded_file;
-mod client;
 mod clock;
-mod control;
-mod descriptors;
+mod durability;
 mod error;
-#[cfg(test)]
-mod gate_tests;
+mod host;
+mod in_process;
+mod instruments;
 mod limits;
-mod listen_settings;
-mod log;
 mod net;
-mod process_usage;
 #[cfg(feature = "replication")]
 #[doc(hidden)]
 pub mod replication;
-mod restart_guard;
 mod server;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
-mod snapshots;
 #[cfg(feature = "tls")]
 #[doc(hidden)]
 pub mod tls;
@@ -90,15 +82,14 @@ mod testing_page {}
 #[doc = include_str!("../../../docs/running.md")]
 mod running_page {}
 
-pub use client::Client;
-pub use control::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
-pub use descriptors::share_descriptors;
+pub use durability::time_of_log;
 pub use error::{Error, ErrorKind};
+pub use in_process::Client;
+pub use instruments::{Clock, Fault, FaultRule, Faults, Gate, Journal, Requests};
 pub use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, LintRule};
 pub use lockwheel_engine::instruments::journal::entry::{Entry as JournalEntry, JournalEvent};
 pub use lockwheel_engine::locks::evidence::Confidence;
 pub use lockwheel_engine::locks::{HeldLock, KnownLock, Shape};
 pub use lockwheel_engine::settings::Settings;
 pub use lockwheel_resp::Reply;
-pub use log::time_of_log;
-pub use server::{Builder, Server};
+pub use server::{Builder, Server, share_descriptors};

@@ -19,13 +19,13 @@ use tokio::task::yield_now;
 use tokio::time::Sleep;
 use tracing::{debug, warn};
 
+use crate::durability::commit_gate::CommitGate;
+use crate::host::slow_script::RequestFilter;
+use crate::host::{Failed, Host, Next, log_client, output_limit, warn_overrun};
 use crate::limits;
-use crate::net::commit_gate::CommitGate;
-use crate::net::host::{Failed, Host, Next, log_client, output_limit, warn_overrun};
 use crate::net::input::Input;
 use crate::net::outbox::{LimitCheck, Outbox};
 use crate::net::output::Output;
-use crate::net::slow_script::RequestFilter;
 use crate::net::stream::Stream;
 use crate::net::turn::{self, Pending};
 use lockwheel_engine::Engine;
@@ -36,7 +36,7 @@ use lockwheel_engine::statistics::rates::Traffic;
 use lockwheel_engine::timing::time::Time;
 
 /// A connected client. The connection's own task serves it; while a script runs on that task's
-/// thread, [`crate::net::slow_script`] does.
+/// thread, [`crate::host::slow_script`] does.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// The client's id in the engine.

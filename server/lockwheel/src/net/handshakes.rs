@@ -2,7 +2,7 @@
 //!
 //! A connection becomes a client when its handshake is complete. Before that it does not count
 //! against `maxclients`, does not use the engine, and has a time limit. While a slow script runs,
-//! [`crate::net::slow_script`] continues the handshakes.
+//! [`crate::host::slow_script`] continues the handshakes.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -18,8 +18,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::host::Host;
 use crate::net::connection::Connection;
-use crate::net::host::Host;
 use crate::net::listener::admit;
 use crate::net::stream::Stream;
 use crate::net::tls_stream::{Access, HandshakeStep, TlsStream};

@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::durability::dependencies::Dependencies;
 use crate::limits;
-use crate::net::dependencies::Dependencies;
 use crate::net::output::Output;
 use lockwheel_engine::Delivery;
 use lockwheel_engine::durability::unit_log::Position;
@@ -138,7 +138,7 @@ impl Outbox {
     /// Takes everything if all of it is released, else the bytes that are. The caller must have
     /// called [`CommitGate::hold_caller`] before it waits for the rest.
     ///
-    /// [`CommitGate::hold_caller`]: crate::net::commit_gate::CommitGate::hold_caller
+    /// [`CommitGate::hold_caller`]: crate::durability::commit_gate::CommitGate::hold_caller
     pub(crate) fn take(&self, released: Position) -> OutboxContents {
         let Some(mut state) = self.begin_take() else { return OutboxContents::default() };
         let length = state.bytes.len();

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
 
+use crate::durability::dependencies::Dependencies;
 use crate::limits;
-use crate::net::dependencies::Dependencies;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::buffers::BufferSizes;
 

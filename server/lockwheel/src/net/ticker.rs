@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
 use crate::clock::{Clock, Stopwatch};
+use crate::host::Host;
 use crate::limits;
-use crate::net::host::Host;
 use crate::net::turn;
 use crate::net::wake_timer::{WakeListener, WakeTimer};
 use lockwheel_engine::Engine;

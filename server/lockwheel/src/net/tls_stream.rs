@@ -2,7 +2,7 @@
 //!
 //! The TLS state is driven here, directly on the socket, rather than by a stream of tokio: while a
 //! slow script runs on a connection's thread, the sockets are polled without a runtime
-//! ([`crate::net::slow_script`]), and `SCRIPT KILL` must arrive then over TLS as well.
+//! ([`crate::host::slow_script`]), and `SCRIPT KILL` must arrive then over TLS as well.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};

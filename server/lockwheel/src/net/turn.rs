@@ -21,7 +21,7 @@
 //! - between two slices of mass expiry, by [`crate::net::ticker`];
 //! - by the connection's own task: the last bytes before it closes, output too long to be held
 //!   back, and what a socket did not take, when it is writable again;
-//! - by [`crate::net::slow_script`] while a slow script blocks all clients.
+//! - by [`crate::host::slow_script`] while a slow script blocks all clients.
 //!
 //! A long turn ends early, so that no output waits for a sleep that does not come: when a
 //! connection is polled for the second time, when [`limits::TURN_CLIENTS_MAX`] clients have a
@@ -34,9 +34,9 @@ use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use crate::durability::Log;
+use crate::durability::commit_gate::CommitGate;
 use crate::limits;
-use crate::log::Log;
-use crate::net::commit_gate::CommitGate;
 use crate::net::connection::Connection;
 
 /// The kind of output that waits to be sent to a client.

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::debug;
 
+use crate::host::Host;
 use crate::limits;
-use crate::net::host::Host;
 
 /// Serves the requests that are held, until the server ends. `held` has the number of the last one.
 pub(super) async fn serve(host: Weak<Host>, held: watch::Receiver<u64>, node: Arc<Node>) {

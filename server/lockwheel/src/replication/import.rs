@@ -18,10 +18,10 @@ use lockwheel_raft::{Contents, Guard, Peer, begin_with, read_log};
 
 use super::setup::{FIRST_NODE, failed};
 use crate::clock::{Clock, MachineTime};
+use crate::durability::directory;
+use crate::durability::restart_guard::{Found, GuardSettings, decide};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
-use crate::log::directory;
-use crate::restart_guard::{Found, GuardSettings, decide};
 use crate::server::seeds;
 
 /// What a new cluster has taken from a log.

@@ -48,11 +48,11 @@ pub use self::setup::{
     begin_cluster, begin_cluster_from, has_node, join_cluster, lead, new_token, remove_node, status,
 };
 use self::shown_nodes::show_nodes;
+use crate::durability::LogOwner;
+use crate::durability::commit_gate::CommitGate;
 use crate::error::{Error, ErrorKind};
+use crate::host::Host;
 use crate::limits;
-use crate::log::LogOwner;
-use crate::net::commit_gate::CommitGate;
-use crate::net::host::Host;
 use crate::net::listener::listen_at_all;
 
 pub use lockwheel_raft::{NodeStatus, Status};

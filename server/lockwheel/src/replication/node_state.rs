@@ -10,8 +10,8 @@ use lockwheel_log::files::Snapshot;
 use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 
 use super::raft_log::{RaftLog, ended};
+use crate::host::Host;
 use crate::limits;
-use crate::net::host::Host;
 
 /// See the module's documentation.
 #[derive(Debug)]

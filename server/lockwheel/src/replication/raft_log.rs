@@ -18,10 +18,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
+use crate::durability::commit_gate::CommitGate;
+use crate::durability::{Log, LogOwner, LogSizes};
+use crate::host::Host;
 use crate::limits;
-use crate::log::{Log, LogOwner, LogSizes};
-use crate::net::commit_gate::CommitGate;
-use crate::net::host::Host;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -375,7 +375,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::net::runtime_files::RuntimeFiles;
+    use crate::server::runtime_files::RuntimeFiles;
 
     /// A log without a node.
     fn log() -> RaftLog {

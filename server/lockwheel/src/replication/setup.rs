@@ -19,8 +19,8 @@ use super::keys::{Connector, Credentials, MEMBERSHIP, NodeKey};
 use super::membership::{Reply, Request, ask, ask_node, now_seconds};
 use super::token::Token;
 use super::{NodeSettings, block_on};
+use crate::durability::directory;
 use crate::error::{Error, ErrorKind};
-use crate::log::directory;
 
 /// The number of the node that begins a cluster.
 pub(super) const FIRST_NODE: NodeId = 1;

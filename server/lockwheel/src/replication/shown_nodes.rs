@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::raft_log::RaftLog;
-use crate::net::host::Host;
+use crate::host::Host;
 
 /// Shows clients the nodes, whenever they change, until the node ends.
 pub(super) async fn show_nodes(host: Weak<Host>, log: Arc<RaftLog>, node: Arc<Node>) {

@@ -18,17 +18,17 @@ use lockwheel_engine::sessions::Origin;
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::Disk;
 
-use crate::client::Client;
 use crate::clock::{Clock, MachineTime};
+use crate::durability::Restored;
+use crate::durability::restart_guard::GuardSettings;
+use crate::durability::snapshots::{self, SnapshotWriter};
 use crate::error::{Error, ErrorKind};
-use crate::log::Restored;
-use crate::net::host::Host;
+use crate::host::Host;
+use crate::in_process::Client;
 use crate::net::listener::admit;
-use crate::net::runtime_files::RuntimeFiles;
 use crate::net::stream::Stream;
 use crate::net::{ticker, turn};
-use crate::restart_guard::GuardSettings;
-use crate::snapshots::{self, SnapshotWriter};
+use crate::server::runtime_files::RuntimeFiles;
 use pipe::Pipe;
 
 pub use lockwheel_log as log;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
-use crate::net::host::Host;
+use crate::host::Host;
 use lockwheel_engine::timing::time::{ClockOrder, Millis, Rate, never_back};
 
 /// The clock of a server, which all timing in the server uses instead of the system's clock: leases
@@ -151,7 +151,7 @@ fn moment(moment: Millis) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(moment.0).unwrap_or(0))
 }
 
-pub(super) fn millis(span: Duration) -> Millis {
+pub(crate) fn millis(span: Duration) -> Millis {
     Millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
 }
 

@@ -11,22 +11,22 @@ use std::time::{Duration, SystemTime};
 use lockwheel_resp::Reply;
 use parking_lot::Mutex;
 
-use crate::acl_file::AclFileOnDisk;
-use crate::client::Client;
 use crate::clock;
-use crate::control::{Clock, Faults, Journal, since_epoch};
+use crate::durability::Restored;
 use crate::error::{Error, ErrorKind};
-use crate::listen_settings::{ListenSettings, are_remote};
-use crate::log::Restored;
+use crate::in_process::Client;
+use crate::instruments::{Clock, Faults, Journal, since_epoch};
+use crate::server::acl_file::AclFileOnDisk;
+use crate::server::listen_settings::{ListenSettings, are_remote};
 
-use crate::net::host::Host;
+use crate::host::Host;
+use crate::host::slow_script::SlowScriptMonitor;
 use crate::net::listener::Acceptor;
-use crate::net::runtime_files::RuntimeFiles;
-use crate::net::slow_script::SlowScriptMonitor;
 use crate::net::workers::Workers;
-use crate::process_usage;
 #[cfg(feature = "replication")]
 use crate::replication::{NodeSettings, Replication};
+use crate::server::process_usage;
+use crate::server::runtime_files::RuntimeFiles;
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;

@@ -16,13 +16,13 @@ use lockwheel_log::recovery::{Effects, LastTime, Overview, RecoveryError, TornTa
 use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
 
-use super::ceiling_file::CeilingFile;
 use crate::clock::{Clock, MachineTime};
+use crate::durability::ceiling_file::CeilingFile;
+use crate::durability::restart_guard::{self, Found, GuardSettings};
 use crate::error::{Error, ErrorKind};
+use crate::host::Host;
 use crate::limits;
-use crate::listen_settings::ListenSettings;
-use crate::net::host::Host;
-use crate::restart_guard::{self, Found, GuardSettings};
+use crate::server::listen_settings::ListenSettings;
 
 /// See the module's documentation.
 pub(crate) struct Restored {
@@ -74,7 +74,7 @@ impl Restored {
         if !has_log && !guard.is_on {
             return Ok(None);
         }
-        let path = super::directory(settings);
+        let path = crate::durability::directory(settings);
         let disk = Directory::open(&path).map(Arc::new);
         let locked = disk.and_then(|disk| {
             // With a log, `Files` takes the lock.

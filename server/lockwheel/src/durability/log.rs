@@ -1,9 +1,4 @@
-//! The log of a server: the interface [`Log`], and its implementation in files, [`FileLog`].
-
-mod ceiling_file;
-pub(crate) mod disk_watch;
-mod file_log;
-mod restored;
+//! The interface of a log, [`Log`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,11 +10,7 @@ use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::settings::{FlushPolicy, Settings};
 use lockwheel_log::files::{Clocks, Snapshot};
 
-use crate::net::host::Host;
-
-pub(crate) use file_log::FileLog;
-pub use restored::time_of_log;
-pub(crate) use restored::{OpenFiles, Restored};
+use crate::host::Host;
 
 /// The directory of the log and of the lease ceiling.
 pub(crate) fn directory(settings: &Settings) -> PathBuf {

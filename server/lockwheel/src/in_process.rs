@@ -8,7 +8,7 @@ use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
 
 use crate::error::{Error, ErrorKind};
-use crate::net::host::{Failed, Host, Next};
+use crate::host::{Failed, Host, Next};
 use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
 use lockwheel_engine::durability::unit_log::Position;

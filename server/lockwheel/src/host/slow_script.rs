@@ -8,8 +8,8 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use crate::host::Host;
 use crate::limits;
-use crate::net::host::Host;
 use crate::net::listener::Acceptor;
 use crate::net::turn;
 use lockwheel_engine::Engine;

@@ -1,7 +1,7 @@
 //! The journal of a running server, for a test to read and to assert.
 
 use crate::error::{Error, ErrorKind};
-use crate::net::host::Host;
+use crate::host::Host;
 use lockwheel_engine::Engine;
 use lockwheel_engine::instruments::journal::Selection;
 use lockwheel_engine::instruments::journal::checks::{Check, CheckResult, Finding, Scope};

@@ -25,14 +25,14 @@ use lockwheel_log::mutants;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
-use super::ceiling_file::CeilingFile;
-use super::restored::{OpenFiles, kept_by};
-use super::{Log, LogOwner, LogSizes};
 use crate::clock::Stopwatch;
+use crate::durability::ceiling_file::CeilingFile;
+use crate::durability::commit_gate::CommitGate;
+use crate::durability::restored::{OpenFiles, kept_by};
+use crate::durability::snapshots;
+use crate::durability::{Log, LogOwner, LogSizes};
+use crate::host::Host;
 use crate::limits;
-use crate::net::commit_gate::CommitGate;
-use crate::net::host::Host;
-use crate::snapshots;
 
 /// A log in files of this machine.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_log::files::Snapshot;
 use tracing::{error, info};
 
+use crate::host::Host;
 use crate::limits;
-use crate::net::host::Host;
 
 /// Begins a snapshot on a thread of its own.
 pub(crate) fn start(host: &Arc<Host>) {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use lockwheel_resp::Reply;
 
-use crate::client::Client;
-use crate::control::clock::millis;
 use crate::error::{Error, ErrorKind};
-use crate::net::host::Host;
+use crate::host::Host;
+use crate::in_process::Client;
+use crate::instruments::clock::millis;
 use lockwheel_engine::instruments::faults::rule::{FaultAction, Rule, RuleConditions};
 use lockwheel_engine::timing::time::Millis;
 

@@ -18,19 +18,19 @@ use tokio::sync::watch;
 use tracing::{Level, debug, error, info, warn};
 
 use crate::clock::Clock;
+use crate::durability::commit_gate::CommitGate;
+use crate::durability::disk_watch::DiskWatch;
+use crate::durability::restart_guard::Necessary;
+use crate::durability::snapshots;
+use crate::durability::{FileLog, Log, LogOwner, LogSizes, OpenFiles};
 use crate::limits;
-use crate::log::disk_watch::DiskWatch;
-use crate::log::{FileLog, Log, LogOwner, LogSizes, OpenFiles};
-use crate::net::commit_gate::CommitGate;
 use crate::net::outbox::LimitCheck;
 use crate::net::registry::{Receiver, Registry};
-use crate::net::runtime_files::RuntimeFiles;
 use crate::net::ticker::DeadlineTimer;
 use crate::net::turn::{self, Pending};
 #[cfg(feature = "replication")]
 use crate::replication::RaftLog;
-use crate::restart_guard::Necessary;
-use crate::snapshots;
+use crate::server::runtime_files::RuntimeFiles;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::{FlushPolicy, OutputBufferLimit};
@@ -906,9 +906,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::client::Client;
     use crate::clock::Stopwatch;
     use crate::error::ErrorKind;
+    use crate::in_process::Client;
     use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
     use lockwheel_log::files::{Clocks, Files};
