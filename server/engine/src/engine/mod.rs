@@ -1,12 +1,20 @@
 //! The engine as its callers see it: one state machine, its inputs and its outputs.
 //!
-//! Invariant: the same inputs in the same order give the same outputs. [`inputs`] lists all of
-//! them. Only this folder and the folders named in `tests/it/boundaries.rs` add methods to
-//! [`Engine`]; handlers of commands reach it through `run::context::Context`.
+//! - `inputs` lists all inputs and outputs. Begin here.
+//! - `core` has the parts of the engine; `requests` runs a request; `clients` has those that come
+//!   and go, `users` what they may do; `expiry` ends leases; `counts` has the counters of `INFO`.
+//!
+//! Rule: the same inputs in the same order give the same outputs.
 
+mod clients;
 mod core;
+mod counts;
+mod expiry;
 pub mod inputs;
+mod requests;
 mod users;
 
-pub(crate) use core::Outcome;
-pub use core::{Engine, Flow, Stats};
+pub use core::Engine;
+pub use counts::Stats;
+pub use requests::Flow;
+pub(crate) use requests::Outcome;
