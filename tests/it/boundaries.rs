@@ -87,7 +87,7 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
         "words of keys and values",
     ),
     ("server/engine/src/sessions/tracking.rs", &["client"], "Redis spares all its subcommands"),
-    ("server/engine/src/settings/mod.rs", &["save"], "a directive"),
+    ("server/engine/src/settings/values.rs", &["save"], "a directive"),
     ("server/engine/src/settings/sentinel.rs", &["monitor"], "a directive"),
     (
         "server/engine/src/settings/table.rs",

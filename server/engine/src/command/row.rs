@@ -1,7 +1,4 @@
-//! The rows that describe commands, and the table of all rows.
-//!
-//! A row holds everything the server uses before it runs a command. Gates, error texts, `COMMAND`,
-//! the table tests and the documentation are all generated from it.
+//! The row of a command, and the table of all rows.
 
 use std::sync::OnceLock;
 

@@ -1,12 +1,16 @@
-//! The commands, one file for each family: rows first, then handlers, then tests.
+//! The commands, one file or folder for each family: rows first, then handlers, then tests.
 //!
-//! A new command needs a change only in the file of its family; a new family needs a line here.
+//! `common` has the list of families, and what several of them use.
+//!
+//! Rule: a new command needs a change only in the file of its family; a new family needs a line
+//! here and one in `common`.
 
 pub mod acl;
 pub mod bits;
 pub mod client;
 mod client_list;
 pub mod cluster;
+mod common;
 pub mod conditional;
 pub mod connection;
 pub mod debug;
@@ -43,191 +47,14 @@ mod time_unit;
 mod tracking;
 pub mod transactions;
 
-use lockwheel_resp::{LongDouble, Reply};
-use serde::Serialize;
-
-use crate::command::{Arity, Command, Flags, Handler};
-use crate::error::Error;
-use crate::run::context::integer;
-use crate::timing::time::{Millis, Time};
-
-/// The rows of every family except the sentinel's.
-pub const FAMILIES: &[&[Command]] = &[
-    acl::COMMANDS,
-    bits::COMMANDS,
-    client::COMMANDS,
-    cluster::COMMANDS,
-    conditional::COMMANDS,
-    connection::COMMANDS,
-    debug::COMMANDS,
-    dump::COMMANDS,
-    expiry::COMMANDS,
-    functions::COMMANDS,
-    hashes::COMMANDS,
-    info::COMMANDS,
-    introspection::COMMANDS,
-    keys::COMMANDS,
-    lists::COMMANDS,
-    lock::COMMANDS,
-    lockwheel::rows::COMMANDS,
-    latency::COMMANDS,
-    memory::COMMANDS,
-    monitor::COMMANDS,
-    pubsub::COMMANDS,
-    replication::COMMANDS,
-    scripts::COMMANDS,
-    persistence::COMMANDS,
-    server::COMMANDS,
-    sets::COMMANDS,
-    slowlog::COMMANDS,
-    settings::COMMANDS,
-    sort::COMMANDS,
-    sorted_sets::algebra::COMMANDS,
-    sorted_sets::ranges::COMMANDS,
-    sorted_sets::members::COMMANDS,
-    streams::groups::COMMANDS,
-    streams::info::COMMANDS,
-    streams::pending::COMMANDS,
-    streams::reads::COMMANDS,
-    streams::entries::COMMANDS,
-    strings::COMMANDS,
-    transactions::COMMANDS,
-];
-
-/// The commands of a server that stores keys.
-pub fn server_commands() -> impl Iterator<Item = &'static Command> {
-    FAMILIES.iter().copied().flatten()
-}
-
-/// The commands of a node of a cluster: it also answers queries for its master.
-pub fn node_commands() -> impl Iterator<Item = &'static Command> {
-    server_commands().chain(std::iter::once(sentinel::of_node()))
-}
-
-/// The commands of a sentinel: its own and some of the others.
-pub fn sentinel_commands() -> impl Iterator<Item = &'static Command> {
-    let shared =
-        server_commands().filter(|command| sentinel::SHARED_COMMANDS.contains(&command.name));
-    sentinel::COMMANDS.iter().chain(shared)
-}
-
-/// A reply in JSON.
-pub(crate) fn json(shown: &impl Serialize) -> Reply {
-    Reply::bulk(serde_json::to_string(shown).unwrap_or_default())
-}
-
-/// The error for a subcommand with several forms, none of which has this many arguments.
-fn unknown_form(command: &str, subcommand: &[u8]) -> Error {
-    let name = String::from_utf8_lossy(subcommand);
-    Error::text(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
-    ))
-}
-
-/// The reply to the `HELP` subcommand of `command`: `lines` between the first and the last lines
-/// that all commands share.
-fn help(command: &str, lines: &[&'static str]) -> Reply {
-    let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-    let last = ["HELP", "    Shows this."];
-    let lines = lines.iter().chain(&last).map(|line| Reply::status(line));
-    Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
-}
-
-/// The row of the `HELP` subcommand of a family, with the other rows' `base`.
-const fn help_row(
-    base: Command,
-    since: &'static str,
-    example: &'static str,
-    run: Handler,
-) -> Command {
-    Command {
-        name: "help",
-        arity: Arity::Exactly(2),
-        flags: Flags::LOADING.union(Flags::STALE),
-        keys: &[],
-        since,
-        tips: &[],
-        doc: "Lists the subcommands.",
-        example,
-        run,
-        ..base
-    }
-}
-
-/// A map with names as keys.
-fn map(pairs: impl IntoIterator<Item = (&'static str, Reply)>) -> Reply {
-    Reply::Map(pairs.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect())
-}
-
-/// Human-readable text.
-fn text(text: impl Into<String>) -> Reply {
-    Reply::Verbatim { format: *b"txt", text: text.into().into() }
-}
-
-/// A number that cannot be negative; one too large for the protocol becomes the largest integer.
-fn number(value: u64) -> Reply {
-    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-/// Parses a number of at least `min`; replies with `refusal` if it is smaller or not a number.
-fn at_least(argument: &[u8], min: i64, refusal: &'static str) -> Result<usize, Error> {
-    let number = integer(argument).ok().filter(|&number| number >= min);
-    let number = number.ok_or(Error::line(refusal))?;
-    Ok(usize::try_from(number).unwrap_or(usize::MAX))
-}
-
-/// Parses a timeout in milliseconds and returns its end; `None`, which is never, if it is 0.
-fn timeout(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
-    let span = integer(argument)
-        .map_err(|_| Error::line("ERR timeout is not an integer or out of range"))?;
-    match span {
-        ..0 => Err(Error::line("ERR timeout is negative")),
-        0 => Ok(None),
-        _ => time.after(Millis(span)).map(Some).ok_or(Error::OutOfRange("timeout")),
-    }
-}
-
-/// Parses a timeout in decimal seconds and returns its end; `None`, which is never, if it is 0.
-fn timeout_seconds(time: Time, argument: &[u8]) -> Result<Option<Millis>, Error> {
-    let seconds = LongDouble::parse(argument)
-        .ok_or(Error::line("ERR timeout is not a float or out of range"))?;
-    match seconds.ceil_thousandfold() {
-        Some(..0) => Err(Error::line("ERR timeout is negative")),
-        Some(0) => Ok(None),
-        Some(span) => time.after(Millis(span)).map(Some).ok_or(Error::OutOfRange("timeout")),
-        None => Err(Error::OutOfRange("timeout")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::settings::Settings;
-    use crate::testing::{Stage, words};
-
-    fn config_for(name: &str) -> Settings {
-        let mut settings = Settings::default();
-        settings.cluster_enabled = name == "cluster";
-        settings.sentinel = (name == "sentinel").then(Box::default);
-        settings
-    }
-
-    #[test]
-    fn help_has_one_line_for_each_subcommand() {
-        for name in [
-            "client", "cluster", "command", "config", "function", "memory", "object", "pubsub",
-            "script", "sentinel", "xgroup", "xinfo",
-        ] {
-            let mut stage = Stage::new(config_for(name));
-            let table = stage.engine.commands;
-            let client = stage.client("a");
-            let (reply, _) = stage.run(client, &words(&format!("{name} HELP")));
-            let lines: Vec<&str> = reply.trim_matches(['[', ']']).split(", ").collect();
-            let at = table.find(name.as_bytes()).expect("a command");
-            for &subcommand in &table.entry(at).subcommands {
-                let word = table.entry(subcommand).command.name.to_ascii_uppercase();
-                let named = |line: &&&str| line.split(' ').next() == Some(word.as_str());
-                assert_eq!(lines.iter().filter(named).count(), 1, "{name} {word}");
-            }
-        }
-    }
-}
+pub(crate) use common::at_least;
+pub(crate) use common::help;
+pub(crate) use common::help_row;
+pub(crate) use common::json;
+pub(crate) use common::map;
+pub(crate) use common::number;
+pub(crate) use common::text;
+pub(crate) use common::timeout;
+pub(crate) use common::timeout_seconds;
+pub(crate) use common::unknown_form;
+pub use common::{FAMILIES, node_commands, sentinel_commands, server_commands};

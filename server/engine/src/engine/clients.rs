@@ -1,14 +1,13 @@
 //! Clients that come and go, and their output.
 
-
 use bytes::BytesMut;
 
 use crate::engine::Engine;
+use crate::limits;
 use crate::sessions::deliveries::Delivery;
 use crate::sessions::{ClientId, Close, Origin, Session};
 use crate::settings::MemoryShare;
 use crate::timing::time::{Millis, Time};
-use crate::limits;
 
 impl Engine {
     /// Adds a client that has connected. A client in this process needs no password and uses RESP3.

@@ -1,12 +1,10 @@
 //! How time passes: leases end, timers fire, and no key is found after its deadline.
 
-
-
 use crate::engine::Engine;
 use crate::sessions::Timer;
 use crate::statistics::latency::EXPIRE_CYCLE;
-use crate::store::dict::Slot;
 use crate::store::Due;
+use crate::store::dict::Slot;
 use crate::timing::time::{Millis, Time};
 
 impl Engine {

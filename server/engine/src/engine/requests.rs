@@ -1,6 +1,5 @@
 //! A request from its arguments to its reply.
 
-
 use bytes::BytesMut;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};

@@ -1,7 +1,7 @@
 //! Tests of the journal: conversations, and the entries, locks, checks and findings they lead to.
 
 use super::checks::{Check, LintRule, Scope};
-use super::entry::JournalEvent;
+use super::entry::{Entry, JournalEvent};
 use super::*;
 use crate::settings::{Permission, Settings};
 use crate::testing::{Stage, check};
