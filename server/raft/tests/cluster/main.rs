@@ -10,7 +10,10 @@ mod locks;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod network;
+mod reads;
 mod scenarios;
+mod storage;
+mod words;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

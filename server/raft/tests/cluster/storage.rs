@@ -1,7 +1,5 @@
 //! The storage passes the test suite of `openraft`, on a disk in memory.
 
-mod common;
-
 use std::fmt::Debug;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use openraft::storage::{LogFlushed, LogState, RaftLogStorage, RaftLogStorageExt}
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{Entry, LogId, OptionalSend, RaftLogReader, StorageError, Vote};
 
-use common::Words;
+use crate::words::Words;
 
 type Result<T> = std::result::Result<T, StorageError<NodeId>>;
 

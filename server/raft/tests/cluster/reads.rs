@@ -1,8 +1,6 @@
 //! Reads on followers, in simulated time: a follower that has confirmed its state has everything
 //! that was acknowledged before.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
 use tokio::time::{sleep, timeout};
 
-use common::Words;
+use crate::words::Words;
 
 const HEARTBEAT: Duration = Duration::from_millis(50);
 const LEASE: Duration = Duration::from_millis(400);
