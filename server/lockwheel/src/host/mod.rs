@@ -1,12 +1,24 @@
-//! The engine behind its lock, and the work around each use of it: units go to the log, output to
-//! connections, orders to the clock.
+//! The engine behind its lock, and the work around each use of it.
 //!
-//! Rule: a thread that has used the engine does this work before the lock is released. Use
-//! [`Host::with`], which does it.
+//! - `core` has the lock, and the order of this work. Begin here.
+//! - `requests` runs requests; `delivery` passes their output on; `slow_script` serves other
+//!   clients while a script runs for long.
+//! - `log` passes units to the log, and has the restart guard; `leadership` asks a replicated log.
+//! - `clock_orders` moves the clock of a server for tests.
+//!
+//! Rule: all code that uses the engine calls [`Host::with`].
 
+mod clock_orders;
 mod core;
+mod delivery;
 #[cfg(test)]
 mod gate_tests;
+#[cfg(feature = "replication")]
+mod leadership;
+mod log;
+mod requests;
 pub(crate) mod slow_script;
 
-pub(crate) use core::{Failed, Host, Next, log_client, output_limit, warn_overrun};
+pub(crate) use core::{Failed, Host};
+pub(crate) use delivery::{log_client, output_limit, warn_overrun};
+pub(crate) use requests::Next;

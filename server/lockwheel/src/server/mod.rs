@@ -9,6 +9,7 @@ pub(crate) mod listen_settings;
 pub(crate) mod process_usage;
 pub(crate) mod runtime_files;
 
+#[cfg(feature = "replication")]
 pub(crate) use core::seeds;
 pub use core::{Builder, Server};
 pub use descriptors::share_descriptors;

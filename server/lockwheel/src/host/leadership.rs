@@ -1,0 +1,58 @@
+//! What a host asks its replicated log before and after each use of the engine.
+
+use std::sync::Arc;
+
+use super::core::Host;
+use crate::net::registry::Receiver;
+use crate::replication::RaftLog;
+use lockwheel_engine::Engine;
+
+impl Host {
+    /// The units of the engine, which follows, go to `log` when it leads.
+    pub(crate) fn start_replicated_log(self: &Arc<Self>, log: &Arc<RaftLog>) {
+        // Only the start of a server calls this.
+        let _ = self.this.set(Arc::downgrade(self));
+        let _ = self.log.set(Arc::<RaftLog>::clone(log));
+        let _ = self.raft_log.set(Arc::clone(log));
+    }
+
+    /// A leader that may not be the only one any more serves no commands: another one may have
+    /// changed the keys that they read. They are held meanwhile.
+    pub(super) fn check_leadership(&self, engine: &mut Engine) {
+        if let Some(log) = self.raft_log.get() {
+            engine.set_serves(log.leads());
+        }
+        self.note_nodes(engine);
+    }
+
+    /// Passes on that a request is held.
+    pub(super) fn note_held(&self, engine: &Engine) {
+        if let Some(log) = self.raft_log.get() {
+            log.note_held(engine.last_held());
+        }
+    }
+
+    /// Passes changes of the nodes to the engine.
+    pub(super) fn note_nodes(&self, engine: &mut Engine) {
+        if let Some(nodes) = self.raft_log.get().and_then(|log| log.take_nodes()) {
+            engine.set_nodes(nodes, self.now());
+        }
+    }
+
+    /// Closes all clients, without the output that is not released; except those that only wait for
+    /// the event of the next leader and have no such output.
+    pub(crate) fn close_clients(&self, engine: &Engine) {
+        for (client, receiver) in self.registry.all_with_clients() {
+            if engine.outlives_leader(client) && !receiver.has_output() {
+                continue;
+            }
+            match receiver {
+                Receiver::Socket(connection) => connection.close_now(),
+                Receiver::InProcess(outbox) => {
+                    outbox.disconnect();
+                    outbox.wake();
+                }
+            }
+        }
+    }
+}

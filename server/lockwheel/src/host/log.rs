@@ -1,0 +1,239 @@
+//! The log of a host, its restart guard and its snapshots.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak, mpsc};
+
+use tracing::{info, warn};
+
+use super::core::Host;
+use crate::durability::restart_guard::Necessary;
+use crate::durability::snapshots;
+use crate::durability::{FileLog, Log, LogOwner, LogSizes, OpenFiles};
+use crate::limits;
+use crate::net::turn::{self};
+use lockwheel_engine::Engine;
+use lockwheel_engine::durability::unit_log::Position;
+use lockwheel_engine::settings::FlushPolicy;
+use lockwheel_engine::timing::time::Millis;
+use lockwheel_log::files::Snapshot;
+use lockwheel_log::mutants;
+
+/// The restart guard is not on.
+pub(super) const NO_GUARD: i64 = i64::MIN;
+
+impl Host {
+    /// The log is loaded: from now on the units of the engine are logged to `files`, and clients
+    /// are served when the guard is over.
+    pub(crate) fn start_log(
+        self: &Arc<Self>,
+        files: OpenFiles,
+        guard: Option<Necessary>,
+    ) -> io::Result<()> {
+        let this: Weak<Host> = Arc::downgrade(self);
+        if let Some(free_bytes) = files.free_bytes() {
+            self.check_disk(free_bytes, files.log.is_some());
+        }
+        // Only the start of a server calls this.
+        let _ = self.this.set(this.clone());
+        let begun = self.with(|engine| {
+            match &files.log {
+                Some(log) => engine.start_log(log.written()),
+                None => engine.start_log_of_ceilings(),
+            }
+            let policy = engine.settings().appendfsync;
+            let log = FileLog::new(files, policy, &self.gate, engine.unwritten_bytes(), this);
+            log.start_thread()?;
+            let _ = self.log.set(Arc::new(log));
+            engine.end_loading(self.now());
+            if let Some(guard) = guard {
+                self.begin_guard(engine, guard);
+            }
+            Ok(())
+        });
+        begun.map_err(|_| io::Error::other("the engine has failed"))?
+    }
+
+    /// The log of the server, if it has one.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
+        self.log.get()
+    }
+
+    pub(super) fn begin_guard(&self, engine: &mut Engine, guard: Necessary) {
+        let Necessary { left_ms, reason, had_lasting_keys } = guard;
+        if had_lasting_keys {
+            warn!("keys without a deadline may have been lost; the restart guard waits for none");
+        }
+        let until = Millis(self.now().now.0.saturating_add(left_ms));
+        self.begin_guard_until(engine, until, reason);
+    }
+
+    /// Refuses commands until the lease clock reaches `until`.
+    pub(crate) fn begin_guard_until(&self, engine: &mut Engine, until: Millis, reason: String) {
+        let left_ms = until.0.saturating_sub(self.now().now.0);
+        if left_ms > 0 {
+            warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
+            engine.begin_guard(until, reason);
+            self.guard_until_ms.store(until.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The engine has no guard any more, since another server may lead.
+    #[cfg(feature = "replication")]
+    pub(crate) fn forget_guard(&self) {
+        self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
+    }
+
+    /// Whether the disk that has the log is nearly full.
+    #[cfg(feature = "replication")]
+    pub(crate) fn disk_is_full(&self) -> bool {
+        self.disk_watch.lock().is_full()
+    }
+
+    /// Takes the free space of the disk that has the log.
+    pub(super) fn check_disk(&self, free_bytes: io::Result<u64>, has_log: bool) {
+        let reserve_bytes =
+            if has_log { limits::DISK_RESERVE_BYTES } else { limits::CEILING_RESERVE_BYTES };
+        if let Some(is_full) = self.disk_watch.lock().check(free_bytes, reserve_bytes) {
+            // A failed engine accepts nothing any more.
+            let _ = self.with(|engine| engine.set_disk_is_full(is_full));
+        }
+    }
+
+    /// Begins to write a snapshot on another thread.
+    pub(super) fn start_snapshot(&self) {
+        if let (Some(host), Some(log)) = (self.this.get().and_then(Weak::upgrade), self.log.get()) {
+            log.start_snapshot(&host);
+        }
+    }
+
+    /// Begins a snapshot of the state after all units so far. The log sends its file, unless the
+    /// log fails.
+    pub(crate) fn begin_snapshot(&self) -> io::Result<mpsc::Receiver<Snapshot>> {
+        let log = self.log.get().ok_or_else(snapshots::stopped)?;
+        let file = self.with(|engine| {
+            self.log_units(engine);
+            engine.begin_snapshot(self.now());
+            log.begin_snapshot()
+        });
+        file.map_err(|_| snapshots::stopped())
+    }
+
+    /// A snapshot is complete: files that it replaces are removed.
+    pub(crate) fn snapshot_is_durable(&self, position: Position) {
+        if let Some(log) = self.log.get() {
+            log.remove_before(position);
+        }
+    }
+
+    /// Ends the log: everything in it is flushed. Nothing may use the engine afterwards.
+    pub(crate) fn end_log(&self) {
+        if let Some(log) = self.log.get() {
+            let keys = self.with(|engine| engine.ceiling_of_keys()).ok().flatten();
+            log.end_with(keys, self.clock.readings());
+        }
+    }
+
+    /// Passes the units of the engine to the log, and what the log has released to the engine.
+    #[inline]
+    pub(super) fn log_units(&self, engine: &mut Engine) {
+        if let Some(log) = self.log.get() {
+            // Before the units: a change to `always` may be in the same turn. Another change
+            // follows them.
+            if engine.settings().appendfsync == FlushPolicy::Always {
+                self.follow_settings(engine, &**log);
+            }
+            if mutants::is_on("ceiling-after-grant") {
+                engine.take_units(|units| log.append(units, self.clock.readings(), false));
+            }
+            if let Some(ceiling) = engine.take_ceiling(self.now().now)
+                && !mutants::is_on("ceiling-not-raised")
+            {
+                log.raise_ceiling(ceiling, self.clock.readings());
+            }
+            engine.take_units(|units| {
+                log.append(units, self.clock.readings(), turn::writes_log(&self.gate, log));
+            });
+            engine.release_units(log.released(), log.flushed());
+        }
+    }
+
+    /// While clients wait until more is durable: serves those whose wait is over, and makes the log
+    /// report what is durable later.
+    pub(super) fn serve_log_waits(&self, engine: &mut Engine) {
+        let Some(log) = self.log.get() else { return };
+        let is_awaited = engine.is_flush_awaited();
+        self.gate.await_flush(is_awaited);
+        if is_awaited {
+            // After that: what became durable before is not reported.
+            #[cfg(feature = "replication")]
+            self.note_nodes(engine);
+            engine.release_units(log.released(), log.flushed());
+            self.gate.await_flush(engine.is_flush_awaited());
+        }
+        // `log_units` may have ended waits, too.
+        if engine.has_deliveries() {
+            self.deliver_output(engine);
+        }
+    }
+
+    /// Passes the time of the longest flush since the last call to the engine.
+    #[inline]
+    pub(super) fn note_flush(&self, engine: &mut Engine) {
+        if let Some(took_ns) = self.log.get().and_then(|log| log.take_longest_flush()) {
+            engine.note_flush(took_ns, self.now());
+        }
+    }
+
+    /// Passes the flush policy of the settings to the log, but not before the restart guard is
+    /// over.
+    pub(super) fn follow_settings(&self, engine: &mut Engine, log: &dyn Log) {
+        let policy = engine.settings().appendfsync;
+        if self.guard_until_ms.load(Ordering::Relaxed) == NO_GUARD {
+            return log.set_policy(policy);
+        }
+        if engine.is_ready() {
+            let until_ms = self.guard_until_ms.swap(NO_GUARD, Ordering::Relaxed);
+            info!("the restart guard is over: commands are served");
+            log.follow(policy);
+            // A guard that a command has ended does not come back after the next restart.
+            if self.now().now < Millis(until_ms)
+                && let Some(ceiling) = engine.lower_ceiling()
+            {
+                log.lower_ceiling(ceiling, self.clock.readings());
+            }
+        }
+    }
+
+    /// The time until the restart guard ends; `None` if it is not on.
+    pub(crate) fn restart_guard_left(&self) -> Option<Millis> {
+        let until_ms = self.guard_until_ms.load(Ordering::Relaxed);
+        let left = (until_ms != NO_GUARD).then(|| self.now().remaining(Millis(until_ms)))?;
+        (left.0 > 0).then_some(left)
+    }
+}
+
+impl LogOwner for Host {
+    fn log_has_failed(&self) {
+        self.gate.fail();
+        self.stop();
+    }
+
+    fn log_second(&self, sizes: Option<LogSizes>, free_bytes: io::Result<u64>) {
+        self.check_disk(free_bytes, sizes.is_some());
+        let Some(sizes) = sizes else { return };
+        let is_due = self.with(|engine| {
+            engine.set_log_sizes(sizes.snapshot, sizes.segments);
+            engine.snapshot_is_due(self.now())
+        });
+        if is_due == Ok(true) {
+            self.start_snapshot();
+        }
+    }
+
+    fn log_is_flushed(&self) {
+        // Ends the waits: see `serve_log_waits`. A failed engine has no clients any more.
+        let _ = self.with(|_| {});
+    }
+}
