@@ -7,10 +7,11 @@ use lockwheel_resp::Reply;
 
 use crate::acl::Channels;
 use crate::command::argument::Argument;
+use crate::command::is;
 use crate::command::names::Names;
 use crate::commands;
 use crate::error::Error;
-use crate::run::context::{Context, is};
+use crate::run::context::Context;
 use crate::settings::{CompatVersion, Mode, Settings, Vendor};
 use crate::statistics::latency::Times;
 use crate::store::value::ValueRef;

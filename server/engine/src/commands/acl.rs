@@ -5,11 +5,11 @@ use lockwheel_resp::Reply;
 use crate::Engine;
 use crate::acl::{self, Denial, Request, RuleError, Selector, User, Users};
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::commands::{help, help_row};
 use crate::error::Error;
 use crate::limits::GENERATED_PASSWORD_BITS_MAX;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 
 const ACL: Command = Command {
     group: Group::Server,

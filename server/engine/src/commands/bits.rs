@@ -4,10 +4,10 @@ use lockwheel_resp::{Reply, number};
 use smallvec::SmallVec;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::commands::strings::zeros;
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::dict::Slot;
 use crate::store::records::NewValue;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::commands::{client_list, tracking, unknown_form};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::{ReplyMode, Session};
 
 const ANYWHERE: Flags = Flags::NOSCRIPT.union(Flags::LOADING).union(Flags::STALE);

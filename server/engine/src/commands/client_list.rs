@@ -5,10 +5,11 @@ use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
 use crate::acl::Users;
+use crate::command::{integer, is};
 use crate::commands::client::yes_or_no;
 use crate::commands::tracking;
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::buffers::BufferSizes;
 use crate::sessions::tracking::Mode;
 use crate::sessions::{ClientId, Close, Session};

@@ -10,10 +10,10 @@ use lockwheel_resp::Reply;
 use crate::Engine;
 use crate::command::argument as arg;
 use crate::command::slots::{SLOTS, parse_slot, slot_of};
-use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::commands::unknown_form;
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::Session;
 use crate::settings::{EndpointType, Mode};
 

@@ -3,9 +3,8 @@
 use lockwheel_resp::{LongDouble, Reply};
 use serde::Serialize;
 
-use crate::command::{Arity, Command, Flags, Handler};
+use crate::command::{Arity, Command, Flags, Handler, integer};
 use crate::error::Error;
-use crate::run::context::integer;
 use crate::timing::time::{Millis, Time};
 
 /// The rows of every family except the sentinel's.

@@ -5,9 +5,9 @@ use lockwheel_resp::Reply;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, is};
 use crate::error::Error;
-use crate::run::context::{Context, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
 use crate::store::string_value::{StringValue, Text};

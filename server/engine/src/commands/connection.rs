@@ -4,9 +4,9 @@ use lockwheel_resp::{Protocol, Reply};
 
 use crate::acl;
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::{Close, ReplyMode};
 use crate::settings::{Mode, Settings};
 

@@ -6,11 +6,11 @@ use lockwheel_scripting::LogLevel;
 use sha1::{Digest, Sha1};
 
 use crate::Flow;
-use crate::command::{Arity, Command, Flags, Group};
+use crate::command::{Arity, Command, Flags, Group, integer, is};
 use crate::commands::unknown_form;
 use crate::error::Error;
 use crate::limits::{DEBUG_KEYS_MAX, DEBUG_VALUE_BYTES_MAX};
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::store::records::NewValue;
 use crate::store::serialised;
 use crate::timing::time::Millis;

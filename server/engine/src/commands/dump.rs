@@ -3,12 +3,12 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::commands::sorted_sets::members;
 use crate::commands::streams::entries;
 use crate::commands::{hashes, lists, sets};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::serialised::{self, Forms};
 use crate::timing::time::Millis;

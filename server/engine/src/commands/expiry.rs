@@ -4,9 +4,9 @@ use lockwheel_resp::Reply;
 
 use super::time_unit::TimeUnit;
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::timing::time::{Millis, Time};
 

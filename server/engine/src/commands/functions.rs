@@ -5,12 +5,14 @@ use lockwheel_scripting::{Function, Functions, Library, Policy};
 
 use super::{help, help_row, map, number, scripts};
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
+use crate::command::{
+    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument, integer, is,
+};
 use crate::commands::streams::groups::wrong_subcommand;
 use crate::error::Error;
 use crate::glob;
 use crate::limits;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::run::script::Call;
 use crate::settings::CompatVersion;
 use crate::store::serialised;

@@ -5,13 +5,13 @@
 use lockwheel_resp::{LongDouble, Protocol, Reply};
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, integer};
 use crate::commands::picks::Count;
 use crate::commands::scan;
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
-use crate::run::context::{Context, integer};
+use crate::run::context::Context;
 use crate::run::growth::fits;
 use crate::sessions::notify::Events;
 use crate::store::dict::HashSeed;

@@ -7,11 +7,11 @@ use lockwheel_resp::Reply;
 
 use crate::command::argument::{self as arg, Argument, ArgumentType};
 use crate::command::{
-    Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeyFlags, KeySpec,
+    Arity, Categories, Command, CommandTable, Entry, FindKeys, Flags, Group, KeyFlags, KeySpec, is,
 };
 use crate::error::Error;
 use crate::glob;
-use crate::run::context::{Context, is};
+use crate::run::context::Context;
 use crate::settings::{CompatVersion, Vendor};
 
 const COMMAND: Command = Command {

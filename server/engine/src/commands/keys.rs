@@ -6,11 +6,11 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::commands::{help, help_row, scan};
 use crate::error::Error;
 use crate::glob;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::dict::Slot;
 use crate::store::effects::Place;

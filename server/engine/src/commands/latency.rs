@@ -4,10 +4,10 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Entry, Flags, Group};
+use crate::command::{Arity, Command, Entry, Flags, Group, is};
 use crate::commands::{help, help_row};
 use crate::error::Error;
-use crate::run::context::{Context, is};
+use crate::run::context::Context;
 use crate::statistics::latency::Times;
 
 const LATENCY: Command = Command {

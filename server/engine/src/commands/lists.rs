@@ -7,11 +7,11 @@ use std::ops::Range;
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, integer, is};
 use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::list::{Element, End, List, SmallList};

@@ -13,13 +13,15 @@ use lockwheel_resp::Reply;
 
 use super::{map, number, scan};
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{
+    Arity, Caller, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is,
+};
 use crate::error::Error;
 use crate::glob;
 use crate::limits::{
     FENCING_TOKEN_MAX, LOCK_HOLDS_MAX, LOCK_LEASES_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX,
 };
-use crate::run::context::{Caller, Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::ClientId;
 use crate::sessions::bindings::{BoundKey, EndedBinding};
 use crate::sessions::notify::Events;

@@ -3,9 +3,9 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Command, Flags, Group, KeySpec, integer, is};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::statistics::memory;
 
 const MEMORY: Command = Command { group: Group::Server, since: "4.0.0", ..Command::BASE };

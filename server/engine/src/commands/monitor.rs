@@ -3,9 +3,9 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument::without_secrets;
-use crate::command::{Arity, Command, Entry, Flags, Group};
+use crate::command::{Arity, Caller, Command, Entry, Flags, Group};
 use crate::error::Error;
-use crate::run::context::{Caller, Context};
+use crate::run::context::Context;
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[Command {

@@ -4,8 +4,9 @@
 use lockwheel_resp::Reply;
 
 use super::at_least;
+use crate::command::is;
 use crate::error::Error;
-use crate::run::context::{Context, is};
+use crate::run::context::Context;
 
 /// Removes a number of elements from an end of a key; `None` if it has none.
 type Pop<E> = fn(&mut Context<'_>, &[u8], E, usize) -> Result<Option<Reply>, Error>;

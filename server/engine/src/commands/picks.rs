@@ -1,10 +1,10 @@
 //! Random selection for `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER`: the arguments and the
 //! selection.
 
+use crate::command::{integer, is};
 use crate::error::Error;
 use crate::limits;
 use crate::random::Random;
-use crate::run::context::{integer, is};
 
 /// The number of members to select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use lockwheel_resp::Reply;
 
 use crate::acl::Channels;
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Caller, Command, Flags, Group, KeySpec};
 use crate::commands::{help, help_row, unknown_form};
 use crate::error::Error;
 use crate::glob;
 use crate::locks;
-use crate::run::context::{Caller, Context};
+use crate::run::context::Context;
 use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
 

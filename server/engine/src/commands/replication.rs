@@ -4,11 +4,11 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group};
+use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::durability::log_waits::LogWait;
 use crate::error::Error;
 use crate::replication::nodes::{Address, Follower};
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::settings::Mode;
 use crate::timing::time::Millis;
 

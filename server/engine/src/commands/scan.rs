@@ -1,7 +1,7 @@
 //! Cursors and options of `SCAN` and the similar commands.
 
+use crate::command::{integer, is};
 use crate::error::Error;
-use crate::run::context::{integer, is};
 
 /// The options after the cursor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,13 @@ use lockwheel_scripting::{Interpreter, Script, Sha};
 use super::{help, help_row};
 use crate::Engine;
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument};
+use crate::command::{
+    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument, integer, is,
+};
 use crate::error::Error;
 use crate::limits;
 use crate::locks::script::Purpose;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::run::script::{Call, Running};
 use crate::settings::CompatVersion;
 

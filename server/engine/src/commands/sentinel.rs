@@ -12,11 +12,11 @@ use lockwheel_resp::Reply;
 
 use crate::Engine;
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group};
+use crate::command::{Arity, Command, Flags, Group, integer, is};
 use crate::error::Error;
 use crate::glob;
 use crate::replication::nodes::{Address, Follower};
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::settings::{Master, Peer, Sentinel, SetOptionError};
 
 /// The commands that a sentinel has besides this family, by name.

@@ -4,9 +4,9 @@ use lockwheel_resp::Reply;
 
 use crate::Flow;
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group};
+use crate::command::{Arity, Command, Flags, Group, is};
 use crate::error::Error;
-use crate::run::context::{Context, is};
+use crate::run::context::Context;
 
 const SERVER: Command = Command { group: Group::Server, ..Command::BASE };
 

@@ -7,13 +7,13 @@ use std::borrow::Cow;
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, integer, is};
 use crate::commands::picks::Count;
 use crate::commands::scan;
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::dict::HashSeed;
 use crate::store::records::NewValue;

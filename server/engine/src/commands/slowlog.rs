@@ -3,10 +3,10 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group};
+use crate::command::{Arity, Command, Flags, Group, integer};
 use crate::commands::{help, help_row, unknown_form};
 use crate::error::Error;
-use crate::run::context::{Context, integer};
+use crate::run::context::Context;
 use crate::statistics::slow_log::SlowCommand;
 
 const SLOWLOG: Command = Command {

@@ -6,10 +6,12 @@ use std::ops::Range;
 use lockwheel_resp::{Reply, number};
 
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{
+    Arity, Caller, Categories, Command, FindKeys, Flags, Group, KeySpec, integer, is,
+};
 use crate::commands::lists;
 use crate::error::Error;
-use crate::run::context::{Caller, Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::hash::Hash;
 use crate::store::list::{End, List};

@@ -4,10 +4,12 @@ use lockwheel_resp::{LongDouble, Reply};
 
 use super::time_unit::TimeUnit;
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{
+    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is,
+};
 use crate::commands::conditional::Condition;
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::run::growth::fits;
 use crate::sessions::notify::Events;
 use crate::settings::{CompatVersion, Vendor};

@@ -1,7 +1,7 @@
 //! The units in which commands take deadlines: a span from now or a time since 1970, each in
 //! seconds or milliseconds.
 
-use crate::run::context::is;
+use crate::command::is;
 use crate::timing::time::{Millis, Time};
 
 /// The unit of a deadline argument.

@@ -8,10 +8,10 @@ use lockwheel_resp::Reply;
 
 use crate::Engine;
 use crate::command::argument as arg;
-use crate::command::{Arity, Command};
+use crate::command::{Arity, Command, integer, is};
 use crate::commands::client::{OWN, on_or_off, yes_or_no};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::tracking::{Mode, Tracking};
 use crate::sessions::{ClientId, Session};
 

@@ -5,9 +5,9 @@ use lockwheel_resp::encode::{encode, encode_array_header};
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Caller, Categories, Command, Flags, Group, KeySpec};
 use crate::error::Error;
-use crate::run::context::{Caller, Context};
+use crate::run::context::Context;
 use crate::sessions::transaction::Transaction;
 use crate::store::lock_notes::Way;
 

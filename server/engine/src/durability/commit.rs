@@ -6,7 +6,7 @@
 //! unit its effects are committed as a whole.
 
 use crate::Engine;
-use crate::run::context::Caller;
+use crate::command::Caller;
 use crate::sessions::ClientId;
 use crate::sessions::notify::Events;
 use crate::store::apply::ApplyError;

@@ -4,8 +4,7 @@
 use lockwheel_resp::Reply;
 
 use super::table::KeyAccess;
-use crate::command::{Command, Flags, Group, LockMeaning};
-use crate::run::context::is;
+use crate::command::{Command, Flags, Group, LockMeaning, is};
 
 /// Commands that only query the state are not recorded.
 pub(crate) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {

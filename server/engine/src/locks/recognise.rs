@@ -5,9 +5,8 @@ use lockwheel_resp::Reply;
 use sha1::{Digest, Sha1};
 
 use crate::Engine;
-use crate::command::{Command, ScriptArgument};
+use crate::command::{Caller, Command, ScriptArgument};
 use crate::limits::LOCKS_REMEMBERED_MAX;
-use crate::run::context::Caller;
 use crate::run::dispatch::CompletedCommand;
 use crate::timing::time::{Millis, Time};
 

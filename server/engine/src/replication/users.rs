@@ -14,9 +14,9 @@ use crate::Engine;
 use crate::acl::file::read_line;
 use crate::acl::user::User;
 use crate::acl::{DEFAULT_USER, Users};
-use crate::run::script::LogLevel;
 use crate::sessions::ClientId;
 use crate::store::users::UserRules;
+use lockwheel_scripting::LogLevel;
 
 impl Engine {
     /// Whether the default user is replicated: then `requirepass` must not change it.

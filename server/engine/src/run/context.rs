@@ -3,11 +3,11 @@
 //!
 //! Invariant: a handler accesses keys only through this type, so that it never sees an expired key.
 
-use lockwheel_resp::{Protocol, Reply, number};
+use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
-use crate::command::Command;
 use crate::command::syntax_error;
+use crate::command::{Caller, Command};
 use crate::error::Error;
 use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
@@ -19,21 +19,6 @@ use crate::store::effects::Place;
 use crate::store::records::{NewValue, Record};
 use crate::store::value::{OutOfLine, Typed, ValueRef};
 use crate::timing::time::{Millis, Time};
-
-/// How a command was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// Directly by a client.
-    Client,
-    /// Again for a blocked client, since a key that it waits for has changed.
-    Waiter,
-    /// For a blocked client that waits no longer: it gets the reply of a timeout.
-    TimedOutWaiter,
-    /// By `EXEC`, for a client.
-    Transaction,
-    /// By a script, for a client.
-    Script,
-}
 
 /// See the module's documentation.
 pub struct Context<'a> {
@@ -394,22 +379,4 @@ impl Context<'_> {
     pub fn event(&mut self, kind: Events, event: &str, key: &[u8]) {
         self.engine.writer.event(kind, event, self.database, key);
     }
-}
-
-/// Reads an integer argument.
-pub fn integer(argument: &[u8]) -> Result<i64, Error> {
-    match number::parse_integer(argument) {
-        Some(integer) => Ok(integer),
-        None => Err(Error::NotAnInteger),
-    }
-}
-
-/// Reads an integer argument that must not be negative.
-pub fn unsigned(argument: &[u8]) -> Result<u64, Error> {
-    u64::try_from(integer(argument)?).map_err(|_| Error::NotAnInteger)
-}
-
-/// Whether an argument is the option `word`, ignoring case.
-pub fn is(argument: &[u8], word: &str) -> bool {
-    argument.eq_ignore_ascii_case(word.as_bytes())
 }

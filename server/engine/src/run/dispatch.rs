@@ -5,9 +5,9 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::ShortReply;
 
 use crate::Engine;
-use crate::command::{Command, Entry, Flags, Group, ScriptArgument};
+use crate::command::{Caller, Command, Entry, Flags, Group, ScriptArgument};
 use crate::error::Error;
-use crate::run::context::{Caller, Context};
+use crate::run::context::Context;
 use crate::run::gates::{Closed, Conditions, GateMask, Invocation, Paths};
 use crate::sessions::ClientId;
 use crate::timing::time::Time;

@@ -8,8 +8,9 @@ pub use lockwheel_scripting::LogLevel;
 use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script, ShortReply};
 
 use crate::Engine;
+use crate::command::Caller;
 use crate::error::Error;
-use crate::run::context::{Caller, Context};
+use crate::run::context::Context;
 use crate::run::gates::{Conditions, GateMask};
 use crate::statistics::counter::increment;
 use crate::timing::time::Millis;

@@ -11,8 +11,7 @@ use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::Engine;
-use crate::command::{Command, Flags, Group};
-use crate::run::context::{Caller, is};
+use crate::command::{Caller, Command, Flags, Group, is};
 use crate::sessions::{ClientId, Sessions};
 use crate::store::dict::{Dict, HashSeed};
 

@@ -261,8 +261,8 @@ mod tests {
 
     use super::*;
     use crate::clock::Stopwatch;
-    use crate::error::ErrorKind;
     use crate::durability::OpenFiles;
+    use crate::error::ErrorKind;
     use crate::in_process::Client;
     use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;

@@ -5,9 +5,10 @@ use lockwheel_resp::Reply;
 use serde::Serialize;
 
 use crate::command::syntax_error::unknown_of_few;
+use crate::command::{is, unsigned};
 use crate::commands::json;
 use crate::error::Error;
-use crate::run::context::{Context, is, unsigned};
+use crate::run::context::Context;
 
 use crate::instruments::journal::Selection;
 use crate::instruments::journal::checks::{Check, CheckResult, Scope};

@@ -3,13 +3,14 @@
 
 use lockwheel_resp::Reply;
 
+use crate::command::{is, unsigned};
 use crate::commands::json;
 use crate::commands::keys::database_number;
 use crate::error::Error;
 use crate::limits::VIEWED_KEYS_DEFAULT;
 use crate::locks::kinds;
 use crate::locks::view::LockView;
-use crate::run::context::{Context, is, unsigned};
+use crate::run::context::Context;
 use crate::store::lock_notes::Way;
 
 /// `LOCKWHEEL LOCKS [MATCH <pattern>] [CURSOR <cursor>] [COUNT <n>]`,

@@ -9,13 +9,13 @@ use super::{journal, locks};
 use crate::Flow;
 use crate::command::argument::{self as arg, Argument};
 use crate::command::syntax_error;
-use crate::command::{Arity, Command, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{Arity, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::commands;
 use crate::durability::readiness::Readiness;
 use crate::error::Error;
 use crate::glob;
 use crate::instruments::faults::rule::{self, FaultAction, Rule, RuleConditions, span};
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::timing::time::{self, ClockOrder, Millis, Rate};
 
 const LOCKWHEEL: Command = Command {

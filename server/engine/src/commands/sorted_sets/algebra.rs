@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use lockwheel_resp::{Reply, number};
 
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Command, FindKeys, Flags, KeySpec};
+use crate::command::{Arity, Command, FindKeys, Flags, KeySpec, integer, is};
 use crate::commands::sorted_sets::members::{self, SORTED_SET, forms};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::store::set::Set;
 use crate::store::sorted_set::{SmallSortedSet, SortedSet};
 use crate::store::value::ValueRef;

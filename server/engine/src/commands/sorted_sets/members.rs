@@ -6,7 +6,9 @@
 use lockwheel_resp::{Protocol, Reply, format_double, number};
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning};
+use crate::command::{
+    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is,
+};
 use crate::commands;
 use crate::commands::multi_pop::MultiPop;
 use crate::commands::picks::Count;
@@ -14,7 +16,7 @@ use crate::commands::scan;
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::dict::HashSeed;

@@ -6,10 +6,10 @@ use std::ops::{Bound, Range};
 use lockwheel_resp::{Reply, number};
 
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Command, Flags, KeySpec, LockMeaning};
+use crate::command::{Arity, Command, Flags, KeySpec, LockMeaning, integer, is};
 use crate::commands::sorted_sets::members::{self, SORTED_SET, forms};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::store::sorted_set::{Scored, SortedSet};
 
 /// Common fields of the commands that return a range.

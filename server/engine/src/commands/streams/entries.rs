@@ -6,9 +6,9 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument::{self as arg, Argument};
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::stream::id::{NewId, StreamId};
 use crate::store::stream::nodes::NodeLimits;

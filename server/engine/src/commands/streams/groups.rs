@@ -4,11 +4,11 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::commands::streams::entries::{bound, entry_id};
 use crate::commands::{help, help_row};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::edit::Edit;
 use crate::store::stream::Stream;

@@ -3,12 +3,12 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::commands::streams::entries::{entry_reply, id_reply};
 use crate::commands::streams::groups::{no_such_group, wrong_subcommand};
 use crate::commands::{help, help_row, map};
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::store::stream::group::{Consumer, Group as ReaderGroup};
 use crate::store::stream::id::StreamId;
 use crate::store::stream::{Extent, Stream};

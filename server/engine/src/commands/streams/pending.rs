@@ -7,13 +7,13 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::commands::streams::entries::{
     entry_id, entry_ids, entry_reply, id_reply, range_end, range_start,
 };
 use crate::commands::streams::reads::no_group;
 use crate::error::Error;
-use crate::run::context::{Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::store::stream::Stream;
 use crate::store::stream::group::{Group as ReaderGroup, Pending};

@@ -7,10 +7,12 @@
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec};
+use crate::command::{
+    Arity, Caller, Categories, Command, FindKeys, Flags, Group, KeySpec, integer, is,
+};
 use crate::commands::streams::entries::{entry_id, entry_reply, id_reply};
 use crate::error::Error;
-use crate::run::context::{Caller, Context, integer, is};
+use crate::run::context::Context;
 use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::edit::GroupEdit;

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::rule::{FaultAction, Request, Rule, RuleConditions};
 use super::writes::Writes;
-use crate::command::{Command, Flags};
+use crate::command::{Caller, Command, Flags};
 use crate::error::Error;
-use crate::run::context::{Caller, Context};
+use crate::run::context::Context;
 use crate::sessions::ClientId;
 use crate::sessions::waiters::RuleBlock;
 use crate::timing::time::{ClockOrder, Millis, Time};

@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
+use crate::command::is;
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
-use crate::run::context::is;
 use crate::timing::time::{self, Millis, SPAN_SYNTAX};
 
 /// The action of a rule on a request.
