@@ -106,9 +106,9 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
 /// The first folder of a path on a developer's machine.
 const PRIVATE_ROOTS: &[&str] = &["home", "Users", "root", "work"];
 
-struct Source {
-    path: String,
-    text: String,
+pub(crate) struct Source {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn all() -> Vec<Source> {
     folders.iter().flat_map(|folder| below(folder)).collect()
 }
 
-fn below(folder: &str) -> Vec<Source> {
+pub(crate) fn below(folder: &str) -> Vec<Source> {
     let paths = files(&root().join(folder)).into_iter();
     let rust = paths.filter(|path| path.extension().is_some_and(|it| it == "rs"));
     rust.map(|path| Source { path: relative(&path), text: read(&path) }).collect()

@@ -23,6 +23,7 @@ mod embedding;
 mod examples;
 mod exporter;
 mod faults;
+mod folders;
 mod freeing;
 mod full_memory;
 mod fuzz;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use lockwheel::{Client, Reply, Server};
 use lockwheel_engine::Engine;
 use lockwheel_engine::engine::inputs::Process;
-use lockwheel_engine::sessions::notify::Events;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
+use lockwheel_engine::store::events::Events;
 use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_tests::wire::Wire;
 

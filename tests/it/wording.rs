@@ -41,7 +41,7 @@ const WORDS: &[(&str, &str)] = &[
 /// File, word, and the reason for which the word may be used there.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("CHANGELOG.md", "leasehold", "the former name"),
-    ("server/lockwheel/src/server/process_usage.rs", "who", "the name of a type of nix"),
+    ("server/lockwheel/src/process_usage.rs", "who", "the name of a type of nix"),
     ("server/cli/src/compat_command/mod.rs", "patience", "the former name of an option"),
 ];
 

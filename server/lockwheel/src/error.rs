@@ -57,9 +57,3 @@ impl From<io::Error> for Error {
         Error { kind: ErrorKind::Io, message: source.to_string(), source: Some(source) }
     }
 }
-
-impl From<crate::host::Failed> for Error {
-    fn from(_: crate::host::Failed) -> Error {
-        Error::new(ErrorKind::Failed, "the engine has failed and runs no further command")
-    }
-}

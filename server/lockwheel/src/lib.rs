@@ -48,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounded_file;
 mod clock;
 mod durability;
 mod error;
@@ -56,9 +57,11 @@ mod in_process;
 mod instruments;
 mod limits;
 mod net;
+mod process_usage;
 #[cfg(feature = "replication")]
 #[doc(hidden)]
 pub mod replication;
+mod seeds;
 mod server;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

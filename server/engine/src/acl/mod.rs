@@ -5,8 +5,8 @@
 //! - `permissions` is the check of a command; `access` is what a connection may do; `log` has the
 //!   refusals; `file` reads the ACL file.
 //!
-//! Rule: a [`User`] is a value that never changes: a change replaces it in [`Users`], and the engine
-//! passes the new one to the connections of the old one. Passwords are kept as SHA-256 only.
+//! Rule: a [`User`] is a value that never changes: a change replaces it in [`Users`], and the
+//! engine passes the new one to the connections of the old one. Passwords are kept as SHA-256 only.
 
 mod access;
 pub(crate) mod file;

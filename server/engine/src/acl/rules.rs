@@ -5,8 +5,8 @@ use std::fmt;
 use super::permissions::Access;
 use super::selector::{KeyPattern, Selector};
 use super::user::{PasswordHash, User};
-use crate::command::argument::REDACTED;
 use crate::command::{Categories, CommandTable};
+use crate::settings::REDACTED;
 use crate::settings::{Secret, Settings};
 
 /// Why a rule is wrong.

@@ -6,6 +6,7 @@
 
 use bitflags::bitflags;
 
+use crate::settings::REDACTED;
 use crate::settings::{self, CompatVersion, Vendor};
 
 /// The type of an argument.
@@ -294,9 +295,6 @@ fn values_before_secret(arguments: &[Argument]) -> Option<usize> {
     let mut before = 0;
     count(arguments, &mut before).then_some(before)
 }
-
-/// What is shown instead of a word that may be a password, as in Redis.
-pub const REDACTED: &[u8] = b"(redacted)";
 
 /// The words of a request that may be shown to others: those that may be passwords are replaced.
 /// The first `name_words` are the command's name.

@@ -8,8 +8,8 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer,
 use crate::commands::strings::zeros;
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
 use crate::store::dict::Slot;
+use crate::store::events::Events;
 use crate::store::records::NewValue;
 use crate::store::string_value::{StringValue, Text};
 use crate::store::value::Typed;

@@ -8,8 +8,8 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, is};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
 use crate::settings::{CompatVersion, Vendor};
+use crate::store::events::Events;
 use crate::store::string_value::{StringValue, Text};
 
 const STRING: Command =
@@ -184,8 +184,8 @@ fn removed(context: &mut Context<'_>, key: &[u8]) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use crate::sessions::notify::Events;
     use crate::settings::{CompatVersion, Settings};
+    use crate::store::events::Events;
     use crate::testing::Stage;
 
     fn stage(version: CompatVersion) -> Stage {

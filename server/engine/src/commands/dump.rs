@@ -9,7 +9,7 @@ use crate::commands::streams::entries;
 use crate::commands::{hashes, lists, sets};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::store::serialised::{self, Forms};
 use crate::timing::time::Millis;
 

@@ -7,7 +7,7 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::timing::time::{Millis, Time};
 
 const EXPIRY: Command =
@@ -239,8 +239,8 @@ fn seconds(millis: Millis) -> Millis {
 
 #[cfg(test)]
 mod tests {
-    use crate::sessions::notify::Events;
     use crate::settings::Settings;
+    use crate::store::events::Events;
     use crate::testing::{Stage, check};
 
     #[test]

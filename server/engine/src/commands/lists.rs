@@ -12,8 +12,8 @@ use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
+use crate::store::events::Events;
 use crate::store::list::{Element, End, List, SmallList};
 use crate::store::value::Kind;
 

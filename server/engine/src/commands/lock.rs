@@ -24,11 +24,11 @@ use crate::limits::{
 use crate::run::context::Context;
 use crate::sessions::ClientId;
 use crate::sessions::bindings::{BoundKey, EndedBinding};
-use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::Keyspace;
 use crate::store::dict::Slot;
 use crate::store::edit::Edit;
+use crate::store::events::Events;
 use crate::store::lock::{Hold, Lease, Leases, Lock, LockMode};
 use crate::store::lock_notes::{Author, OwnerChange, Way};
 use crate::store::packed::Items;

@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
 use crate::store::dict::HashSeed;
+use crate::store::events::Events;
 use crate::store::records::NewValue;
 use crate::store::set::{Set, SetForm, SmallSet};
 

@@ -12,7 +12,7 @@ use crate::command::{
 use crate::commands::lists;
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::store::hash::Hash;
 use crate::store::list::{End, List};
 use crate::store::records::NewValue;

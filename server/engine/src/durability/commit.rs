@@ -8,10 +8,10 @@
 use crate::Engine;
 use crate::command::Caller;
 use crate::sessions::ClientId;
-use crate::sessions::notify::Events;
 use crate::store::apply::ApplyError;
 use crate::store::digest::Digest;
 use crate::store::effects::{Effect, Effects, Place};
+use crate::store::events::Events;
 use crate::store::value::Kind;
 use crate::timing::time::Time;
 

@@ -7,7 +7,7 @@ use lockwheel_scripting::LogLevel;
 
 use crate::engine::Engine;
 use crate::sessions::ClientId;
-use crate::statistics::counter::increment;
+use crate::store::counter::increment;
 
 /// Counters that `INFO` shows.
 #[derive(Clone, Debug, Default)]

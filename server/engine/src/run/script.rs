@@ -12,7 +12,7 @@ use crate::command::Caller;
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::run::gates::{Conditions, GateMask};
-use crate::statistics::counter::increment;
+use crate::store::counter::increment;
 use crate::timing::time::Millis;
 
 /// The running script or function.

@@ -625,8 +625,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::sessions::notify::Events;
     use crate::settings::Settings;
+    use crate::store::events::Events;
     use crate::testing::{Stage, check, check_events, words};
 
     /// Asserts that no client is blocked and nothing is left of earlier waits.

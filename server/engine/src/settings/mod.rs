@@ -24,7 +24,7 @@ pub use types::{
     ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
     MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
 };
-pub use value::{Value, ValueKind, WRONG_NUMBER};
+pub use value::{REDACTED, Value, ValueKind, WRONG_NUMBER};
 pub use values::{
     Allocator, AllocatorUsage, Change, ConfigError, LOCKWHEEL_VERSION, NOT_UTF8, REDIS_VERSION,
     Settings, SettingsUser,

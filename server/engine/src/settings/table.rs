@@ -11,7 +11,7 @@ use super::value::ValueKind::{
 };
 use super::{CompatVersion, Settings, Value, ValueKind};
 use crate::limits::{DATABASES_MAX, JOURNAL_ENTRIES_MAX};
-use crate::sessions::notify;
+use crate::store::events;
 use Mutability::{AtStart, Fixed, Live, Protected};
 
 /// A configuration directive.
@@ -830,7 +830,7 @@ plain_fields! {
     bool => Bool,
     String => Text,
     Vec<String> => Words,
-    notify::Events => Events,
+    events::Events => Events,
 }
 
 /// An empty text means none.

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::timing::time::{self, Millis, SPAN_SYNTAX};
 
 /// The kind of a directive's value.
@@ -294,6 +294,9 @@ fn oom_scores(words: &[&str]) -> Result<(), String> {
     }
     Err("Invalid oom-score-adj-values, elements must be between -2000 and 2000.".into())
 }
+
+/// What is shown instead of a word that may be a password, as in Redis.
+pub const REDACTED: &[u8] = b"(redacted)";
 
 #[cfg(test)]
 mod tests {

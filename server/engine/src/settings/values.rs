@@ -11,11 +11,11 @@ use super::types::{
     ChannelDefault, ClientOutputBufferLimits, EndpointType, FlushPolicy, MaxmemoryPolicy,
     MemoryShare, Mode, Permission, Secret,
 };
+use super::value::REDACTED;
 use super::value::Value;
 use crate::acl::ConfiguredUser;
-use crate::command::argument::REDACTED;
 use crate::limits::JOURNAL_ENTRIES_DEFAULT;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::timing::time::Millis;
 
 /// The version of Redis that defines the behaviour.

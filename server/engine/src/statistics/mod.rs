@@ -2,7 +2,6 @@
 //!
 //! Rule: nothing here decides what a command does; `memory` alone is also used for limits.
 
-pub(crate) mod counter;
 pub mod latency;
 pub mod memory;
 pub mod rates;

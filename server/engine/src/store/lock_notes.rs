@@ -16,7 +16,7 @@ use super::records::Records;
 use super::slab::misaligned_pages;
 use super::value::Kind;
 use crate::limits::{LOCK_EVENT_KEY_BYTES_MAX, LOCK_EVENTS_MAX};
-use crate::statistics::counter::increment;
+use crate::store::counter::increment;
 use crate::timing::time::{Millis, Time};
 
 /// The request that changes keys.

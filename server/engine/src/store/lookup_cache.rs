@@ -5,7 +5,7 @@
 //! until any key is added or removed.
 
 use super::dict::{HashSeed, Slot};
-use crate::statistics::counter::increment;
+use crate::store::counter::increment;
 
 /// Longer keys are hashed each time. Lock names are shorter, and with this limit a line has 96
 /// bytes.

@@ -3,8 +3,8 @@
 //! - `keyspace` has the databases; `state` is all that effects change, and `writer` the only way to
 //!   change it. Begin with `writer`.
 //! - `effects` are changes as data; `apply` applies them; `snapshot` and `digest` read the state.
-//! - `records`, `dict`, `index`, `slab` and `pages` are the memory of keys; `value` and the files of
-//!   the types are that of values.
+//! - `records`, `dict`, `index`, `slab` and `pages` are the memory of keys; `value` and the files
+//!   of the types are that of values.
 //!
 //! Invariants: a key is removed before any access once its deadline has been reached, and a key
 //! with a deadline has exactly one timer in the wheel of its database (none while active expiry is
@@ -12,10 +12,12 @@
 
 pub mod access_frequency;
 pub mod apply;
+pub(crate) mod counter;
 pub mod dict;
 pub mod digest;
 pub mod edit;
 pub mod effects;
+pub mod events;
 pub mod garbage;
 pub mod hash;
 pub mod index;

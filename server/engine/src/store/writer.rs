@@ -40,8 +40,8 @@ use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
 use crate::mutants;
-use crate::sessions::notify::Events;
-use crate::statistics::counter::increment;
+use crate::store::counter::increment;
+use crate::store::events::Events;
 use crate::timing::time::{Millis, Time};
 
 /// See the module's documentation.

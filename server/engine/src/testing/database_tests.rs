@@ -1,8 +1,8 @@
 //! Tests with the same key name in several databases: a change in one affects only the watches,
 //! waiting clients and events of that database.
 
-use crate::sessions::notify::Events;
 use crate::settings::Settings;
+use crate::store::events::Events;
 use crate::testing::{Stage, check, render, split_outside_quotes};
 
 /// Commands of a client in database 1, where `k` is a string and `l` a list. Each of them changes

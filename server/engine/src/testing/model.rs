@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::sessions::notify::Events;
 use crate::settings::{CompatVersion, Settings};
+use crate::store::events::Events;
 use crate::testing::{Stage, render, words};
 
 const DATABASES: usize = 3;

@@ -15,10 +15,10 @@ use lockwheel_resp::{Reply, decode::decode};
 
 use crate::engine::inputs::Process;
 use crate::replication::nodes::Nodes;
-use crate::sessions::notify::Events;
 use crate::sessions::pubsub::Subscription;
 use crate::sessions::{ClientId, Origin};
 use crate::settings::Settings;
+use crate::store::events::Events;
 use crate::timing::time::{Millis, Time};
 use crate::{Engine, Flow};
 

@@ -1,7 +1,7 @@
 //! Holds back output until the log has released what it depends on.
 //!
 //! Output waits where it is, in the buffer of its connection or in an outbox, with the position
-//! that it depends on ([`crate::durability::dependencies`]). The gate knows the position that is released, and
+//! that it depends on ([`super::dependencies`]). The gate knows the position that is released, and
 //! the clients that have output behind it. When the log releases more, it wakes the event loops,
 //! which send the output at the end of their turns, and the callers in this process.
 

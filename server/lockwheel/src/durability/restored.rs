@@ -22,7 +22,7 @@ use crate::durability::restart_guard::{self, Found, GuardSettings};
 use crate::error::{Error, ErrorKind};
 use crate::host::Host;
 use crate::limits;
-use crate::server::listen_settings::ListenSettings;
+use crate::net::listen_settings::ListenSettings;
 
 /// See the module's documentation.
 pub(crate) struct Restored {

@@ -20,13 +20,14 @@ use crate::clock::Clock;
 use crate::durability::Log;
 use crate::durability::commit_gate::CommitGate;
 use crate::durability::disk_watch::DiskWatch;
+use crate::error::{Error, ErrorKind};
+use crate::host::runtime_files::RuntimeFiles;
 use crate::limits;
 use crate::net::registry::Registry;
 use crate::net::ticker::DeadlineTimer;
 use crate::net::turn;
 #[cfg(feature = "replication")]
 use crate::replication::RaftLog;
-use crate::server::runtime_files::RuntimeFiles;
 use lockwheel_engine::Engine;
 use lockwheel_engine::timing::time::Time;
 
@@ -69,6 +70,12 @@ pub(crate) struct Host {
 /// trusted any more, and no further command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
+
+impl From<Failed> for Error {
+    fn from(_: Failed) -> Error {
+        Error::new(ErrorKind::Failed, "the engine has failed and runs no further command")
+    }
+}
 
 impl Host {
     /// A host for `engine`. It removes `runtime_files` when the server ends.
@@ -262,7 +269,6 @@ mod tests {
     use super::*;
     use crate::clock::Stopwatch;
     use crate::durability::OpenFiles;
-    use crate::error::ErrorKind;
     use crate::in_process::Client;
     use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;

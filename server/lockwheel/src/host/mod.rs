@@ -17,6 +17,7 @@ mod gate_tests;
 mod leadership;
 mod log;
 mod requests;
+pub(crate) mod runtime_files;
 pub(crate) mod slow_script;
 
 pub(crate) use core::{Failed, Host};

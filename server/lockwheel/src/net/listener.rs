@@ -18,17 +18,17 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::runtime::Handle;
 use tracing::{debug, error, warn};
 
+use crate::host::runtime_files::RuntimeFiles;
 use crate::host::{Failed, Host};
 use crate::limits;
 use crate::net::connection::Connection;
 #[cfg(feature = "tls")]
 use crate::net::handshakes::Handshakes;
+use crate::net::listen_settings::ListenSettings;
 use crate::net::registry::Receiver;
 use crate::net::stream::Stream;
 use crate::net::turn;
 use crate::net::workers::ClientTasks;
-use crate::server::listen_settings::ListenSettings;
-use crate::server::runtime_files::RuntimeFiles;
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::limits;
 use crate::net::listener::Acceptor;
 use crate::net::{ticker, turn};
-use crate::server::process_usage::MainThread;
+use crate::process_usage::MainThread;
 
 /// Threads that have not been started yet, each with a runtime of its own.
 #[derive(Debug)]

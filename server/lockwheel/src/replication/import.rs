@@ -22,7 +22,7 @@ use crate::durability::directory;
 use crate::durability::restart_guard::{Found, GuardSettings, decide};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
-use crate::server::seeds;
+use crate::seeds::seeds;
 
 /// What a new cluster has taken from a log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -375,7 +375,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::server::runtime_files::RuntimeFiles;
+    use crate::host::runtime_files::RuntimeFiles;
 
     /// A log without a node.
     fn log() -> RaftLog {

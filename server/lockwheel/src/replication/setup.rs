@@ -13,12 +13,13 @@ use lockwheel_raft::{Members, NodeId, Peer, Status};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::runtime;
 
+use super::cluster_node::block_on;
 use super::identity::Identity;
 use super::import::{Taken, import};
 use super::keys::{Connector, Credentials, MEMBERSHIP, NodeKey};
 use super::membership::{Reply, Request, ask, ask_node, now_seconds};
+use super::settings::NodeSettings;
 use super::token::Token;
-use super::{NodeSettings, block_on};
 use crate::durability::directory;
 use crate::error::{Error, ErrorKind};
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use lockwheel_engine::acl::{AclFile, WriteFailed};
 use tracing::warn;
 
+use crate::bounded_file;
 use crate::limits;
-use crate::server::bounded_file;
 
 /// An ACL file on disk.
 #[derive(Debug)]

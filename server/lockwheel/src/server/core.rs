@@ -16,17 +16,18 @@ use crate::durability::Restored;
 use crate::error::{Error, ErrorKind};
 use crate::in_process::Client;
 use crate::instruments::{Clock, Faults, Journal, since_epoch};
+use crate::net::listen_settings::{ListenSettings, are_remote};
 use crate::server::acl_file::AclFileOnDisk;
-use crate::server::listen_settings::{ListenSettings, are_remote};
 
 use crate::host::Host;
+use crate::host::runtime_files::RuntimeFiles;
 use crate::host::slow_script::SlowScriptMonitor;
 use crate::net::listener::Acceptor;
 use crate::net::workers::Workers;
+use crate::process_usage;
 #[cfg(feature = "replication")]
 use crate::replication::{NodeSettings, Replication};
-use crate::server::process_usage;
-use crate::server::runtime_files::RuntimeFiles;
+use crate::seeds::seeds;
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
@@ -528,16 +529,4 @@ fn tls_config(settings: &Settings, is_used: bool) -> Result<TlsConfig, Error> {
         })?;
     }
     Ok(config)
-}
-
-pub(crate) fn seeds(seed: Option<u64>) -> Result<[u64; 4], Error> {
-    let mut seeds = [0; 4];
-    for (at, place) in seeds.iter_mut().enumerate() {
-        *place = match seed {
-            Some(seed) => seed.wrapping_add(at as u64),
-            None => getrandom::u64()
-                .map_err(|error| Error::new(ErrorKind::Io, format!("no randomness: {error}")))?,
-        };
-    }
-    Ok(seeds)
 }

@@ -10,8 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore};
 
+use crate::bounded_file;
 use crate::limits;
-use crate::server::bounded_file;
 
 /// The certificate in `cert_file`, with its chain, and the key in `key_file`.
 ///

@@ -1,74 +1,15 @@
-//! The configuration of TLS: from the directives to what a handshake needs. This module reads the
-//! files that the directives name; it knows no sockets. The program uses parts of it for its own
-//! connections to servers.
+//! The configuration of TLS: from the directives to what a handshake needs. The program uses parts
+//! of it for its own connections to servers.
+//!
+//! `config` is what connections are accepted with; `state` is a connection.
+//!
+//! Rule: this folder reads the files that directives name; it knows no sockets.
 
 pub mod ciphers;
+mod config;
 pub mod credentials;
 mod server_config;
 mod session_cache;
 pub mod state;
 
-use std::sync::Arc;
-
-use lockwheel_engine::settings::{ConfigError, Settings, SettingsUser};
-use parking_lot::RwLock;
-use rustls::ServerConfig;
-use tracing::{info, warn};
-
-use self::server_config::build;
-
-/// What TLS connections are accepted with, from now on until it is replaced. Connections that exist
-/// keep theirs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TlsConfig(Arc<RwLock<Option<Arc<ServerConfig>>>>);
-
-impl TlsConfig {
-    /// The current configuration; `None` if the server does not listen for TLS.
-    pub(crate) fn current(&self) -> Option<Arc<ServerConfig>> {
-        self.0.read().clone()
-    }
-
-    /// Reads the files that the directives name. If that fails, the old configuration stays.
-    ///
-    /// # Errors
-    /// What is wrong, with the name of the directive or file.
-    pub(crate) fn load(&self, settings: &Settings) -> Result<(), String> {
-        let config = build(settings)?;
-        *self.0.write() = Some(Arc::new(config));
-        Ok(())
-    }
-
-    /// As [`TlsConfig::load`], if there is a configuration, while others may load one: that of a
-    /// later [`TlsConfig::load`] stays. Returns whether there is one.
-    pub(crate) fn reload(&self, settings: &Settings) -> Result<bool, String> {
-        let Some(before) = self.current() else { return Ok(false) };
-        let config = build(settings)?;
-        let mut current = self.0.write();
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &before)) {
-            *current = Some(Arc::new(config));
-        }
-        Ok(true)
-    }
-}
-
-/// `CONFIG SET` of a directive of TLS reads the files again, also if the value stays the same: a
-/// certificate may have been renewed in its place.
-impl SettingsUser for TlsConfig {
-    fn adopt(&mut self, next: &Settings, names: &[&'static str]) -> Result<(), ConfigError> {
-        let Some(name) = names.iter().find(|name| name.starts_with("tls-")) else {
-            return Ok(());
-        };
-        if self.current().is_none() {
-            return Ok(());
-        }
-        self.load(next).map_err(|error| {
-            warn!("Failed to configure TLS, the old configuration stays in use: {error}");
-            ConfigError::Refused { name, reason: format!("{FAILED} {error}") }
-        })?;
-        info!("TLS is configured anew");
-        Ok(())
-    }
-}
-
-/// The beginning of the error of Redis, which refers to its log for the reason.
-const FAILED: &str = "Unable to update TLS configuration. Check server logs.";
+pub(crate) use config::TlsConfig;

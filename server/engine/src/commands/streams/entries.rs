@@ -9,7 +9,7 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::store::stream::id::{NewId, StreamId};
 use crate::store::stream::nodes::NodeLimits;
 use crate::store::stream::{Entry, Keep, Stream, Trim};

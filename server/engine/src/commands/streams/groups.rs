@@ -9,8 +9,8 @@ use crate::commands::streams::entries::{bound, entry_id};
 use crate::commands::{help, help_row};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
 use crate::store::edit::Edit;
+use crate::store::events::Events;
 use crate::store::stream::Stream;
 use crate::store::stream::id::StreamId;
 

@@ -14,7 +14,7 @@ use crate::commands::streams::entries::{
 use crate::commands::streams::reads::no_group;
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::store::stream::Stream;
 use crate::store::stream::group::{Group as ReaderGroup, Pending};
 use crate::store::stream::id::StreamId;

@@ -13,9 +13,9 @@ use crate::command::{
 use crate::commands::streams::entries::{entry_id, entry_reply, id_reply};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::notify::Events;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::edit::GroupEdit;
+use crate::store::events::Events;
 use crate::store::stream::Stream;
 use crate::store::stream::id::StreamId;
 use crate::store::value::Kind;

@@ -9,7 +9,7 @@ use super::codec::Field;
 use super::image::Image;
 #[cfg(feature = "mutants")]
 use crate::mutants;
-use crate::sessions::notify::Events;
+use crate::store::events::Events;
 use crate::store::list::End;
 use crate::store::lock::{Hold, Leases};
 use crate::store::serialised::Malformed;
