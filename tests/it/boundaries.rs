@@ -33,12 +33,19 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 const LAYERS: &[(&str, &[&str])] = &[
     ("resp", &[]),
     ("scripting", &["lockwheel-resp"]),
-    ("server/engine", &["lockwheel-resp", "lockwheel-scripting"]),
-    ("server/log", &[]),
-    ("server/raft", &["lockwheel-log"]),
+    ("server/engine", &["lockwheel-defects", "lockwheel-resp", "lockwheel-scripting"]),
+    ("server/defects", &[]),
+    ("server/log", &["lockwheel-defects"]),
+    ("server/raft", &["lockwheel-defects", "lockwheel-log"]),
     (
         "server/lockwheel",
-        &["lockwheel-engine", "lockwheel-log", "lockwheel-raft", "lockwheel-resp"],
+        &[
+            "lockwheel-defects",
+            "lockwheel-engine",
+            "lockwheel-log",
+            "lockwheel-raft",
+            "lockwheel-resp",
+        ],
     ),
     // It uses no code of the server that it judges.
     ("server/compat", &[]),

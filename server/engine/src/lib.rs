@@ -19,7 +19,6 @@ pub mod glob;
 pub mod instruments;
 pub mod limits;
 pub mod locks;
-pub mod mutants;
 pub mod random;
 pub mod replication;
 pub mod run;

@@ -255,7 +255,7 @@ impl Client {
     /// Whether output that depends on `position` is released; if not, the gate wakes this client.
     fn is_released(&self, position: Position) -> Result<bool, Error> {
         let released = self.host.gate.released();
-        if position <= released || lockwheel_log::mutants::is_on("calls-not-gated") {
+        if position <= released || lockwheel_defects::defect!(CallsNotGated) {
             return Ok(true);
         }
         ensure_running(&self.host)?;

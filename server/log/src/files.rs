@@ -11,10 +11,10 @@ use crate::Position;
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{self, Beginning, HEADER_BYTES, Header, Kind, VERSION};
 use crate::limits;
-use crate::mutants;
 use crate::names::Name;
 use crate::reader::{Next, Reader};
 use crate::recovery::{self, Effects, Recovered, RecoveryError, recover};
+use lockwheel_defects::defect;
 
 /// The clocks at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Batch {
     /// after them.
     pub fn push(&mut self, first: Position, last: Position, effects: &[u8], clocks: Clocks) {
         debug_assert!(self.is_empty() || first == self.last + 1, "units are missing");
-        if mutants::is_on("batch-in-wrong-order") {
+        if defect!(BatchInWrongOrder) {
             self.frame.splice(HEADER_BYTES..HEADER_BYTES, effects.iter().copied());
             let is_first = self.is_empty();
             (self.first, self.last) = (if is_first { first } else { self.first }, last);
@@ -125,7 +125,7 @@ impl Files {
         clocks: impl FnOnce(&Recovered) -> Result<Clocks, RecoveryError>,
     ) -> Result<(Files, Recovered), RecoveryError> {
         let lock = match recovery::lock(&*disk) {
-            Err(RecoveryError::InUse) if mutants::is_on("directory-not-locked") => Box::new(NoLock),
+            Err(RecoveryError::InUse) if defect!(DirectoryNotLocked) => Box::new(NoLock),
             lock => lock?,
         };
         let recovered = recover(&*disk, apply)?;
@@ -243,7 +243,7 @@ impl Files {
         };
         let checksum = frame::seal(&mut batch.frame, &header, self.checksum);
         let written = self.segment.append(&batch.frame);
-        if !mutants::is_on("write-error-ignored") {
+        if !defect!(WriteErrorIgnored) {
             written?;
         }
         *self.current_bytes() += batch.frame.len() as u64;
@@ -256,7 +256,7 @@ impl Files {
     pub fn sync(&mut self) -> io::Result<()> {
         if self.flushed < self.written {
             let synced = self.segment.sync();
-            if !mutants::is_on("flush-error-ignored") {
+            if !defect!(FlushErrorIgnored) {
                 synced?;
             }
             self.flushed = self.written;
@@ -268,7 +268,7 @@ impl Files {
     /// before obsolete.
     pub fn end_segment(&mut self) -> io::Result<()> {
         // Before the next file exists: damage in a segment that is not the last one is an error.
-        if !mutants::is_on("segment-not-flushed-at-its-end") {
+        if !defect!(SegmentNotFlushedAtItsEnd) {
             self.sync()?;
         }
         let next = Name::Segment(self.written + 1);
@@ -292,7 +292,7 @@ impl Files {
     /// write, from any thread.
     pub fn begin_snapshot(&mut self) -> io::Result<Snapshot> {
         self.end_segment()?;
-        if mutants::is_on("segments-removed-too-early") {
+        if defect!(SegmentsRemovedTooEarly) {
             let first = Name::Segment(self.written + 1);
             let (obsolete, rest) = self.names.iter().partition(|(name, _)| *name != first);
             self.names = rest;
@@ -370,7 +370,7 @@ impl DiskLock for NoLock {}
 fn tidy(disk: &dyn Disk, recovered: &Recovered) -> Result<(), RecoveryError> {
     if let Some(last) = recovered.segments.last() {
         let mut file = recovery::open(disk, *last)?;
-        if let Some(torn) = recovered.torn.filter(|_| !mutants::is_on("tail-not-truncated")) {
+        if let Some(torn) = recovered.torn.filter(|_| !defect!(TailNotTruncated)) {
             file.truncate(torn.offset).map_err(RecoveryError::io(last))?;
         }
         // What was read may not be durable yet, and clients are about to see it.
@@ -378,7 +378,7 @@ fn tidy(disk: &dyn Disk, recovered: &Recovered) -> Result<(), RecoveryError> {
             let end = recovered.torn.map(|torn| torn.offset);
             write_again(disk, *last, &mut *file, offset..end.unwrap_or(u64::MAX))?;
         }
-        if !mutants::is_on("recovered-units-not-flushed") {
+        if !defect!(RecoveredUnitsNotFlushed) {
             file.sync().map_err(RecoveryError::io(last))?;
         }
     }
@@ -399,7 +399,7 @@ fn write_again(
     file: &mut dyn DiskFile,
     range: Range<u64>,
 ) -> Result<(), RecoveryError> {
-    if mutants::is_on("recovered-units-not-written-again") {
+    if defect!(RecoveredUnitsNotWrittenAgain) {
         return Ok(());
     }
     let reader = Reader::new(recovery::open(disk, name)?).map_err(RecoveryError::io(&name))?;
@@ -443,7 +443,7 @@ fn begin_segment(
     let frame = first_frame(beginning, last, clocks, previous);
     file.append(&frame.0)?;
     file.sync()?;
-    if !mutants::is_on("directory-not-flushed") {
+    if !defect!(DirectoryNotFlushed) {
         disk.sync()?;
     }
     Ok((file, frame.0.len() as u64, frame.1))
@@ -490,7 +490,7 @@ impl Snapshot {
         position: Position,
         clocks: Clocks,
     ) -> io::Result<Snapshot> {
-        let name = match mutants::is_on("snapshot-visible-too-early") {
+        let name = match defect!(SnapshotVisibleTooEarly) {
             true => Name::Snapshot(position).to_string(),
             false => Name::PartialSnapshot(position).to_string(),
         };
@@ -550,10 +550,10 @@ impl Snapshot {
     /// Completes the snapshot and makes it durable. Then [`Files::replace_before`] may be called.
     pub fn finish(mut self) -> io::Result<()> {
         self.append(Kind::End, &[])?;
-        if !mutants::is_on("snapshot-not-flushed") {
+        if !defect!(SnapshotNotFlushed) {
             self.file.sync()?;
         }
-        if mutants::is_on("snapshot-visible-too-early") {
+        if defect!(SnapshotVisibleTooEarly) {
             return self.disk.sync();
         }
         let name = |name: Name| name.to_string();

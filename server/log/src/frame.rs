@@ -117,7 +117,7 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     }
     let frame = &bytes[..HEADER_BYTES + length];
     let is_intact = || {
-        crate::mutants::is_on("checksum-not-checked")
+        lockwheel_defects::defect!(ChecksumNotChecked)
             || crc32c::crc32c(&frame[COVERED..]) == checksum
     };
     let Some(&kind) = KINDS.get(kind).filter(|_| is_intact()) else {

@@ -16,7 +16,6 @@ pub mod files;
 pub mod frame;
 pub mod limits;
 pub mod marker;
-pub mod mutants;
 pub mod names;
 pub mod reader;
 pub mod recovery;

@@ -9,10 +9,10 @@ use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
 use crate::marker::{self, Marker};
-use crate::mutants;
 use crate::names::{GUARD, LOCK, Name, RESTORING};
 use crate::reader::{Next, Reader};
 use crate::small_file;
+use lockwheel_defects::defect;
 
 /// Effects that a log contains, in the order in which they must be applied.
 #[derive(Clone, Copy, Debug)]
@@ -315,7 +315,7 @@ impl Recovery<'_> {
                 Next::End | Next::Damaged => {
                     let last = self.result.last;
                     let was_flushed = |frame: &Frame<'_>| {
-                        frame.header.flushed > last && !mutants::is_on("flushed-part-cut-off")
+                        frame.header.flushed > last && !defect!(FlushedPartCutOff)
                     };
                     // The first frame is durable before another one is written.
                     if !is_last

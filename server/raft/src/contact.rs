@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwheel_log::mutants;
+use lockwheel_defects::defect;
 use openraft::Vote;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ impl Contacts {
             *term = Term { vote: *vote, ..Term::default() };
         }
         if *vote == term.vote {
-            let is_late = mutants::is_on("raft-lease-from-receipt");
+            let is_late = defect!(RaftLeaseFromReceipt);
             let sent = if is_late { Instant::now() } else { sent };
             let last = term.sent.entry(follower).or_insert(sent);
             *last = (*last).max(sent);
@@ -110,7 +110,7 @@ impl Contacts {
         now: Instant,
     ) -> Option<Instant> {
         let term = self.0.lock();
-        if mutants::is_on("raft-learners-counted") {
+        if defect!(RaftLearnersCounted) {
             let mut sent: Vec<Instant> = term.sent.values().copied().collect();
             sent.sort_unstable_by(|a, b| b.cmp(a));
             let others = configurations.first()?.len() / 2;
@@ -125,12 +125,12 @@ impl Contacts {
             sent.sort_unstable();
             // As many are later as are earlier, or one more.
             let mut at = sent.len().div_ceil(2).checked_sub(1)?;
-            if mutants::is_on("raft-less-than-a-majority") {
+            if defect!(RaftLessThanAMajority) {
                 at += 1;
             }
             sent.get(at).copied().flatten()
         };
-        if mutants::is_on("raft-only-new-voters-counted") {
+        if defect!(RaftOnlyNewVotersCounted) {
             return configurations.last().and_then(majority);
         }
         configurations.iter().map(majority).min().flatten()

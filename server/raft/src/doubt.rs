@@ -12,7 +12,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lockwheel_log::{Disk, mutants, small_file};
+use lockwheel_defects::defect;
+use lockwheel_log::{Disk, small_file};
 use openraft::LogId;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -63,7 +64,7 @@ fn end(disk: &dyn Disk) -> io::Result<()> {
 
 impl Doubt {
     pub(crate) fn new(is_in_doubt: bool) -> Doubt {
-        let is_in_doubt = is_in_doubt && !mutants::is_on("raft-cut-log-trusted");
+        let is_in_doubt = is_in_doubt && !defect!(RaftCutLogTrusted);
         Doubt(Mutex::new(if is_in_doubt { Needed::Unknown } else { Needed::Nothing }))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use lockwheel_log::mutants;
+use lockwheel_defects::defect;
 use openraft::{LogId, ServerState, TokioRuntime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -55,7 +55,7 @@ impl Node {
     fn become_candidate(&self) {
         let promises = self.promises.lock();
         if promises.last_contact.elapsed() < self.settings.lease
-            && !mutants::is_on("raft-candidate-despite-leader")
+            && !defect!(RaftCandidateDespiteLeader)
         {
             return;
         }
@@ -108,8 +108,8 @@ impl Node {
     /// Whether this node would vote for one whose last entry is `last`: it has got no message of a
     /// leader for a lease, and its log is no longer, as far as it knows what it should be.
     pub(crate) fn would_vote_for(&self, last: Option<LogId<NodeId>>) -> bool {
-        let has_leader = self.last_contact().elapsed() < self.settings.lease
-            && !mutants::is_on("raft-votes-during-lease");
+        let has_leader =
+            self.last_contact().elapsed() < self.settings.lease && !defect!(RaftVotesDuringLease);
         let is_as_far = self.last_entry() <= last && self.doubt.permits(last);
         !self.leads() && !has_leader && is_as_far
     }

@@ -11,10 +11,11 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
+use lockwheel_defects::defect;
 use lockwheel_log::files::{Batch as Frame, Clocks, Files};
 use lockwheel_log::recovery::{Effects, Recovered, RecoveryError};
 use lockwheel_log::replicated::Cursor;
-use lockwheel_log::{Disk, Position, mutants};
+use lockwheel_log::{Disk, Position};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{Entry, EntryPayload, LogId, OptionalSend, RaftLogReader, StorageError, Vote};
 use parking_lot::Mutex;
@@ -165,7 +166,7 @@ impl Log {
             Err(io::Error::new(io::ErrorKind::InvalidData, message))
         };
         let term = self.last.map_or(0, |last| last.leader_id.term);
-        if mutants::is_on("raft-lost-vote-not-noticed") {
+        if defect!(RaftLostVoteNotNoticed) {
             return Ok(());
         }
         match self.vote {
@@ -210,7 +211,7 @@ impl Shared {
             }
             let stored: Stored<Entry<Types>> = decode(effects.bytes)?;
             log.committed = log.committed.max(stored.committed);
-            if mutants::is_on("raft-all-entries-committed") {
+            if defect!(RaftAllEntriesCommitted) {
                 log.committed = Some(stored.entry.log_id);
             }
             log.durable = effects.last;
@@ -224,7 +225,7 @@ impl Shared {
         log.vote = vote::read(&*disk).map_err(of_vote)?;
         let is_in_doubt = doubt::is_kept(&*disk).map_err(of_doubt)?;
         if is_in_doubt
-            && !mutants::is_on("raft-leads-with-a-cut-log")
+            && !defect!(RaftLeadsWithACutLog)
             && let Some(vote) = &mut log.vote
         {
             // Otherwise `openraft` goes on to lead in the same term, and makes other entries in the
@@ -263,7 +264,7 @@ impl Shared {
     /// the log had been cut off so often.
     pub(crate) fn goes_on_after(&self, log_id: Option<LogId<NodeId>>, cuts: u64) -> bool {
         let log = self.log.lock();
-        let is_replaced = log.cuts != cuts && !mutants::is_on("raft-replaced-entries-sent");
+        let is_replaced = log.cuts != cuts && !defect!(RaftReplacedEntriesSent);
         position_of(log.purged) <= position_of(log_id) && !is_replaced
     }
 
@@ -297,7 +298,7 @@ impl Shared {
             let mut files = self.files.lock();
             let Some(snapshot) = files.snapshot() else { return Ok(()) };
             let mut last = snapshot.min(purged);
-            if mutants::is_on("raft-entries-dropped-without-snapshot") {
+            if defect!(RaftEntriesDroppedWithoutSnapshot) {
                 last = files.written();
             }
             files.drop_units(last)
@@ -310,18 +311,18 @@ impl Shared {
             Order::Append { frames, flushed } => {
                 let done = self.try_to(failure, |it| {
                     it.write(frames)?;
-                    if mutants::is_on("raft-entries-not-flushed") { Ok(()) } else { it.sync() }
+                    if defect!(RaftEntriesNotFlushed) { Ok(()) } else { it.sync() }
                 });
                 return flushed.log_io_completed(done);
             }
             Order::Vote(vote, reply) => {
-                let write = |it: &Shared| match mutants::is_on("raft-vote-not-saved") {
+                let write = |it: &Shared| match defect!(RaftVoteNotSaved) {
                     true => Ok(()),
                     false => vote::write(&*it.disk, &vote),
                 };
                 (self.try_to(failure, write), reply)
             }
-            Order::CutAfter(_, reply) if mutants::is_on("raft-conflicts-kept") => (Ok(()), reply),
+            Order::CutAfter(_, reply) if defect!(RaftConflictsKept) => (Ok(()), reply),
             Order::CutAfter(position, reply) => {
                 (self.try_to(failure, |it| it.cut_after(position)), reply)
             }

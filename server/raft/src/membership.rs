@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use lockwheel_log::mutants;
+use lockwheel_defects::defect;
 use openraft::error::{ClientWriteError, RaftError};
 use openraft::metrics::RaftServerMetrics;
 use openraft::{ChangeMembers, LogId, StoredMembership};
@@ -149,7 +149,7 @@ impl Node {
         if known.tokens.iter().any(|token| is_used(token) && token.until <= now) {
             return refused("the join token has expired; 'lockwheel raft token' prints one");
         }
-        if !mutants::is_on("raft-token-used-twice") {
+        if !defect!(RaftTokenUsedTwice) {
             known.tokens.retain(|token| !is_used(token));
         }
         let number = self.new_number().await?;
@@ -247,7 +247,7 @@ impl Node {
                  there would be no majority"
             ));
         }
-        if node == self.settings.id && !mutants::is_on("raft-leader-removes-itself") {
+        if node == self.settings.id && !defect!(RaftLeaderRemovesItself) {
             return Err(self.let_another_lead(|_| true).await);
         }
         let nodes = BTreeSet::from([node]);

@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwheel_log::{Position, mutants};
+use lockwheel_defects::defect;
+use lockwheel_log::Position;
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError,
     Unreachable,
@@ -168,7 +169,7 @@ impl Connection {
             AppendEntriesResponse::PartialSuccess(up_to) => position_of(*up_to),
             AppendEntriesResponse::Conflict => {
                 let acknowledged = self.contacts.acknowledged(vote, follower).unwrap_or(0);
-                if acknowledged < before || mutants::is_on("raft-lost-log-not-noticed") {
+                if acknowledged < before || defect!(RaftLostLogNotNoticed) {
                     return Ok(());
                 }
                 let lost = Request::LogIsLost { vote: *vote, acknowledged };

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockwheel_log::{Disk, mutants};
+use lockwheel_defects::defect;
+use lockwheel_log::Disk;
 use openraft::error::{ClientWriteError, Fatal, InitializeError, RaftError};
 use openraft::metrics::{RaftDataMetrics, RaftMetrics, RaftServerMetrics};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, ClientWriteResult, VoteRequest};
@@ -254,7 +255,7 @@ impl Node {
             configurations,
             Instant::now(),
         )?;
-        if mutants::is_on("raft-lease-too-long") {
+        if defect!(RaftLeaseTooLong) {
             return Some(contact + self.settings.lease * 2);
         }
         // Their clocks may be faster.
@@ -271,7 +272,7 @@ impl Node {
         &self,
         batch: Batch,
     ) -> Result<u64, RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
-        if mutants::is_on("raft-reply-before-commit") {
+        if defect!(RaftReplyBeforeCommit) {
             let raft = self.raft.clone();
             tokio::spawn(async move { raft.client_write(batch).await });
             return Ok(0);
@@ -300,7 +301,7 @@ impl Node {
         let membership = self.metrics().borrow().membership_config.clone();
         let mut nodes = membership.nodes();
         let divides = nodes.all(|(_, peer)| !peer.fingerprint.is_empty());
-        match divides && !mutants::is_on("raft-batches-not-divided") {
+        match divides && !defect!(RaftBatchesNotDivided) {
             true => limits::ENTRY_BYTES,
             false => usize::MAX,
         }
@@ -397,7 +398,7 @@ const LEASE_MARGIN: u32 = 10;
 /// The settings of `openraft`.
 fn config(settings: &Settings) -> io::Result<Config> {
     let (mut lease, mut lease_min) = (settings.lease, settings.lease / 2);
-    if mutants::is_on("raft-votes-during-lease") {
+    if defect!(RaftVotesDuringLease) {
         lease_min = settings.heartbeat * 11 / 10;
         lease = lease_min * 11 / 10;
     }
@@ -464,7 +465,7 @@ impl Node {
 
     /// Replicates a barrier, unless the node is deposed before it is applied.
     async fn pass_barrier(&self, vote: &Vote<NodeId>) -> Option<u64> {
-        if mutants::is_on("raft-barrier-left-out") {
+        if defect!(RaftBarrierLeftOut) {
             return self.leads_with(vote).map(|_| self.machine.barrier());
         }
         let barrier = Batch::barrier(self.machine.lease_ms());
@@ -481,7 +482,7 @@ impl Node {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
         let is_in_office = metrics.state == ServerState::Leader && metrics.vote == *vote;
-        if is_in_office && mutants::is_on("raft-lease-ignored") {
+        if is_in_office && defect!(RaftLeaseIgnored) {
             return Some(Instant::now() + self.settings.lease);
         }
         let until = is_in_office.then(|| self.leads_until_of(&metrics)).flatten();
@@ -639,7 +640,7 @@ impl Node {
             self.note_contact();
             blocking(|| file.write(&bytes))?;
         }
-        if !mutants::is_on("raft-snapshot-not-checked") {
+        if !defect!(RaftSnapshotNotChecked) {
             blocking(|| file.check())?;
         }
         let snapshot = Snapshot { meta, snapshot: Box::new(SnapshotFile::Received(file)) };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockwheel_log::mutants;
+use lockwheel_defects::defect;
 use openraft::Entry;
 
 use crate::{Types, limits};
@@ -40,7 +40,7 @@ impl Pace {
             is_carried
         });
         let (carried, all) = (carried.count(), entries.len());
-        if carried == all || mutants::is_on("raft-messages-of-any-size") {
+        if carried == all || defect!(RaftMessagesOfAnySize) {
             return false;
         }
         entries.truncate(carried);

@@ -1,7 +1,8 @@
 //! A place in the log, and the state that the entries up to it have led to.
 
 use bytes::Bytes;
-use lockwheel_log::{Position, mutants};
+use lockwheel_defects::defect;
+use lockwheel_log::Position;
 use openraft::{Entry, EntryPayload, LogId, SnapshotMeta, StoredMembership};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -51,9 +52,7 @@ impl Place {
     /// after it have all parts of that batch.
     pub(crate) fn whole(&self) -> Place {
         match &self.parts {
-            Some(parts) if !mutants::is_on("raft-snapshot-within-a-batch") => {
-                Place::clone(&parts.begin)
-            }
+            Some(parts) if !defect!(RaftSnapshotWithinABatch) => Place::clone(&parts.begin),
             _ => Place { parts: None, ..self.clone() },
         }
     }
@@ -82,8 +81,8 @@ impl Place {
                 None
             }
             EntryPayload::Normal(batch) => {
-                let has_effects = batch.barrier == self.barrier
-                    || mutants::is_on("raft-batches-of-earlier-leaders-applied");
+                let has_effects =
+                    batch.barrier == self.barrier || defect!(RaftBatchesOfEarlierLeadersApplied);
                 if !has_effects {
                     return None;
                 }

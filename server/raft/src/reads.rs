@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lockwheel_log::mutants;
+use lockwheel_defects::defect;
 use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};
 use tokio::time::{sleep, timeout};
 
@@ -36,7 +36,7 @@ impl Node {
     /// The index up to which the log is applied here, if this node leads for certain. It is
     /// determined after that is: so the log has what an earlier leader has acknowledged.
     pub(crate) fn confirmed_index(&self) -> Option<u64> {
-        if self.leads() || mutants::is_on("raft-read-index-unconfirmed") {
+        if self.leads() || defect!(RaftReadIndexUnconfirmed) {
             self.machine.applied_index()
         } else {
             None
@@ -62,7 +62,7 @@ impl Reads {
     /// Waits until this node has applied what the leader has.
     async fn catch_up(&mut self) -> io::Result<()> {
         let index = self.ask_leader().await?;
-        if mutants::is_on("raft-read-before-applied") {
+        if defect!(RaftReadBeforeApplied) {
             return Ok(());
         }
         let has_applied = |metrics: &RaftDataMetrics<NodeId>| {

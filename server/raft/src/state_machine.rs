@@ -4,10 +4,11 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
+use lockwheel_defects::defect;
 use lockwheel_log::files::{Clocks, Snapshot as SnapshotWriter};
 use lockwheel_log::recovery::{RecoveryError, read_snapshot};
 use lockwheel_log::replicated::ReceivedSnapshot;
-use lockwheel_log::{Disk, DiskFile, Position, mutants};
+use lockwheel_log::{Disk, DiskFile, Position};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{
     Entry, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError, StoredMembership,
@@ -181,14 +182,14 @@ impl StateMachine {
         let is_latest = applied.at.barrier == barrier;
         if is_latest {
             let mut lease_ms = applied.at.lease_ms;
-            if mutants::is_on("raft-lease-time-begins-anew") {
+            if defect!(RaftLeaseTimeBeginsAnew) {
                 lease_ms = 0;
             }
-            if mutants::is_on("raft-election-added-to-lease-time") {
+            if defect!(RaftElectionAddedToLeaseTime) {
                 lease_ms += 1_000;
             }
             let guard = applied.at.guard.as_ref();
-            let guard = guard.filter(|_| !mutants::is_on("raft-guard-skipped"));
+            let guard = guard.filter(|_| !defect!(RaftGuardSkipped));
             let last = self.state.begin_leading(barrier, lease_ms, guard);
             applied.leading = Some((barrier, last));
         }
@@ -204,7 +205,7 @@ impl StateMachine {
         let mut applied = self.applied.lock();
         (applied.leading, applied.waiting) = (None, None);
         self.state.stop_leading();
-        if mutants::is_on("raft-uncommitted-effects-kept") {
+        if defect!(RaftUncommittedEffectsKept) {
             return Ok(());
         }
         applied.is_broken = true;
@@ -329,11 +330,11 @@ impl StateMachine {
         received.finish()?;
         let mut applied = self.applied.lock();
         applied.is_broken = true;
-        if !mutants::is_on("raft-state-not-cleared") {
+        if !defect!(RaftStateNotCleared) {
             self.state.clear();
         }
         let mut place = self.load_snapshot(position)?;
-        if mutants::is_on("raft-installed-snapshot-at-wrong-place") {
+        if defect!(RaftInstalledSnapshotAtWrongPlace) {
             place.barrier = applied.at.barrier;
         }
         if place.last != meta.last_log_id {
@@ -431,7 +432,7 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
 impl StateMachine {
     fn begin_snapshot(&self) -> io::Result<Progress> {
         let mut applied = self.applied.lock();
-        if applied.is_broken && !mutants::is_on("raft-snapshot-of-a-broken-state") {
+        if applied.is_broken && !defect!(RaftSnapshotOfABrokenState) {
             return Err(io::Error::other("the state could not be rebuilt"));
         }
         let mut parts = self.state.begin_snapshot();
@@ -441,7 +442,7 @@ impl StateMachine {
                 drop(applied);
                 self.write_snapshot(&place, &mut *parts)
             }
-            (Some(_), _) if mutants::is_on("raft-snapshot-of-uncommitted-effects") => {
+            (Some(_), _) if defect!(RaftSnapshotOfUncommittedEffects) => {
                 drop(applied);
                 self.write_snapshot(&place, &mut *parts)
             }
@@ -465,21 +466,21 @@ impl StateMachine {
 
     /// Writes the file; returns whether it is complete.
     fn write_parts(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
-        let is_unstamped = mutants::is_on("raft-snapshot-without-lease-time");
+        let is_unstamped = defect!(RaftSnapshotWithoutLeaseTime);
         let lease_ms = if is_unstamped { 0 } else { place.lease_ms };
         let clocks = Clocks { lease_ms, ..Clocks::default() };
         let mut file = self.shared.files.lock().begin_snapshot_at(place.position(), clocks)?;
         let mut place = place.clone();
-        if mutants::is_on("raft-snapshot-without-barrier") {
+        if defect!(RaftSnapshotWithoutBarrier) {
             place.barrier = 0;
         }
-        if mutants::is_on("raft-snapshot-without-lease-time") {
+        if defect!(RaftSnapshotWithoutLeaseTime) {
             place.lease_ms = 0;
         }
-        if mutants::is_on("raft-snapshot-without-guard") {
+        if defect!(RaftSnapshotWithoutGuard) {
             place.guard = None;
         }
-        if mutants::is_on("raft-snapshot-without-members") {
+        if defect!(RaftSnapshotWithoutMembers) {
             place.membership = StoredMembership::default();
         }
         file.write(&rmp_serde::to_vec_named(&place).map_err(io::Error::other)?)?;

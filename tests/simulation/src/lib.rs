@@ -6,10 +6,10 @@
 
 pub mod actors;
 pub mod core;
+pub mod defects;
 pub mod facts;
 pub mod judge;
 pub mod machine;
-pub mod mutants;
 pub mod native;
 pub mod plan;
 pub mod run;

@@ -1,9 +1,9 @@
-//! Runs histories, or all mutants.
+//! Runs histories, or all defects.
 //!
 //! ```text
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --histories 200
-//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --mutants
-//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --mutants --record
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects --record
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --story
 //! ```
 
@@ -14,7 +14,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use lockwheel_simulation::mutants::{MUTANTS, Mutant};
+use lockwheel_defects::Defect;
+use lockwheel_simulation::defects;
 use lockwheel_simulation::plan::Plan;
 use lockwheel_simulation::run::{catch_panics, run};
 use lockwheel_simulation::shrink::shrink;
@@ -22,8 +23,8 @@ use lockwheel_simulation::shrink::shrink;
 struct Options {
     histories: u64,
     seed: u64,
-    mutant: &'static str,
-    all_mutants: bool,
+    defect: Option<Defect>,
+    all_defects: bool,
     record: bool,
     story: bool,
 }
@@ -32,8 +33,8 @@ fn options() -> Result<Options, String> {
     let mut options = Options {
         histories: 1,
         seed: 1,
-        mutant: "",
-        all_mutants: false,
+        defect: None,
+        all_defects: false,
         record: false,
         story: false,
     };
@@ -43,12 +44,11 @@ fn options() -> Result<Options, String> {
         match argument.as_str() {
             "--histories" => options.histories = number(&value()?)?,
             "--seed" => options.seed = number(&value()?)?,
-            "--mutant" => {
+            "--defect" => {
                 let name = value()?;
-                let known = MUTANTS.iter().find(|mutant| mutant.name == name);
-                options.mutant = known.ok_or(format!("no mutant {name}"))?.name;
+                options.defect = Some(defects::find(&name).ok_or(format!("no defect {name}"))?);
             }
-            "--mutants" => options.all_mutants = true,
+            "--defects" => options.all_defects = true,
             "--record" => options.record = true,
             "--story" => options.story = true,
             other => return Err(format!("unknown option {other}")),
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     };
     catch_panics();
     let succeeded =
-        if options.all_mutants { find_mutants(&options) } else { run_histories(&options) };
+        if options.all_defects { find_defects(&options) } else { run_histories(&options) };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -80,7 +80,7 @@ fn run_histories(options: &Options) -> bool {
     let begin = Instant::now();
     let mut requests = 0;
     for seed in options.seed..options.seed + options.histories {
-        let plan = Plan::draw(seed, options.mutant);
+        let plan = Plan::draw(seed, options.defect);
         let outcome = run(&plan, options.story);
         outcome.lines.iter().for_each(|line| println!("{line}"));
         if options.histories == 1 {
@@ -105,10 +105,9 @@ fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
     for violation in &outcome.violations {
         println!("  {}: {}", violation.kind, violation.text);
     }
-    let mutant =
-        if plan.mutant.is_empty() { String::new() } else { format!(" --mutant {}", plan.mutant) };
+    let defect = plan.defect.map(|defect| format!(" --defect {defect}")).unwrap_or_default();
     let package = "--manifest-path tests/simulation/Cargo.toml";
-    println!("repeat: cargo run --release {package} -- --seed {}{mutant}", plan.seed);
+    println!("repeat: cargo run --release {package} -- --seed {}{defect}", plan.seed);
     let (smaller, tried) = shrink(plan, &outcome.violations[0]);
     println!("made smaller in {tried} runs:\n{smaller}");
     let story = run(&smaller, true);
@@ -125,23 +124,25 @@ fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
 /// Lines of the story of a failing history.
 const STORY_LINES: usize = 150;
 
-/// Histories in which a mutant must be found.
+/// Histories in which a defect must be found.
 const HISTORIES_MAX: u64 = 500;
 
-/// Names each mutant and the seed of a history that finds it, which is tried first. Written with
+/// Names each defect and the seed of a history that finds it, which is tried first. Written with
 /// `--record`.
 const FOUND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/found.txt");
 
-/// Runs all mutants: on the recorded history, then on histories from the first seed on.
-fn find_mutants(options: &Options) -> bool {
+/// Runs all defects: on the recorded history, then on histories from the first seed on.
+fn find_defects(options: &Options) -> bool {
     let recorded = if options.record { BTreeMap::new() } else { recorded_seeds() };
+    let all: Vec<Defect> = defects::all().collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
     let work = || {
-        while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let recorded = recorded.get(mutant.name).copied();
-            if let Some(seed) = find_mutant(*mutant, recorded, options.seed) {
-                found.lock().expect("no panic").insert(mutant.name, seed);
+        while let Some(&defect) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let name = defect.to_string();
+            let recorded = recorded.get(&name).copied();
+            if let Some(seed) = find_defect(defect, recorded, options.seed) {
+                found.lock().expect("no panic").insert(name, seed);
             }
         }
     };
@@ -156,7 +157,7 @@ fn find_mutants(options: &Options) -> bool {
         let lines: String = found.iter().map(|(name, seed)| format!("{name} {seed}\n")).collect();
         fs::write(FOUND, lines).expect("a writable checkout");
     }
-    found.len() == MUTANTS.len()
+    found.len() == all.len()
 }
 
 fn recorded_seeds() -> BTreeMap<String, u64> {
@@ -168,21 +169,20 @@ fn recorded_seeds() -> BTreeMap<String, u64> {
     text.lines().filter_map(seed).collect()
 }
 
-/// Runs histories with a mutant until it is found. Returns the seed of that history.
-fn find_mutant(mutant: Mutant, recorded: Option<u64>, first: u64) -> Option<u64> {
+/// Runs histories with a defect until it is found. Returns the seed of that history.
+fn find_defect(defect: Defect, recorded: Option<u64>, first: u64) -> Option<u64> {
     let begin = Instant::now();
-    let name = mutant.name;
     let found = recorded.into_iter().chain(first..first + HISTORIES_MAX).find_map(|seed| {
-        let outcome = run(&Plan::draw(seed, name), false);
+        let outcome = run(&Plan::draw(seed, Some(defect)), false);
         outcome.violations.into_iter().next().map(|violation| (seed, violation))
     });
     let seconds = begin.elapsed().as_secs_f64();
     match &found {
         Some((seed, violation)) => {
             let text: String = violation.text.chars().take(80).collect();
-            println!("{name:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
+            println!("{defect:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
         }
-        None => println!("{name:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", mutant.defect),
+        None => println!("{defect:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", defect.text()),
     }
     found.map(|(seed, _)| seed)
 }

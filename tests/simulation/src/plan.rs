@@ -4,6 +4,7 @@
 use std::fmt;
 
 use lockwheel_compat::random::Random;
+use lockwheel_defects::Defect;
 
 /// The durability of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,15 +197,15 @@ pub struct Plan {
     pub flush_us: u64,
     /// A message takes up to this span.
     pub network_us: u64,
-    /// Another defect, for mutants.
-    pub mutant: &'static str,
+    /// A defect that is switched on.
+    pub defect: Option<Defect>,
 }
 
 const SECOND_US: i64 = 1_000_000;
 
 impl Plan {
     /// The plan of a seed.
-    pub fn draw(seed: u64, mutant: &'static str) -> Plan {
+    pub fn draw(seed: u64, defect: Option<Defect>) -> Plan {
         let mut random = Random::of(seed, u64::MAX);
         let durability = match random.below(20) {
             0..9 => Durability::Always,
@@ -256,7 +257,7 @@ impl Plan {
             segment_bytes_max: *random.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]),
             flush_us: *random.pick(&[50, 500, 5_000]),
             network_us: *random.pick(&[20, 200, 3_000]),
-            mutant,
+            defect,
         }
     }
 }

@@ -12,6 +12,7 @@
 use lockwheel_resp::Reply;
 
 use super::{map, number, scan};
+use crate::Engine;
 use crate::command::argument::{self as arg, Argument};
 use crate::command::{
     Arity, Caller, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is,
@@ -35,7 +36,7 @@ use crate::store::packed::Items;
 use crate::store::records::NewValue;
 use crate::store::value::{Kind, Typed, ValueRef};
 use crate::timing::time::{Millis, Time};
-use crate::{Engine, mutants};
+use lockwheel_defects::defect;
 
 /// How long a bound lock is held after its connection has ended, by default, in milliseconds: a
 /// client that reconnects at once keeps its lock.
@@ -378,7 +379,7 @@ fn grant(
     is_first: bool,
 ) -> Result<Option<Reply>, Error> {
     let (key, owner, time) = (request.key, request.owner, context.time);
-    let is_first = is_first || mutants::is_on("grant-overtakes-queue");
+    let is_first = is_first || defect!(GrantOvertakesQueue);
     let found = context.find_to_write::<Box<Lock>>(key)?;
     let found_slot = found.map(|(slot, _)| slot);
     if let Some((slot, lock)) = found {
@@ -796,7 +797,7 @@ impl Engine {
     /// at once.
     pub fn reply_is_lost(&mut self, client: ClientId) {
         if let Some(session) = self.sessions.clients.get(client)
-            && !mutants::is_on("grant-kept-when-reply-lost")
+            && !defect!(GrantKeptWhenReplyLost)
         {
             self.sessions.bindings.lose_reply(session);
         }
@@ -816,14 +817,13 @@ impl Engine {
     }
 
     fn release_binding(&mut self, ended: &EndedBinding, time: Time) {
-        if mutants::is_on("bound-lock-kept") {
+        if defect!(BoundLockKept) {
             return;
         }
         for place in &ended.keys {
             let (database, key) = (place.0, &*place.1);
             let Some(slot) = self.find_alive(database, key, time) else { continue };
-            let is_lost =
-                ended.lost.as_ref() == Some(place) || mutants::is_on("bound-grace-ignored");
+            let is_lost = ended.lost.as_ref() == Some(place) || defect!(BoundGraceIgnored);
             let shortened = |lease: &Lease| {
                 let grace_ms = lease.grace_ms.filter(|_| is_bound_to(lease, ended.client))?;
                 let grace_ms = if is_lost { 0 } else { grace_ms };
@@ -870,7 +870,7 @@ impl Engine {
     /// Handles the timer of the next lease that ends, which has fired and no longer exists.
     pub(crate) fn hold_has_ended(&mut self, time: Time) {
         let Some((database, key)) = self.sessions.take_ended_hold() else { return };
-        if self.applies_log() || mutants::is_on("lapsed-hold-counts") {
+        if self.applies_log() || defect!(LapsedHoldCounts) {
             return;
         }
         let slot = self.find_alive(database, &key, time);

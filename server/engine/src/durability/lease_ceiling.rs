@@ -9,7 +9,8 @@
 use crate::durability::readiness::Readiness;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::timing::time::{Millis, Time};
-use crate::{Engine, glob, limits, mutants};
+use crate::{Engine, glob, limits};
+use lockwheel_defects::defect;
 
 /// The least and the most by which a record lies ahead, in milliseconds: short leases need a record
 /// once a second at most, long ones once a minute, and a restart waits no longer for that than a
@@ -59,7 +60,7 @@ impl LeaseCeiling {
     }
 
     fn exceeds_taken_tokens(&self) -> bool {
-        self.needed.token > self.taken.token && !mutants::is_on("token-not-reserved")
+        self.needed.token > self.taken.token && !defect!(TokenNotReserved)
     }
 }
 
@@ -67,7 +68,7 @@ impl LeaseCeiling {
 /// of an earlier run, unless the clock was set back. A clock that is far ahead does not use them
 /// up.
 pub(crate) fn token_floor_at_start(time: Time) -> u64 {
-    if mutants::is_on("token-floor-ignored") {
+    if defect!(TokenFloorIgnored) {
         return 0;
     }
     u64::try_from(time.wall_us).unwrap_or(0).min(limits::FENCING_TOKEN_FLOOR_MAX)

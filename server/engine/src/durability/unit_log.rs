@@ -15,9 +15,9 @@ use lockwheel_resp::Reply;
 use crate::Engine;
 use crate::command::{Command, Flags};
 use crate::error::Error;
-use crate::mutants;
 use crate::store::dict::HashSeed;
 use crate::store::effects::{Effect, Effects, Place};
+use lockwheel_defects::defect;
 
 /// The number of a unit with effects, counted from 1. 0 depends on nothing.
 pub type Position = u64;
@@ -95,7 +95,7 @@ impl UnitLog {
         for (place, effect) in effects.iter() {
             match effect {
                 Effect::Event { .. } | Effect::Published { .. } => {}
-                Effect::Deleted {} if mutants::is_on("deleted-keys-not-noted") => {}
+                Effect::Deleted {} if defect!(DeletedKeysNotNoted) => {}
                 Effect::Flushed {}
                 | Effect::Swapped { .. }
                 | Effect::Postponed { .. }
@@ -134,7 +134,7 @@ impl UnitLog {
     fn look_up(&mut self, place: Place<'_>) {
         let hash = self.seed.hash(place.key);
         if let Some(changed) = self.changed.find(hash, |known| known.is(place))
-            && !mutants::is_on("keys-read-not-gated")
+            && !defect!(KeysReadNotGated)
         {
             self.dependency = self.dependency.max(changed.position);
         }
@@ -306,8 +306,8 @@ impl Engine {
             || command.flags.contains(Flags::RUNS_QUEUE) && !matches!(result, Ok(Reply::Array(_)));
         if let Some(log) = &mut self.unit_log
             && log.has_unreleased()
-            && (command.reads_all_keys() && !mutants::is_on("names-read-not-gated")
-                || is_aborted() && !mutants::is_on("aborted-transactions-not-gated"))
+            && (command.reads_all_keys() && !defect!(NamesReadNotGated)
+                || is_aborted() && !defect!(AbortedTransactionsNotGated))
         {
             log.dependency = log.last;
         }

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
 
+use crate::Engine;
 use crate::durability::log_waits::LogWait;
 use crate::sessions::queues::{Cursor, Queues, Wait};
 use crate::sessions::{ClientId, ReplyMode, Sessions, Timer};
@@ -29,7 +30,7 @@ use crate::store::packed::Items;
 use crate::store::value::Kind;
 use crate::timing::time::{Millis, Time};
 use crate::timing::timers::TimerId;
-use crate::{Engine, mutants};
+use lockwheel_defects::defect;
 
 /// The wait of a blocked client.
 #[derive(Debug)]
@@ -173,7 +174,7 @@ impl Waiters {
 
     /// Marks keys that clients wait for, unless they are being served.
     fn mark_unless_served(&mut self, database: usize, keys: &[Box<[u8]>]) {
-        if mutants::is_on("queue-not-woken-when-first-leaves") {
+        if defect!(QueueNotWokenWhenFirstLeaves) {
             return;
         }
         for key in keys {

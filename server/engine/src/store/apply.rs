@@ -13,8 +13,9 @@ use super::state::State;
 use super::stream::Stream;
 use super::stream::group::Group;
 use super::value::OutOfLine;
+use crate::limits;
 use crate::timing::time::Millis;
-use crate::{limits, mutants};
+use lockwheel_defects::defect;
 
 /// An effect cannot be applied to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl State {
 
     /// Fencing tokens that follow are greater than this one.
     fn restore_token(&mut self, token: u64) {
-        if !mutants::is_on("token-not-restored") {
+        if !defect!(TokenNotRestored) {
             self.last_token = self.last_token.max(token);
         }
     }

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::effects::codec::Field;
 use super::serialised::Malformed;
-use crate::mutants;
 use crate::timing::time::{Millis, Time};
+use lockwheel_defects::defect;
 
 /// How an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Lock {
     /// The holds that count.
     pub fn holds(&self, time: Time) -> impl Iterator<Item = &Hold> {
         let counts = move |hold: &Hold| !time.reached(hold.deadline());
-        self.holds.iter().filter(move |hold| counts(hold) || mutants::is_on("lapsed-hold-counts"))
+        self.holds.iter().filter(move |hold| counts(hold) || defect!(LapsedHoldCounts))
     }
 
     /// The hold of an owner, if it counts.
@@ -147,7 +147,7 @@ impl Lock {
             LockMode::Shared => self.holds(time).all(|hold| hold.mode == LockMode::Shared),
             LockMode::Permits { count, of } => {
                 let taken: u64 = self.holds(time).map(|hold| permits_of(hold.mode)).sum();
-                taken + u64::from(count) <= u64::from(of) || mutants::is_on("permits-not-counted")
+                taken + u64::from(count) <= u64::from(of) || defect!(PermitsNotCounted)
             }
         }
     }

@@ -39,10 +39,10 @@ use super::snapshot::{Snapshot, SnapshotProgress};
 use super::state::State;
 use super::value::OutOfLine;
 use super::{Due, Keyspace};
-use crate::mutants;
 use crate::store::counter::increment;
 use crate::store::events::Events;
 use crate::timing::time::{Millis, Time};
+use lockwheel_defects::defect;
 
 /// See the module's documentation.
 pub struct Writer {
@@ -186,7 +186,7 @@ impl Writer {
     #[inline(never)]
     fn save(&mut self, database: usize, slot: Slot) {
         if let Some(snapshot) = &mut self.snapshot
-            && !mutants::is_on("snapshot-misses-changes")
+            && !defect!(SnapshotMissesChanges)
         {
             snapshot.save(&self.state.keyspace, database, slot);
         }
@@ -251,7 +251,7 @@ impl Writer {
         self.record(database, key, &Effect::Set { value: Image::New(&value) });
         let slot = self.state.keyspace.add(database, key, value, now);
         if let Some(snapshot) = &mut self.snapshot
-            && !mutants::is_on("snapshot-has-later-keys")
+            && !defect!(SnapshotHasLaterKeys)
         {
             snapshot.leave_out(database, slot);
         }
@@ -325,7 +325,7 @@ impl Writer {
             notes.moved(from, (to.database, slot), to.key, self.author);
         }
         if let Some(snapshot) = &mut self.snapshot
-            && !mutants::is_on("snapshot-has-later-keys")
+            && !defect!(SnapshotHasLaterKeys)
         {
             snapshot.leave_out(to.database, slot);
         }
@@ -340,7 +340,7 @@ impl Writer {
         }
         let slot = self.state.keyspace.copy_key(database, slot, to, now);
         if let Some(snapshot) = &mut self.snapshot
-            && !mutants::is_on("snapshot-has-later-keys")
+            && !defect!(SnapshotHasLaterKeys)
         {
             snapshot.leave_out(to.database, slot);
         }

@@ -16,12 +16,12 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lockwheel_defects::defect;
 use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::settings::FlushPolicy;
 use lockwheel_log::ceiling::Kept;
 use lockwheel_log::files::{Batch, Clocks, Files, Obsolete, Snapshot};
-use lockwheel_log::mutants;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
@@ -183,7 +183,7 @@ impl Log for FileLog {
         }
         let is_awaited = orders.units_only().is_none_or(|units| units >= orders.awaited_units);
         drop(orders);
-        if mutants::is_on("reply-before-flush") {
+        if defect!(ReplyBeforeFlush) {
             self.shared.gate.release(last, last);
         }
         if !here && is_awaited {
@@ -380,8 +380,7 @@ impl Shared {
                 let (last, bytes) = (batch.last(), batch.bytes() as u64);
                 files.write(&mut batch)?;
                 self.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
-                if self.policy() == FlushPolicy::Always && !mutants::is_on("released-before-flush")
-                {
+                if self.policy() == FlushPolicy::Always && !defect!(ReleasedBeforeFlush) {
                     self.flush(files)?;
                 }
                 self.release(last, files);
@@ -417,7 +416,7 @@ impl Shared {
 
     fn release(&self, written: Position, files: &OpenFiles) {
         let flushed = files.log.as_ref().map_or(0, |log| log.flushed());
-        let flushed = if mutants::is_on("written-counts-as-flushed") { written } else { flushed };
+        let flushed = if defect!(WrittenCountsAsFlushed) { written } else { flushed };
         self.gate.release(written, flushed);
         if self.gate.is_flush_awaited()
             && let Some(owner) = self.owner.upgrade()
@@ -428,8 +427,7 @@ impl Shared {
 
     /// Does what is due once a second.
     fn end_second(&self, mut files: MutexGuard<'_, OpenFiles>) {
-        let is_due =
-            self.policy() == FlushPolicy::EverySecond || mutants::is_on("released-before-flush");
+        let is_due = self.policy() == FlushPolicy::EverySecond || defect!(ReleasedBeforeFlush);
         if is_due && self.check(files.sync().map(|()| true)) {
             self.release(0, &files);
         }

@@ -1,9 +1,9 @@
 //! The restart guard: after a start, how long leases that were granted before may still be held,
 //! although the server has no record of them.
 
+use lockwheel_defects::defect;
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
-use lockwheel_log::mutants;
 use lockwheel_log::recovery::{LastTime, TornTail};
 
 use crate::clock::MachineTime;
@@ -65,8 +65,8 @@ pub(crate) struct Necessary {
 
 /// Decides whether a guard is necessary, and for how long.
 pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Necessary> {
-    if mutants::is_on("guard-skipped-without-log") && found.log_time.is_none()
-        || mutants::is_on("guard-skipped-with-log") && found.log_time.is_some()
+    if defect!(GuardSkippedWithoutLog) && found.log_time.is_none()
+        || defect!(GuardSkippedWithLog) && found.log_time.is_some()
     {
         return None;
     }
@@ -119,9 +119,9 @@ fn elapsed_ms(
     is_same_boot: bool,
     trusts_wall_clock: bool,
 ) -> i64 {
-    let since_record = if mutants::is_on("ceiling-by-wall-clock") {
+    let since_record = if defect!(CeilingByWallClock) {
         found.now.wall_ms.saturating_sub(record.wall_ms)
-    } else if is_same_boot || mutants::is_on("boot-id-ignored-by-guard") {
+    } else if is_same_boot || defect!(BootIdIgnoredByGuard) {
         found.now.boot_ms.saturating_sub(record.boot_ms)
     } else if trusts_wall_clock {
         found.now.wall_ms.saturating_sub(record.wall_ms)

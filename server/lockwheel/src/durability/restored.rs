@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
+use lockwheel_defects::defect;
 use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::settings::{FlushPolicy, Settings};
 use lockwheel_engine::timing::time::{Millis, Time};
@@ -11,7 +12,6 @@ use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::disk::DiskLock;
 use lockwheel_log::files::Files;
 use lockwheel_log::marker::{self, Marker};
-use lockwheel_log::mutants;
 use lockwheel_log::recovery::{Effects, LastTime, Overview, RecoveryError, TornTail, overview};
 use lockwheel_log::{Directory, Disk};
 use tracing::{info, warn};
@@ -322,11 +322,11 @@ pub fn time_of_log(last: Option<LastTime>, trusts_wall_clock: bool) -> Time {
 /// The first of two readings in whole milliseconds may be short of almost one: a millisecond less
 /// is counted, so that no lease ends early.
 fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
-    if mutants::is_on("lease-clock-from-wall-clock") {
+    if defect!(LeaseClockFromWallClock) {
         return now.wall_ms;
     }
-    let is_same_boot = now.boot_id == Some(last.boot_id) || mutants::is_on("boot-id-ignored");
-    let elapsed_ms = if is_same_boot && !mutants::is_on("stopped-time-ignored") {
+    let is_same_boot = now.boot_id == Some(last.boot_id) || defect!(BootIdIgnored);
+    let elapsed_ms = if is_same_boot && !defect!(StoppedTimeIgnored) {
         now.boot_ms.saturating_sub(last.boot_ms)
     } else if trusts_wall_clock {
         now.wall_ms.saturating_sub(last.wall_ms)

@@ -7,13 +7,13 @@ use crate::limits;
 use crate::net::outbox::LimitCheck;
 use crate::net::registry::Receiver;
 use crate::net::turn::{self, Pending};
+#[cfg(feature = "defects")]
+use lockwheel_defects::Defect;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::{ClientId, Close};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::timing::time::{Millis, Time};
 use lockwheel_engine::{Delivery, Engine};
-#[cfg(feature = "mutants")]
-use lockwheel_log::mutants;
 
 impl Host {
     /// Does the work that is due at `now`, or a part of it.
@@ -78,7 +78,7 @@ impl Host {
         let receiver = self.registry.get(client)?;
         let (outbox, limit) = (receiver.outbox(), output_limit(engine, client));
         let now = || self.now().now;
-        #[cfg(feature = "mutants")]
+        #[cfg(feature = "defects")]
         let position = if is_not_gated(delivery) { 0 } else { position };
         let mut check = outbox.put(delivery, position, limit, now);
         if let (LimitCheck::Overrun(_), Receiver::Socket(connection)) = (check, &receiver) {
@@ -108,16 +108,16 @@ impl Host {
 }
 
 /// Whether a defect sends this delivery at once.
-#[cfg(feature = "mutants")]
+#[cfg(feature = "defects")]
 fn is_not_gated(delivery: &Delivery) -> bool {
     let contains = |text: &[u8]| delivery.bytes.windows(text.len()).any(|bytes| bytes == text);
     [
-        ("messages-not-gated", &b"\nmessage\r"[..]),
-        ("keyspace-events-not-gated", b"__keyevent"),
-        ("invalidations-not-gated", b"\ninvalidate\r"),
+        (Defect::MessagesNotGated, &b"\nmessage\r"[..]),
+        (Defect::KeyspaceEventsNotGated, b"__keyevent"),
+        (Defect::InvalidationsNotGated, b"\ninvalidate\r"),
     ]
     .iter()
-    .any(|(name, text)| mutants::is_on(name) && contains(text))
+    .any(|&(defect, text)| lockwheel_defects::is_on(defect) && contains(text))
 }
 
 /// The limit of the bytes that may wait for a client that does not read.

@@ -12,12 +12,12 @@ use crate::durability::snapshots;
 use crate::durability::{FileLog, Log, LogOwner, LogSizes, OpenFiles};
 use crate::limits;
 use crate::net::turn::{self};
+use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::settings::FlushPolicy;
 use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::files::Snapshot;
-use lockwheel_log::mutants;
 
 /// The restart guard is not on.
 pub(super) const NO_GUARD: i64 = i64::MIN;
@@ -144,11 +144,11 @@ impl Host {
             if engine.settings().appendfsync == FlushPolicy::Always {
                 self.follow_settings(engine, &**log);
             }
-            if mutants::is_on("ceiling-after-grant") {
+            if defect!(CeilingAfterGrant) {
                 engine.take_units(|units| log.append(units, self.clock.readings(), false));
             }
             if let Some(ceiling) = engine.take_ceiling(self.now().now)
-                && !mutants::is_on("ceiling-not-raised")
+                && !defect!(CeilingNotRaised)
             {
                 log.raise_ceiling(ceiling, self.clock.readings());
             }

@@ -448,7 +448,7 @@ impl Connection {
             Next::End => transfer.closing = true,
         }
         let dependency = host.deliver_output(engine);
-        if !lockwheel_log::mutants::is_on("replies-not-gated") {
+        if !lockwheel_defects::defect!(RepliesNotGated) {
             transfer.output.depend(reply_start, dependency);
         }
         Status::Open

@@ -4,11 +4,11 @@
 
 mod clients;
 mod cluster;
+#[cfg(feature = "defects")]
+mod defects;
 mod faults;
 mod figures;
 mod locks;
-#[cfg(feature = "mutants")]
-mod mutants;
 mod network;
 mod reads;
 mod scenarios;

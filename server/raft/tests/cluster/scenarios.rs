@@ -14,9 +14,11 @@ use lockwheel_raft::{
 use crate::clients::Client;
 use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways, peer};
 use crate::locks::{Complaints, Locks, Request};
+#[cfg(feature = "defects")]
+use crate::reads;
 
 /// All of them, for defects.
-#[cfg(feature = "mutants")]
+#[cfg(feature = "defects")]
 pub(crate) const ALL: &[fn()] = &[
     entries,
     cluster_from_a_log,
@@ -45,6 +47,8 @@ pub(crate) const ALL: &[fn()] = &[
     snapshot_within_a_batch,
     handover,
     handover_for_space,
+    reads::confirmed_read_has_what_was_acknowledged,
+    reads::divided_leader_confirms_no_reads,
 ];
 
 /// Executes so many notes; returns their numbers when all are acknowledged.

@@ -7,8 +7,6 @@ use std::borrow::Cow;
 
 use super::codec::Field;
 use super::image::Image;
-#[cfg(feature = "mutants")]
-use crate::mutants;
 use crate::store::events::Events;
 use crate::store::list::End;
 use crate::store::lock::{Hold, Leases};
@@ -18,6 +16,8 @@ use crate::store::stream::id::StreamId;
 use crate::store::stream::{Keep, Trim};
 use crate::store::value::Kind;
 use crate::timing::time::Millis;
+#[cfg(feature = "defects")]
+use lockwheel_defects::Defect;
 
 /// A key and its database. Effects on whole databases name no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ macro_rules! effects {
         }
 
         /// The tags with the names of their effects.
-        #[cfg(any(test, feature = "mutants"))]
+        #[cfg(any(test, feature = "defects"))]
         pub const TAGS: &[(u8, &str)] = &[$(($tag, stringify!($name)),)*];
 
         impl<'a> Effect<'a> {
@@ -527,8 +527,10 @@ impl Effects {
         if self.left_out == Some(effect.tag()) {
             return;
         }
-        #[cfg(feature = "mutants")]
-        if TAGS.iter().any(|(tag, name)| *tag == effect.tag() && mutants::leaves_out(name)) {
+        #[cfg(feature = "defects")]
+        if TAGS.iter().any(|(tag, name)| {
+            *tag == effect.tag() && lockwheel_defects::is_on(Defect::EffectLeftOut(name))
+        }) {
             return;
         }
         let is_last = |&(database, start, end): &(usize, usize, usize)| {

@@ -9,6 +9,6 @@ pub(in crate::store) mod codec;
 mod effect;
 pub mod image;
 
-#[cfg(any(test, feature = "mutants"))]
+#[cfg(any(test, feature = "defects"))]
 pub use effect::TAGS;
 pub use effect::{Effect, EffectIter, Effects, Pairs, Place};
