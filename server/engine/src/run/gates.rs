@@ -414,6 +414,7 @@ impl Engine {
         let mut conditions = self.conditions & Conditions::BUSY;
         let has_limit = self.settings.maxmemory_bytes > 0 || self.growth.disk_is_full;
         conditions.set(Conditions::GROWTH_LIMIT, has_limit);
+        self.note_space();
         conditions.set(Conditions::CLUSTER, self.settings.cluster_enabled);
         let (writes, all) = (Conditions::PAUSE_OF_WRITES, Conditions::PAUSE);
         conditions.set(writes, self.sessions.pause.is_some_and(|pause| pause.writes_only));

@@ -124,6 +124,14 @@ impl Engine {
         self.update_conditions();
     }
 
+    /// A setting or the free space of the disk may have changed: commands find out only while there
+    /// is a limit.
+    pub(crate) fn note_space(&mut self) {
+        if !self.growth.disk_is_full && !self.is_out_of_memory() {
+            self.growth.refill();
+        }
+    }
+
     /// A script begins in a state in which the limit may be reached.
     #[cold]
     pub(crate) fn begin_script_at_limit(&mut self, database: usize, first_key: Option<&[u8]>) {
@@ -361,5 +369,131 @@ mod tests {
         stage.check(&format!("{release} 1 => {OOM}; GET lease => \"2\"; +100ms"));
         stage.engine.tick(stage.time(), 1_000_000);
         stage.check(&format!("{release} 1 => nil"));
+    }
+
+    /// Reaches a limit, or ends that: of memory, which is then not limited or enough, of the disk,
+    /// or of both.
+    fn set_limit(stage: &mut Stage, limit: &str, is_reached: bool) {
+        match (limit, is_reached) {
+            ("disk", _) => stage.engine.set_disk_is_full(is_reached),
+            ("both", _) => {
+                set_limit(stage, "memory", is_reached);
+                set_limit(stage, "disk", is_reached);
+            }
+            (_, true) => stage.check("m> CONFIG SET maxmemory 1 => OK"),
+            ("memory", false) => stage.check("m> CONFIG SET maxmemory 0 => OK"),
+            (_, false) => stage.check("m> CONFIG SET maxmemory 1000gb => OK"),
+        }
+    }
+
+    const LIMITS: [&str; 4] = ["memory", "enough memory", "disk", "both"];
+
+    #[test]
+    fn reserves_are_full_whenever_the_limit_is_reached_again() {
+        let release = "EVAL \"redis.call('INCR', KEYS[1]) for i = 1, ARGV[1] do \
+                       redis.call('SET', KEYS[2] .. i, '') end\" 2 lease";
+        let grow = "EVAL \"redis.call('INCR', KEYS[1]) \
+                    return redis.call('APPEND', KEYS[2], ARGV[1])\" 2 n log";
+        let text = "x".repeat(limits::RESERVE_BYTES);
+        for limit in LIMITS {
+            let refusal = if limit == "disk" { MISCONF } else { OOM };
+            let mut stage = Stage::new(Settings::default());
+            stage.check("SET lease 1 PX 100000; SET n 1; SET log x");
+            for round in 0..2 {
+                set_limit(&mut stage, limit, true);
+                let length = (round + 1) * limits::RESERVE_BYTES + 1;
+                stage.check(&format!("{grow} {text} => {length}"));
+                stage.check(&format!("{grow} x => {refusal}"));
+                stage.check(&format!("{release} {round}: {} => nil", limits::RESERVE_KEYS));
+                stage.check(&format!("{release} {round}:b 1 => {refusal}; SET new v => {refusal}"));
+                set_limit(&mut stage, limit, false);
+            }
+            stage.check("SET new v => OK");
+        }
+    }
+
+    fn free_garbage(stage: &mut Stage) {
+        while stage.engine.has_garbage() {
+            stage.engine.tick(stage.time(), 1_000);
+        }
+    }
+
+    /// What has begun below the limit and passes it runs to its end, each time.
+    #[test]
+    fn scripts_and_transactions_that_reach_the_limit_run_to_their_end() {
+        let mut stage = Stage::new(Settings::default());
+        stage.check("SET lock token PX 100000");
+        let grow = "EVAL \"redis.call('SETRANGE', KEYS[1], ARGV[1], 'x') \
+                    redis.call('SET', KEYS[2], 'v') return redis.call('RPUSH', KEYS[3], 'v')\" 3";
+        // Lua has what it needs, and the script is known.
+        stage.check(&format!("{grow} large other list 1 => 1; DEL large other list => 3"));
+        stage.check("CONFIG SET maxmemory 1mb => OK");
+        for _ in 0..3 {
+            stage.check(&format!("{grow} large other list 1048576 => 1; GET other => \"v\""));
+            stage.check(&format!(
+                "{grow} new other list 1 => {OOM}; SET new v => {OOM}; LLEN list => 1"
+            ));
+            stage.check("SET lock token XX PX 100000 => OK; DEL large other list => 3");
+            stage.check("MULTI; SETRANGE large 1048576 x => QUEUED; SET other v => QUEUED");
+            stage.check("RPUSH list v => QUEUED; EXEC => [1048577, OK, 1]");
+            stage.check(&format!("MULTI; SET new v => {OOM}; EXEC => !EXECABORT..."));
+            stage.check("DEL large other list => 3");
+            free_garbage(&mut stage);
+            stage.check("SET new v => OK; DEL new => 1");
+        }
+    }
+
+    #[test]
+    fn queue_of_each_transaction_is_measured_anew() {
+        let text = "x".repeat(limits::SMALL_QUEUE_BYTES / 2);
+        let mut stage = at_limit("SET k v");
+        for _ in 0..3 {
+            stage.check(&format!("MULTI; ECHO {text} => QUEUED; ECHO {text} => {OOM}"));
+            stage.check("EXEC => !EXECABORT...");
+            stage.check(&format!("MULTI; ECHO {text} => QUEUED; DISCARD => OK"));
+            stage.check(&format!("MULTI; ECHO {text} => QUEUED; DEL other => QUEUED"));
+            stage.check("EXEC => [..., 0]; CONFIG SET maxmemory 0; MULTI");
+            stage.check(&format!("ECHO {text} => QUEUED; ECHO {text} => QUEUED; EXEC => [...]"));
+            stage.check("CONFIG SET maxmemory 1");
+        }
+    }
+
+    #[test]
+    fn first_key_of_a_database_is_a_new_key() {
+        for limit in LIMITS {
+            let refusal = if limit == "disk" { MISCONF } else { OOM };
+            let mut stage = Stage::new(Settings::default());
+            stage.check("SET k v");
+            for database in [1, 2, 15] {
+                set_limit(&mut stage, limit, true);
+                stage.check(&format!("COPY k k DB {database} => {refusal}; SELECT {database}"));
+                stage.check(&format!("SET k v => {refusal}; RPUSH l v => {refusal}; DBSIZE => 0"));
+                stage.check("LOCK.ACQUIRE lock me TTL 1000 => !...; EXISTS lock => 0");
+                stage.check(&format!("SELECT 0; MOVE k {database} => 1; MOVE k {database} => 0"));
+                set_limit(&mut stage, limit, false);
+                stage.check(&format!("COPY k other => 0; SET k v => OK; SELECT {database}"));
+                stage.check("SET l v => OK; DBSIZE => 2; FLUSHDB => OK; SELECT 0");
+            }
+        }
+    }
+
+    #[test]
+    fn blocked_clients_wait_until_there_is_space_and_are_served_each_time() {
+        for limit in LIMITS {
+            let mut stage = Stage::new(Settings::default());
+            for _ in 0..3 {
+                stage.check("LOCK.ACQUIRE lock a TTL 90000 => [...\"acquired\"...]");
+                stage.check("b> LOCK.ACQUIRE lock b TTL 90000 WAIT 9000 => ; c> BLPOP l 0 => ");
+                set_limit(&mut stage, limit, true);
+                stage.check(
+                    "RPUSH l v => !...; c< => ; d> LOCK.ACQUIRE lock d TTL 9 WAIT 9 => !...",
+                );
+                stage.check("LOCK.ACQUIRE lock a TTL 90000 => [...\"count\", 2]");
+                stage.check("LOCK.RELEASE lock a => 1; b< => ; LOCK.RELEASE lock a => 0");
+                stage.check("b< => [...\"acquired\"...]; b> LOCK.RELEASE lock b => 0");
+                set_limit(&mut stage, limit, false);
+                stage.check("RPUSH l v => 1; c< => [\"l\", \"v\"]");
+            }
+        }
     }
 }
