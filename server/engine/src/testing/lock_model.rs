@@ -51,6 +51,11 @@ enum Action {
     },
     /// The connection ends, and the client connects again.
     Disconnect,
+    /// Memory or the disk of the log is full from now on, or has space.
+    Fill {
+        memory_is_full: bool,
+        disk_is_full: bool,
+    },
     Advance {
         span_ms: i64,
     },
@@ -72,6 +77,9 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => database().prop_map(|database| Action::Move { database }),
         4 => (database(), database()).prop_map(|(one, other)| Action::Swap { one, other }),
         3 => Just(Action::Disconnect),
+        3 => (prop::bool::weighted(0.3), prop::bool::weighted(0.3)).prop_map(
+            |(memory_is_full, disk_is_full)| Action::Fill { memory_is_full, disk_is_full }
+        ),
         5 => even().prop_map(|span_ms| Action::Advance { span_ms: span_ms / 4 * 2 }),
     ];
     (0..CLIENTS, 0..KEYS, action).prop_map(|(client, key, action)| Step { client, key, action })
@@ -106,6 +114,8 @@ struct Model {
     selected: [usize; CLIENTS],
     holds: BTreeMap<Place, Hold>,
     queues: BTreeMap<Place, VecDeque<Waiter>>,
+    /// What is refused gets this error.
+    refusal: Option<&'static str>,
     /// What blocked clients receive.
     received: Vec<(usize, String)>,
 }
@@ -167,6 +177,9 @@ impl Model {
     }
 }
 
+const OUT_OF_MEMORY: &str = "!OOM command not allowed when used memory > 'maxmemory'.";
+const DISK_FULL: &str = "!MISCONF Errors writing to the AOF file: No space left on device";
+
 /// The reply to a grant, without its token.
 fn acquired(ttl: i64, count: i64) -> String {
     format!("[\"status\", \"acquired\", \"ttl\", {ttl}, \"count\", {count}]")
@@ -213,6 +226,15 @@ impl Trial {
                 (0..span_ms).for_each(|_| self.stage.advance(1000));
             }
             Action::Disconnect => self.disconnect(client),
+            Action::Fill { memory_is_full, disk_is_full } => {
+                self.model.refusal = match (memory_is_full, disk_is_full) {
+                    (true, _) => Some(OUT_OF_MEMORY),
+                    (false, true) => Some(DISK_FULL),
+                    (false, false) => None,
+                };
+                self.stage.engine.settings.maxmemory_bytes = u64::from(memory_is_full);
+                self.stage.engine.set_disk_is_full(disk_is_full);
+            }
             _ if self.model.is_blocked(client) => {}
             action => self.request(client, (self.model.selected[client], key), &action),
         }
@@ -286,7 +308,7 @@ impl Trial {
                 self.model.swap(one, other);
                 (format!("SWAPDB {one} {other}"), "OK".to_owned())
             }
-            Action::Disconnect | Action::Advance { .. } => return,
+            Action::Disconnect | Action::Advance { .. } | Action::Fill { .. } => return,
         };
         self.model.serve();
         assert_eq!(self.run(client, &command), reply, "{command}");
@@ -300,6 +322,7 @@ impl Trial {
         command += &wait_ms.map_or(String::new(), |wait_ms| format!(" WAIT {wait_ms}"));
         command += if is_bound { " BOUND GRACE 0" } else { "" };
         let reply = match (self.model.refused(place), wait_ms) {
+            _ if self.model.refusal.is_some() => self.model.refusal.unwrap_or_default().to_owned(),
             (None, _) => {
                 let bound_to = is_bound.then_some(client);
                 let hold = Hold { owner, count: 1, end_ms: now_ms + lease_ms, bound_to };
@@ -350,6 +373,7 @@ impl Trial {
             (Some(refused), Some(hold)) => {
                 let owner = format!("...\"owner\", \"o{}\", ...", hold.owner);
                 self.stage.check(&format!("v> LOCK.INFO {key} => {owner}"));
+                let refused = self.model.refusal.unwrap_or(&refused);
                 self.stage.check(&format!("v> LOCK.ACQUIRE {key} view TTL 2 => {refused}"));
             }
             _ => self.stage.check(&format!("v> EXISTS {key} => 0")),
