@@ -16,6 +16,7 @@ use openraft::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+use tracing::error;
 
 use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
 use crate::place::Place;
@@ -412,13 +413,25 @@ enum Progress {
 
 impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError<NodeId>> {
+        match self.build().await {
+            // After an error `openraft` would end, and the log has space for releases.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                error!(%error, "the snapshot has failed");
+                Ok(self.machine.same_snapshot())
+            }
+            built => built.map_err(storage_error),
+        }
+    }
+}
+
+impl SnapshotBuilder {
+    async fn build(&self) -> io::Result<Snapshot<Types>> {
         let machine = &self.machine;
         loop {
-            let mut progress = blocking(|| machine.begin_snapshot()).map_err(storage_error)?;
+            let mut progress = blocking(|| machine.begin_snapshot())?;
             if let Progress::Awaits(place, mut parts) = progress {
                 progress = match place.await {
-                    Ok(place) => blocking(|| machine.write_snapshot(&place, &mut *parts))
-                        .map_err(storage_error)?,
+                    Ok(place) => blocking(|| machine.write_snapshot(&place, &mut *parts))?,
                     Err(_) => Progress::GivenUp,
                 };
             }
@@ -466,6 +479,14 @@ impl StateMachine {
 
     /// Writes the file; returns whether it is complete.
     fn write_parts(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
+        let written = self.write_file(place, parts);
+        if !matches!(written, Ok(false)) {
+            parts.end(written.is_ok());
+        }
+        written
+    }
+
+    fn write_file(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
         let is_unstamped = defect!(RaftSnapshotWithoutLeaseTime);
         let lease_ms = if is_unstamped { 0 } else { place.lease_ms };
         let clocks = Clocks { lease_ms, ..Clocks::default() };
@@ -483,14 +504,23 @@ impl StateMachine {
         if defect!(RaftSnapshotWithoutMembers) {
             place.membership = StoredMembership::default();
         }
-        file.write(&rmp_serde::to_vec_named(&place).map_err(io::Error::other)?)?;
-        let written = match parts.write(&mut file) {
+        let place = rmp_serde::to_vec_named(&place).map_err(io::Error::other)?;
+        match file.write(&place).and_then(|()| parts.write(&mut file)) {
             Ok(true) => file.finish().map(|()| true),
-            Ok(false) => return file.give_up().map(|()| false),
-            Err(error) => Err(error),
-        };
-        parts.end(written.is_ok());
-        written
+            Ok(false) => file.give_up().map(|()| false),
+            Err(error) => {
+                // The next start removes a file that is left.
+                let _ = file.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    /// The latest snapshot, if there is one, without its contents: to `openraft`, nothing has
+    /// changed.
+    fn same_snapshot(&self) -> Snapshot<Types> {
+        let meta = self.applied.lock().snapshot.as_ref().map(Place::meta).unwrap_or_default();
+        Snapshot { meta, snapshot: Box::new(SnapshotFile::Expected) }
     }
 
     /// A snapshot is complete: it replaces the one before.

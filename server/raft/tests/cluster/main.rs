@@ -116,6 +116,11 @@ fn interrupted_removal_can_be_repeated() {
 }
 
 #[test]
+fn snapshot_for_which_the_disk_has_no_space_is_given_up() {
+    scenarios::snapshot_on_a_full_disk();
+}
+
+#[test]
 fn large_units_pass_slow_links() {
     scenarios::slow_links();
 }

@@ -177,6 +177,42 @@ pub(crate) fn handover_for_space() {
     assert_eq!(cluster.leader.map(|(id, _)| id), Some(spacious));
 }
 
+/// A disk has no space for a snapshot, then space, and then none again. The node goes on, and
+/// leaves no part of a snapshot.
+pub(crate) fn snapshot_on_a_full_disk() {
+    const SPACE_BYTES: u64 = 1 << 30;
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let mut expected = Vec::new();
+    for id in [leader, leader % 3 + 1] {
+        let disk = cluster.machines[&id].disk.clone();
+        for left_bytes in [200, SPACE_BYTES, 300, 400, SPACE_BYTES] {
+            expected.append(&mut notes(&mut cluster, 50));
+            cluster.sleep(SETTLED);
+            let before = snapshots(&disk);
+            disk.set_space(Some(SPACE_BYTES));
+            let free_bytes = lockwheel_log::Disk::free_bytes(&disk).expect("a disk");
+            disk.set_space(Some(SPACE_BYTES - free_bytes + left_bytes));
+            begin_snapshot(&mut cluster, id);
+            cluster.sleep(SETTLED);
+            disk.set_space(None);
+            assert_eq!(snapshots(&disk) == before, left_bytes < SPACE_BYTES, "node {id}");
+        }
+    }
+    assert_eq!(cluster.leader.map(|(id, _)| id), Some(leader));
+    for id in 1..=3 {
+        assert_eq!(units(&cluster, id), expected, "node {id}");
+    }
+    cluster.check_end();
+}
+
+/// The files of snapshots on a disk, also of partial ones.
+fn snapshots(disk: &SimulatedDisk) -> Vec<String> {
+    let mut names = lockwheel_log::Disk::names(disk).expect("a disk");
+    names.retain(|name| !name.ends_with(".log"));
+    names
+}
+
 /// Neither a large unit nor a node that lacks much costs a leader its followers.
 pub(crate) fn slow_links() {
     let mut cluster = Cluster::start(1, 3);
