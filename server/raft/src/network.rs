@@ -321,3 +321,159 @@ impl RaftNetwork<Types> for Connection {
         Backoff::new(std::iter::repeat(limits::RECONNECT_PAUSE))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use lockwheel_log::simulated_disk::SimulatedDisk;
+    use parking_lot::Mutex;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const FOLLOWER: NodeId = 2;
+    const DELAY: Duration = Duration::from_millis(300);
+
+    /// What a follower replies after [`DELAY`], one message after the other; afterwards nothing.
+    #[derive(Debug)]
+    struct Follower(Arc<Mutex<VecDeque<AppendEntriesResponse<NodeId>>>>);
+
+    impl Connect for Follower {
+        fn connect(&self, _: NodeId, _: &Peer) -> Connecting<'_> {
+            let (near, far) = duplex(1 << 16);
+            tokio::spawn(answer(far, Arc::clone(&self.0)));
+            Box::pin(async move { Ok(Box::new(near) as Box<dyn Stream>) })
+        }
+    }
+
+    async fn answer(
+        mut stream: DuplexStream,
+        replies: Arc<Mutex<VecDeque<AppendEntriesResponse<NodeId>>>>,
+    ) -> io::Result<()> {
+        let _: Option<Hello> = receive(&mut stream, limits::HELLO_BYTES_MAX).await?;
+        send(&mut stream, &Welcome::Accepted).await?;
+        let mut request = receive::<Request>(&mut stream, limits::MESSAGE_BYTES_MAX).await?;
+        while request.is_some() {
+            let reply = replies.lock().pop_front();
+            sleep(DELAY).await;
+            match reply {
+                Some(reply) => send(&mut stream, &Reply::Append(Ok(reply))).await?,
+                None => std::future::pending().await,
+            }
+            request = receive(&mut stream, limits::MESSAGE_BYTES_MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// A leader with a connection to the follower.
+    struct Leader {
+        connection: Connection,
+        contacts: Arc<Contacts>,
+    }
+
+    impl Leader {
+        fn new(replies: impl IntoIterator<Item = AppendEntriesResponse<NodeId>>) -> Leader {
+            let replies = Arc::new(Mutex::new(replies.into_iter().collect()));
+            let disk = Arc::new(SimulatedDisk::new());
+            let log = Shared::open(disk, |_, _| Ok(())).expect("an empty log");
+            let contacts = Arc::<Contacts>::default();
+            let network = Network {
+                cluster: "test".to_owned(),
+                lease: Duration::from_secs(1),
+                connect: Arc::new(Follower(replies)),
+                contacts: Arc::clone(&contacts),
+                log: Arc::new(log),
+            };
+            let connection = network.connection(FOLLOWER, &Peer::default());
+            Leader { connection, contacts }
+        }
+
+        /// Sends a message without entries; returns whether there was a reply in time.
+        async fn send(&mut self, vote: Vote<NodeId>) -> bool {
+            let (prev_log_id, leader_commit) = (None, None);
+            let entries = Vec::new();
+            let request = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit };
+            let option = RPCOption::new(DELAY * 3 / 2);
+            let sent = self.connection.append_entries(request, option);
+            matches!(timeout(DELAY * 3 / 2, sent).await, Ok(Ok(_)))
+        }
+
+        /// When the last message was sent that counts as contact.
+        fn last(&self, vote: Vote<NodeId>) -> Option<Instant> {
+            self.contacts.last(&vote, FOLLOWER)
+        }
+    }
+
+    fn vote(term: u64) -> Vote<NodeId> {
+        Vote::new_committed(term, 1)
+    }
+
+    /// Runs in simulated time.
+    fn simulate(run: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().expect("a runtime").block_on(run);
+    }
+
+    #[test]
+    fn contact_counts_from_when_the_message_was_sent_that_was_acknowledged() {
+        simulate(async {
+            let mut leader = Leader::new([(); 2].map(|()| AppendEntriesResponse::Success));
+            for _ in 0..2 {
+                sleep(DELAY).await;
+                let sent = Instant::now();
+                assert!(leader.send(vote(3)).await);
+                assert!(sent.elapsed() >= DELAY);
+                assert_eq!(leader.last(vote(3)), Some(sent));
+            }
+        });
+    }
+
+    #[test]
+    fn message_that_is_not_acknowledged_is_no_contact() {
+        simulate(async {
+            let follows_another = AppendEntriesResponse::HigherVote(vote(4));
+            let mut leader = Leader::new([follows_another]);
+            assert!(leader.send(vote(3)).await);
+            assert!(!leader.send(vote(3)).await);
+            assert_eq!(leader.last(vote(3)), None);
+        });
+    }
+
+    /// The reply to a message that was given up is not that to the next one.
+    #[test]
+    fn late_reply_acknowledges_no_later_message() {
+        simulate(async {
+            let mut leader = Leader::new([AppendEntriesResponse::Success]);
+            {
+                let mut early = std::pin::pin!(leader.send(vote(3)));
+                assert!(timeout(DELAY / 2, &mut early).await.is_err());
+            }
+            assert!(!leader.send(vote(3)).await);
+            assert_eq!(leader.last(vote(3)), None);
+        });
+    }
+
+    #[test]
+    fn reply_to_an_earlier_leader_is_no_contact_of_the_next_one() {
+        simulate(async {
+            let success = || AppendEntriesResponse::Success;
+            let mut leader = Leader::new([success(), success()]);
+            let contacts = Arc::clone(&leader.contacts);
+            let next = vote(5);
+            // Another follower is in contact with the next leader before the reply comes.
+            let is_elected = async {
+                sleep(DELAY / 2).await;
+                contacts.note(&next, 3, Instant::now());
+            };
+            let (is_answered, ()) = tokio::join!(leader.send(vote(3)), is_elected);
+            assert!(is_answered);
+            assert_eq!((leader.last(vote(3)), leader.last(next)), (None, None));
+            assert_eq!(contacts.acknowledged(&next, FOLLOWER), None);
+            let sent = Instant::now();
+            assert!(leader.send(next).await);
+            assert_eq!((leader.last(vote(3)), leader.last(next)), (None, Some(sent)));
+        });
+    }
+}
