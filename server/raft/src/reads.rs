@@ -36,12 +36,17 @@ impl Node {
     /// The index up to which the log is applied here, if this node leads for certain. It is
     /// determined after that is: so the log has what an earlier leader has acknowledged.
     pub(crate) fn confirmed_index(&self) -> Option<u64> {
-        if self.leads() || defect!(RaftReadIndexUnconfirmed) {
-            self.machine.applied_index()
-        } else {
-            None
-        }
+        let leads = || self.leads() || defect!(RaftReadIndexUnconfirmed);
+        index_of_leader(leads, || self.machine.applied_index())
     }
+}
+
+/// The index that `applied` returns if the node leads before it is asked.
+fn index_of_leader(
+    leads: impl FnOnce() -> bool,
+    applied: impl FnOnce() -> Option<u64>,
+) -> Option<u64> {
+    if leads() { applied() } else { None }
 }
 
 impl Reads {
@@ -103,4 +108,21 @@ fn leader(metrics: &RaftServerMetrics<NodeId, Peer>) -> Option<(NodeId, &Peer)> 
     let id = metrics.current_leader.filter(|leader| *leader != metrics.id)?;
     let peer = metrics.membership_config.membership().get_node(&id)?;
     Some((id, peer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn index_is_read_after_the_leadership_is_checked() {
+        // The node begins to lead while it is asked: its barrier comes after entries that the
+        // leader before has acknowledged.
+        let last = Cell::new(3);
+        let begins_to_lead = || last.replace(8) == 3;
+        assert_eq!(index_of_leader(begins_to_lead, || Some(last.get())), Some(8));
+        assert_eq!(index_of_leader(|| false, || Some(last.get())), None);
+    }
 }
