@@ -66,6 +66,7 @@ mod server;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
+mod sync;
 #[cfg(feature = "tls")]
 #[doc(hidden)]
 pub mod tls;

@@ -6,14 +6,13 @@
 //! which send the output at the end of their turns, and the callers in this process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use lockwheel_engine::durability::unit_log::Position;
-use parking_lot::{Condvar, Mutex};
 
 use crate::net::connection::Connection;
 use crate::net::outbox::Outbox;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

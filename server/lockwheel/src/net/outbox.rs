@@ -6,15 +6,14 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use bytes::BytesMut;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::durability::dependencies::Dependencies;
 use crate::limits;
 use crate::net::output::Output;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use lockwheel_engine::Delivery;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::Close;
