@@ -535,7 +535,8 @@ impl Drop for FileLog {
 mod tests {
     use lockwheel_engine::timing::time::Millis;
     use lockwheel_log::ceiling::CeilingRecord;
-    use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+    use lockwheel_log::recovery::Recovered;
+    use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
 
     use super::*;
 
@@ -584,5 +585,155 @@ mod tests {
         assert_eq!(kept_after_the_end(None), Kept::Durable);
         assert_eq!(kept_after_the_end(Some(WRITE)), Kept::Written);
         assert_eq!(kept_after_the_end(Some(FLUSH)), Kept::Written);
+    }
+
+    /// What happens to a log.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Append,
+        SetPolicy(FlushPolicy),
+        /// The next order is carried out.
+        CarryOut,
+        /// All orders are carried out.
+        CarryOutAll,
+        Second,
+    }
+
+    fn steps(random: &mut Random) -> Vec<Step> {
+        let mut step = |_| match random.below(12) {
+            0..4 => Step::Append,
+            4..6 => Step::SetPolicy(
+                FlushPolicy::ALL[random.below(FlushPolicy::ALL.len() as u64) as usize],
+            ),
+            6..10 => Step::CarryOut,
+            10 => Step::CarryOutAll,
+            _ => Step::Second,
+        };
+        (0..20).map(&mut step).collect()
+    }
+
+    /// A log whose orders are carried out step by step.
+    struct Stage {
+        disk: SimulatedDisk,
+        gate: Arc<CommitGate>,
+        log: FileLog,
+        last: Position,
+        policy: FlushPolicy,
+        /// The units that were appended while `appendfsync` was `always`.
+        appended_under_always: Vec<Position>,
+    }
+
+    const BOOT_ID: [u8; 16] = [1; 16];
+
+    impl Stage {
+        fn new(policy: FlushPolicy) -> Stage {
+            let (disk, clocks) = (SimulatedDisk::new(), Clocks::default());
+            let shared = Arc::new(disk.clone());
+            let opened = Files::open(shared.clone(), BOOT_ID, |_| Ok(()), |_| Ok(clocks));
+            let (files, _) = opened.expect("an empty log");
+            let (ceiling, kept) = (Ceiling::NONE, kept_by(policy));
+            let record = CeilingFile::begin(shared, BOOT_ID, ceiling, kept, clocks, 1);
+            let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);
+            let gate = Arc::new(CommitGate::default());
+            let owner: Weak<dyn LogOwner> = Weak::<NoOwner>::new();
+            let log = FileLog::new(files, policy, &gate, &Arc::default(), owner);
+            let (last, appended_under_always) = (0, Vec::new());
+            Stage { disk, gate, log, last, policy, appended_under_always }
+        }
+
+        fn take(&mut self, step: Step) {
+            let shared = &self.log.shared;
+            match step {
+                Step::Append => {
+                    self.last += 1;
+                    let (first, last) = (self.last, self.last);
+                    let units = Units { first, last, effects: b"effects" };
+                    self.log.append(units, Clocks::default(), false);
+                    if self.policy == FlushPolicy::Always {
+                        self.appended_under_always.push(last);
+                    }
+                }
+                Step::SetPolicy(policy) => {
+                    self.policy = policy;
+                    self.log.set_policy(policy);
+                }
+                Step::CarryOut => {
+                    shared.check(shared.carry_out(&mut shared.files.lock()));
+                }
+                Step::CarryOutAll => self.log.write_here(),
+                Step::Second => shared.end_second(shared.files.lock()),
+            }
+            assert!(self.gate.flushed() <= self.gate.released());
+            assert!(self.gate.released() <= self.last);
+        }
+
+        /// The machine crashes, and loses all that was not flushed.
+        fn crash(self) {
+            let (released, flushed) = (self.gate.released(), self.gate.flushed());
+            let disk = self.disk.clone();
+            drop(self.log);
+            disk.clear_faults();
+            disk.crash(&mut |_| 0);
+            let record = CeilingRecord::read(&disk).expect("a disk").expect("a record");
+            let clocks = |_: &Recovered| Ok(Clocks::default());
+            let opened = Files::open(Arc::new(disk), BOOT_ID, |_| Ok(()), clocks);
+            let found = opened.expect("a log").0.flushed();
+            assert!(flushed <= found, "{flushed} is called durable, and {found} is");
+            let is_complete = released <= found;
+            assert!(is_complete || record.kept == Kept::Written, "the record is wrong");
+            let mut promised = self.appended_under_always.into_iter();
+            let lost = promised.find(|unit| (found + 1..=released).contains(unit));
+            assert_eq!(lost, None, "of {released} released units, {found} are left");
+        }
+    }
+
+    /// Crashes before any operation of the disk, while the policy changes between units that wait,
+    /// are written and are flushed.
+    #[test]
+    fn released_unit_is_durable_or_the_record_says_otherwise() {
+        for seed in 1..100 {
+            let mut random = Random::new(seed);
+            let policy = FlushPolicy::ALL[random.below(FlushPolicy::ALL.len() as u64) as usize];
+            let steps = steps(&mut random);
+            let mut has_crashed = true;
+            for operation in 1.. {
+                if !has_crashed {
+                    break;
+                }
+                let mut stage = Stage::new(policy);
+                stage.disk.add_fault(stage.disk.operations() + operation, DiskFault::Crash);
+                for step in &steps {
+                    if !stage.disk.has_crashed() {
+                        stage.take(*step);
+                    }
+                }
+                has_crashed = stage.disk.has_crashed();
+                stage.crash();
+            }
+        }
+    }
+
+    #[test]
+    fn changed_policy_counts_from_its_place_between_the_units() {
+        let mut stage = Stage::new(FlushPolicy::EverySecond);
+        let places = |stage: &Stage| (stage.gate.released(), stage.gate.flushed());
+        for step in [Step::Append, Step::SetPolicy(FlushPolicy::Always), Step::Append] {
+            stage.take(step);
+        }
+        stage.take(Step::CarryOut);
+        assert_eq!(places(&stage), (1, 0), "the first unit is written");
+        stage.take(Step::CarryOut);
+        stage.take(Step::CarryOut);
+        assert_eq!(places(&stage), (2, 2));
+        for step in [Step::SetPolicy(FlushPolicy::Never), Step::Append, Step::CarryOutAll] {
+            stage.take(step);
+        }
+        assert_eq!(places(&stage), (3, 2));
+        stage.take(Step::Second);
+        assert_eq!(places(&stage), (3, 2), "nothing is flushed");
+        stage.take(Step::SetPolicy(FlushPolicy::EverySecond));
+        stage.take(Step::CarryOutAll);
+        stage.take(Step::Second);
+        assert_eq!(places(&stage), (3, 3));
     }
 }
