@@ -263,17 +263,23 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::{Arc, mpsc};
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use super::*;
     use crate::clock::Stopwatch;
     use crate::durability::OpenFiles;
     use crate::in_process::Client;
+    use crate::durability::LogOwner;
+    use lockwheel_engine::durability::lease_ceiling::Ceiling;
+    use lockwheel_engine::durability::unit_log::{Position, Units};
     use lockwheel_engine::engine::inputs::Process;
-    use lockwheel_engine::settings::Settings;
+    use lockwheel_engine::settings::{FlushPolicy, Settings};
     use lockwheel_engine::timing::time::{Millis, Rate};
-    use lockwheel_log::files::{Clocks, Files};
+    use lockwheel_log::files::{Clocks, Files, Snapshot};
     use lockwheel_log::simulated_disk::SimulatedDisk;
     use lockwheel_resp::Reply;
 
@@ -334,5 +340,112 @@ mod tests {
         let waiting = std::thread::spawn(move || client.receive().expect_err("no message").kind());
         let _: Result<(), Failed> = host.with(|_| panic!("on purpose"));
         assert_eq!(waiting.join().expect("it returns"), ErrorKind::Failed);
+    }
+
+    /// A log that writes at once. Its thread flushes when the host has asked so often what is
+    /// durable.
+    #[derive(Default)]
+    struct FlushesBetween {
+        gate: Arc<CommitGate>,
+        last: AtomicU64,
+        questions_left: AtomicU64,
+        /// It reports what is durable.
+        reports: AtomicBool,
+    }
+
+    impl FlushesBetween {
+        fn flush(&self) {
+            let last = self.last.load(Ordering::SeqCst);
+            self.gate.release(last, last);
+            self.reports.fetch_or(self.gate.is_flush_awaited(), Ordering::SeqCst);
+        }
+    }
+
+    impl Log for FlushesBetween {
+        fn append(&self, units: Units<'_>, _: Clocks, _: bool) {
+            self.last.store(units.last, Ordering::SeqCst);
+            self.gate.release(units.last, 0);
+        }
+
+        fn released(&self) -> Position {
+            self.gate.released()
+        }
+
+        fn flushed(&self) -> Position {
+            let flushed = self.gate.flushed();
+            if self.questions_left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                self.flush();
+            }
+            flushed
+        }
+
+        fn write_here(&self) {}
+        fn wake(&self) {}
+        fn set_policy(&self, _: FlushPolicy) {}
+        fn follow(&self, _: FlushPolicy) {}
+        fn time_flushes(&self, _: bool) {}
+
+        fn take_longest_flush(&self) -> Option<u64> {
+            None
+        }
+
+        fn raise_ceiling(&self, _: Ceiling, _: Clocks) {}
+        fn lower_ceiling(&self, _: Ceiling, _: Clocks) {}
+        fn start_snapshot(&self, _: &Arc<Host>) {}
+
+        fn begin_snapshot(&self) -> mpsc::Receiver<Snapshot> {
+            mpsc::channel().1
+        }
+
+        fn remove_before(&self, _: Position) {}
+        fn end_with(&self, _: Option<Ceiling>, _: Clocks) {}
+
+        #[cfg(feature = "simulation")]
+        fn step(&self) -> bool {
+            false
+        }
+
+        #[cfg(feature = "simulation")]
+        fn has_orders(&self) -> bool {
+            false
+        }
+
+        #[cfg(feature = "simulation")]
+        fn second(&self) {}
+
+        #[cfg(feature = "simulation")]
+        fn finish(&self) {}
+    }
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// The log flushes a unit before, while or after a client begins to wait for that.
+    #[test]
+    fn client_that_waits_for_a_flush_does_not_miss_it() {
+        for questions in 1..10 {
+            let host = host();
+            let log = FlushesBetween { gate: Arc::clone(&host.gate), ..FlushesBetween::default() };
+            let log = Arc::new(log);
+            host.with(|engine| engine.start_log(0)).expect("an engine");
+            assert!(host.log.set(Arc::<FlushesBetween>::clone(&log)).is_ok());
+            let mut client = Client::connect(&host).expect("a client");
+            client.call(&["SET", "k", "v"]).expect("OK");
+            log.questions_left.store(questions, Ordering::SeqCst);
+            let mut wait = pin!(client.call_async(&["WAITAOF", "1", "0", "0"]));
+            let mut reply = poll(wait.as_mut());
+            if reply.is_pending() {
+                if host.gate.flushed() == 0 {
+                    log.flush();
+                }
+                assert!(log.reports.load(Ordering::SeqCst), "{questions}");
+                host.log_is_flushed();
+                reply = poll(wait.as_mut());
+            }
+            let expected = Reply::Array(vec![Reply::Integer(1), Reply::Integer(0)]);
+            let Poll::Ready(reply) = reply else { panic!("{questions}: it waits for ever") };
+            assert_eq!(reply.expect("a reply"), expected, "{questions}");
+        }
     }
 }
