@@ -5,6 +5,7 @@
 //! leader, the lease clock stops.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Weak};
 
 use lockwheel_engine::Engine;
@@ -18,8 +19,9 @@ use crate::limits;
 
 /// Serves the requests that are held, until the server ends. `held` has the number of the last one.
 pub(super) async fn serve(host: Weak<Host>, held: watch::Receiver<u64>, node: Arc<Node>) {
+    let mut reads = node.reads();
     tokio::select! {
-        () = confirm(&host, held.clone(), node.reads()) => {}
+        () = confirm(&host, held.clone(), &mut reads) => {}
         () = resume(&host, held.clone(), &node) => {}
         () = refuse(&host, held) => {}
     }
@@ -38,8 +40,20 @@ async fn resume(host: &Weak<Host>, mut held: watch::Receiver<u64>, node: &Node) 
     }
 }
 
-/// Confirms reads.
-async fn confirm(host: &Weak<Host>, mut held: watch::Receiver<u64>, mut reads: Reads) {
+/// What confirms the reads of a node that follows.
+trait Confirm: Send {
+    /// As [`Reads::confirm`].
+    fn confirm(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+impl Confirm for Reads {
+    fn confirm(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        Reads::confirm(self)
+    }
+}
+
+/// Confirms reads. Those that arrive meanwhile may need a later state.
+async fn confirm(host: &Weak<Host>, mut held: watch::Receiver<u64>, reads: &mut impl Confirm) {
     loop {
         held.mark_unchanged();
         let Some(waiting) = with(host, |engine| engine.held_reads()) else { return };
@@ -96,4 +110,100 @@ async fn refuse(host: &Weak<Host>, mut held: watch::Receiver<u64>) {
 fn with<T>(host: &Weak<Host>, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
     let host = host.upgrade().filter(|host| !host.is_stopping())?;
     tokio::task::block_in_place(|| host.with(act)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::settings::Settings;
+    use lockwheel_engine::time::{Millis, Rate};
+    use lockwheel_resp::Reply;
+
+    use super::super::RaftLog;
+    use super::*;
+    use crate::client::Client;
+    use crate::clock::Clock;
+    use crate::net::runtime_files::RuntimeFiles;
+
+    /// Confirms as often as it may.
+    #[derive(Default)]
+    struct Confirmations {
+        asked: AtomicUsize,
+        permitted: AtomicUsize,
+        failing: AtomicUsize,
+    }
+
+    impl Confirm for &Confirmations {
+        async fn confirm(&mut self) -> io::Result<()> {
+            let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+            let may_end = |_: &mut Context<'_>| match self.permitted.load(Ordering::SeqCst) {
+                permitted if permitted >= number => Poll::Ready(()),
+                _ => Poll::Pending,
+            };
+            std::future::poll_fn(may_end).await;
+            match self.failing.load(Ordering::SeqCst) == number {
+                true => Err(io::ErrorKind::NotConnected.into()),
+                false => Ok(()),
+            }
+        }
+    }
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// A server that follows.
+    fn follower() -> (Arc<Host>, Arc<RaftLog>) {
+        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
+        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
+        let host = Host::new(engine, clock, RuntimeFiles::default()).expect("a host");
+        let host = Arc::new(host);
+        let log = Arc::new(RaftLog::new(&host));
+        host.start_replicated_log(&log);
+        host.with(Engine::follow).expect("an engine");
+        (host, log)
+    }
+
+    #[test]
+    fn read_that_arrives_while_others_are_confirmed_is_confirmed_after_them() {
+        let (host, log) = follower();
+        let (weak, confirmations) = (Arc::downgrade(&host), Confirmations::default());
+        let mut reads = &confirmations;
+        let mut confirm = pin!(confirm(&weak, log.held(), &mut reads));
+        let mut turn = |asked: usize| {
+            assert!(poll(confirm.as_mut()).is_pending());
+            assert_eq!(confirmations.asked.load(Ordering::SeqCst), asked);
+        };
+        let permit = || confirmations.permitted.fetch_add(1, Ordering::SeqCst);
+        let mut clients = [(); 3].map(|()| Client::connect(&host).expect("a client"));
+        let [first, second, third] = &mut clients;
+        let null = |reply: Poll<Result<Reply, _>>| matches!(reply, Poll::Ready(Ok(Reply::Null)));
+
+        turn(0);
+        let mut first = pin!(first.call_async(&["GET", "k"]));
+        assert!(poll(first.as_mut()).is_pending());
+        turn(1);
+        let mut second = pin!(second.call_async(&["GET", "k"]));
+        assert!(poll(second.as_mut()).is_pending());
+        turn(1);
+        permit();
+        turn(2);
+        assert!(null(poll(first.as_mut())));
+        assert!(poll(second.as_mut()).is_pending(), "what confirms it was asked before it");
+
+        // A confirmation fails: what it was for is confirmed with what has arrived since.
+        let mut third = pin!(third.call_async(&["GET", "k"]));
+        assert!(poll(third.as_mut()).is_pending());
+        confirmations.failing.store(2, Ordering::SeqCst);
+        permit();
+        turn(3);
+        assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+        permit();
+        turn(3);
+        assert!(null(poll(second.as_mut())) && null(poll(third.as_mut())));
+    }
 }
