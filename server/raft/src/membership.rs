@@ -313,8 +313,9 @@ impl Node {
 
     /// The cluster as this node sees it.
     pub fn status(&self) -> Status {
-        let metrics = self.raft.metrics().borrow().clone();
+        // Before the metrics: those of an earlier leadership say nothing of the followers.
         let leads = self.check_leads().is_ok();
+        let metrics = self.raft.metrics().borrow().clone();
         let leader = metrics.current_leader.filter(|leader| *leader != self.settings.id || leads);
         let membership = &metrics.membership_config;
         let configurations = membership.membership().get_joint_config();

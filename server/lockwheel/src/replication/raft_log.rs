@@ -143,9 +143,13 @@ impl RaftLog {
         self.committed.notify_one();
     }
 
-    /// The last unit of this leader that is in the entries up to `index`, as far as it is known.
-    pub(super) fn position_at(&self, index: u64) -> Position {
+    /// The last unit of the leader with this barrier that is in the entries up to `index`, as far
+    /// as it is known; 0 if this server does not lead with it any more.
+    pub(super) fn position_at(&self, barrier: u64, index: u64) -> Position {
         let pending = self.pending.lock();
+        if pending.barrier != Some(barrier) {
+            return 0;
+        }
         let count = pending.committed.partition_point(|(committed, _)| *committed <= index);
         count.checked_sub(1).map_or(0, |at| pending.committed[at].1)
     }
@@ -416,5 +420,24 @@ mod tests {
         log.begin(2);
         append(&log, 3);
         assert!(log.take().is_some());
+    }
+
+    #[test]
+    fn index_that_a_follower_has_acknowledged_to_an_earlier_leader_is_no_position() {
+        let log = log();
+        log.begin(1);
+        append(&log, 1);
+        log.note_committed(1, 2, 1);
+        assert_eq!((log.position_at(1, 1), log.position_at(1, 5)), (0, 1));
+        // Another server leads meanwhile, and replaces the entries from 3 on.
+        log.end();
+        assert_eq!(log.position_at(1, 5), 0);
+        log.begin(4);
+        append(&log, 2);
+        log.note_committed(4, 5, 2);
+        // A batch of the earlier leader is reported late.
+        log.note_committed(1, 6, 1);
+        assert_eq!(log.position_at(1, 6), 0);
+        assert_eq!((log.position_at(4, 4), log.position_at(4, 6)), (1, 2));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use lockwheel_engine::replication::nodes::{Address, Follower, Nodes};
-use lockwheel_raft::{Node, NodeStatus};
+use lockwheel_raft::{Node, NodeStatus, Role};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -65,6 +65,12 @@ fn differ_in_progress_only(nodes: &Nodes, shown: &Nodes) -> bool {
 
 /// The nodes as they are now. A node that is elected is not a leader before it leads.
 fn nodes(node: &Node, log: &RaftLog) -> Nodes {
+    // Read first: what the followers have acknowledged to a later leader is no part of the log of
+    // this one, and the other way round.
+    let barrier = match *node.role().borrow() {
+        Role::Leader { barrier } => Some(barrier),
+        Role::Follower => None,
+    };
     let status = node.status();
     let leads = status.leader == Some(status.node);
     let leader = status.leader.filter(|_| leads || node.has_leader());
@@ -88,7 +94,8 @@ fn nodes(node: &Node, log: &RaftLog) -> Nodes {
             nodes.lag_entries = nodes.lag_entries.max(lag(matched_index));
         }
         let is_in_contact = is_in_contact.unwrap_or(true);
-        let acknowledged = matched_index.map_or(0, |index| log.position_at(index));
+        let place = barrier.zip(matched_index);
+        let acknowledged = place.map_or(0, |(barrier, index)| log.position_at(barrier, index));
         nodes.followers.push(Follower { address, is_in_contact, acknowledged });
     }
     nodes
