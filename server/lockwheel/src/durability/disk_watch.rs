@@ -75,6 +75,11 @@ mod tests {
             (reserve + 99, None),
             (reserve + 100, Some(false)),
             (reserve, None),
+            (reserve - 1, Some(true)),
+            (reserve + 99, None),
+            (reserve + 100, Some(false)),
+            (reserve + 99, None),
+            (reserve - 1, Some(true)),
         ] {
             disk.set_space(Some(space_bytes));
             assert_eq!(watch.check(disk.free_bytes(), reserve), change, "{space_bytes}");

@@ -158,3 +158,36 @@ async fn next(listener: &TcpListener, node: &Weak<Node>) -> Option<TcpStream> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_unidentified_connection_is_closed_whenever_there_are_too_many() {
+        let mut connections = Unidentified::default();
+        let mut open = VecDeque::new();
+        for _ in 0..3 {
+            while open.len() < limits::RAFT_UNIDENTIFIED_MAX {
+                open.push_back(connections.add());
+            }
+            let is_open = |(_, closed): &mut (u64, oneshot::Receiver<()>)| {
+                matches!(closed.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+            };
+            assert!(open.iter_mut().all(is_open));
+            for _ in 0..2 {
+                open.push_back(connections.add());
+                assert!(!is_open(&mut open.pop_front().expect("the oldest")));
+                assert!(open.iter_mut().all(is_open));
+            }
+            // Some identify themselves or end, among them the oldest.
+            open.retain(|(number, _)| {
+                let is_kept = *number % 3 > 0;
+                if !is_kept {
+                    connections.remove(*number);
+                }
+                is_kept
+            });
+        }
+    }
+}
