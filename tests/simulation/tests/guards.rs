@@ -26,9 +26,18 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 /// each start.
 const LATE_MS: i64 = 3;
 
+const MIB: u64 = 1 << 20;
+
+/// The free bytes of the disk below which growth is refused, with a log and without, and those that
+/// a snapshot leaves to the log.
+const RESERVE_BYTES: u64 = 128 * MIB;
+const CEILING_RESERVE_BYTES: u64 = MIB;
+const LOG_RESERVE_BYTES: u64 = 64 * MIB;
+
 /// A lease that a client knows of.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
+    owner: usize,
     granted_ms: i64,
     end_ms: i64,
 }
@@ -68,6 +77,8 @@ struct Machine {
     /// The last grant in the log.
     unit_ms: i64,
     has_log: bool,
+    /// Whether the server has found the disk nearly full.
+    is_full: bool,
     policy: &'static str,
     /// The leases of clients that have not released them.
     held: BTreeMap<&'static str, Lease>,
@@ -108,6 +119,7 @@ impl Machine {
             started_ms: 0,
             unit_ms: 0,
             has_log: false,
+            is_full: false,
             policy: "always",
             held: BTreeMap::new(),
             token: 0,
@@ -204,6 +216,7 @@ impl Machine {
         let options = StartOptions { settings: &settings, disk, seed: 1, segment_bytes_max: 900 };
         self.server = Some(SimulatedServer::start(&options).expect("a server"));
         self.note(format!("start {log} {} {minimum}, marked {is_marked}", self.policy));
+        self.is_full = self.space_is_low();
         self.run();
         let (now_ms, left_ms) = (self.now_ms, self.guard_left_ms());
         let minimum_ms = if is_marked || !self.is_used { minimum_ms } else { 0 };
@@ -251,18 +264,39 @@ impl Machine {
         let granted_ms = self.now_ms;
         let command = format!("{before}LOCK.ACQUIRE {key} owner-{owner} TTL {lease_ms}");
         let reply = self.ask(&command).pop().expect("a reply");
+        assert!(self.is_full || !reply.contains("No space"), "there is space");
         if !reply.contains("acquired") {
             return;
         }
+        assert!(!self.is_full, "there is no space");
         let held = self.held.get(key).filter(|lease| lease.end_ms > granted_ms);
         assert!(held.is_none(), "{key} is held: {held:?}");
         let (_, token) = reply.split_once("token\", ").expect("a token");
         let token = token.trim_start_matches(':');
         let token = token[..token.find(',').expect("an end")].parse().expect("a number");
         assert!(token > self.token, "{token} after {}", self.token);
-        let end_ms = granted_ms + lease_ms;
         self.token = token;
-        self.held.insert(key, Lease { granted_ms, end_ms });
+        self.hold(key, owner, lease_ms);
+    }
+
+    /// A client that holds a lock renews its lease, also if the disk is full.
+    fn renew(&mut self) {
+        let key = *self.random.pick(&KEYS);
+        let lease_ms = *self.random.pick(&[300, 4_000, 30_000, 100_000]);
+        let lease = self.held.get(key).copied().filter(|lease| lease.end_ms > self.now_ms);
+        let Some(Lease { owner, .. }) = lease else { return };
+        let reply = self.ask(&format!("LOCK.RENEW {key} owner-{owner} TTL {lease_ms}")).concat();
+        if !reply.contains("LOADING") {
+            assert_eq!(reply, ":1");
+            self.hold(key, owner, lease_ms);
+        }
+    }
+
+    /// A client knows from now on that it has this lease.
+    fn hold(&mut self, key: &'static str, owner: usize, lease_ms: i64) {
+        let granted_ms = self.now_ms;
+        let end_ms = granted_ms + lease_ms;
+        self.held.insert(key, Lease { owner, granted_ms, end_ms });
         self.latest_ms = self.latest_ms.max(end_ms + lease_ms.clamp(1_000, 60_000) + 2);
         if self.has_log {
             self.logged_ms = self.logged_ms.max(end_ms);
@@ -279,6 +313,41 @@ impl Machine {
                 assert!(!reply.contains("acquired"), "{key} is held: {reply}");
             }
         }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.disk.free_bytes().expect("a disk")
+    }
+
+    fn space_is_low(&self) -> bool {
+        let reserve = if self.has_log { RESERVE_BYTES } else { CEILING_RESERVE_BYTES };
+        self.free_bytes() < reserve
+    }
+
+    /// The disk gets nearly full, or has space again, and the server finds out.
+    fn fill(&mut self) {
+        self.disk.set_space(Some(1 << 40));
+        let used = (1 << 40) - self.free_bytes();
+        let left = *self.random.pick(&[CEILING_RESERVE_BYTES * 3 / 4, LOG_RESERVE_BYTES + MIB]);
+        self.disk.set_space((!self.is_full).then_some(used + left));
+        self.server.iter_mut().for_each(SimulatedServer::log_second);
+        self.is_full = self.space_is_low();
+        self.note(format!("{} bytes are free", self.free_bytes()));
+        self.run();
+    }
+
+    /// A snapshot is written, or given up if it leaves the log too little.
+    fn save(&mut self) {
+        if self.guard_left_ms() > 0 || !self.has_log {
+            return;
+        }
+        self.ask("BGSAVE");
+        while self.server.as_ref().is_some_and(SimulatedServer::has_snapshot_work) {
+            self.server.iter_mut().for_each(|server| server.snapshot_step(2));
+            self.run();
+        }
+        let is_written = self.ask("INFO persistence").concat().contains("bgsave_status:ok");
+        assert_eq!(is_written, self.free_bytes() >= LOG_RESERVE_BYTES);
     }
 
     /// Notes what the guard and the log say before the server ends.
@@ -408,7 +477,10 @@ impl Machine {
     }
 
     fn step_up(&mut self) {
-        match self.random.below(16) {
+        match self.random.below(20) {
+            16 => self.renew(),
+            17 | 18 => self.fill(),
+            19 => self.save(),
             0..5 => self.acquire(""),
             5 => {
                 let change = self.set_policy();
