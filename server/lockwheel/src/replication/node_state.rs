@@ -85,6 +85,7 @@ impl State for NodeState {
 
     fn begin_snapshot(&self) -> Box<dyn SnapshotParts> {
         let last = self.with(|host, engine| {
+            self.log.note_snapshot();
             engine.begin_snapshot(host.now());
             self.log.close_batch()
         });

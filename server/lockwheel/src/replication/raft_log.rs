@@ -30,7 +30,7 @@ pub(crate) struct RaftLog {
     gate: Arc<CommitGate>,
     node: OnceLock<Weak<Node>>,
     pending: Mutex<Pending>,
-    /// The node has to write a snapshot.
+    /// The node has to write a snapshot, and none has begun since.
     snapshot_is_due: AtomicBool,
     /// There is a batch to replicate, or a snapshot to write.
     work: Notify,
@@ -191,6 +191,15 @@ impl RaftLog {
         }
     }
 
+    fn snapshot_is_due(&self) -> bool {
+        self.snapshot_is_due.load(Ordering::Acquire)
+    }
+
+    /// The node begins to write a snapshot.
+    pub(crate) fn note_snapshot(&self) {
+        self.snapshot_is_due.store(false, Ordering::Release);
+    }
+
     /// A batch with this barrier was not committed.
     fn note_failed(&self, barrier: u64) {
         let mut pending = self.pending.lock();
@@ -222,6 +231,10 @@ impl RaftLog {
             self.work.notify_one();
         }
         drop(pending);
+        if self.snapshot_is_due() {
+            // `openraft` ignores the order until it has finished the one before.
+            self.work.notify_one();
+        }
         let (snapshot, segments, free_bytes) = node.sizes();
         host.log_second(Some(LogSizes { snapshot, segments }), free_bytes);
     }
@@ -243,7 +256,7 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
                 }
             }
         }
-        if log.snapshot_is_due.swap(false, Ordering::AcqRel)
+        if log.snapshot_is_due()
             && let Err(error) = node.begin_snapshot().await
         {
             error!(%error, "no snapshot");
@@ -376,17 +389,22 @@ mod tests {
     use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
     use lockwheel_engine::timing::time::{Millis, Rate};
+    use lockwheel_raft::State;
 
+    use super::super::node_state::NodeState;
     use super::*;
     use crate::clock::Clock;
     use crate::host::runtime_files::RuntimeFiles;
 
-    /// A log without a node.
-    fn log() -> RaftLog {
+    fn host() -> Arc<Host> {
         let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
         let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
-        let host = Host::new(engine, clock, RuntimeFiles::default()).expect("a host");
-        RaftLog::new(&Arc::new(host))
+        Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
+    }
+
+    /// A log without a node.
+    fn log() -> RaftLog {
+        RaftLog::new(&host())
     }
 
     fn append(log: &RaftLog, number: Position) {
@@ -439,5 +457,20 @@ mod tests {
         log.note_committed(1, 6, 1);
         assert_eq!(log.position_at(1, 6), 0);
         assert_eq!((log.position_at(4, 4), log.position_at(4, 6)), (1, 2));
+    }
+
+    #[test]
+    fn order_of_a_snapshot_stays_until_one_begins() {
+        let host = host();
+        let log = Arc::new(RaftLog::new(&host));
+        host.with(Engine::follow).expect("an engine");
+        let state = NodeState::new(&host, &log);
+        for _ in 0..2 {
+            log.start_snapshot(&host);
+            // The first order comes while the snapshot before is not finished.
+            assert!(log.snapshot_is_due() && log.snapshot_is_due());
+            let _parts = state.begin_snapshot();
+            assert!(!log.snapshot_is_due());
+        }
     }
 }
