@@ -316,7 +316,18 @@ mod tests {
         assert_eq!(evicted(&mut stage), [0_u64; 0]);
         stage.check("CONFIG SET maxmemory-clients 1500000 => OK");
         assert_eq!(evicted(&mut stage), [3, 5]);
-        stage.check("INFO stats => ...evicted_clients:2...; CONFIG SET maxmemory-clients 1 => OK");
+        stage.check("INFO stats => ...evicted_clients:2...");
+        // The limit is reached again, with other clients.
+        for round in 0..2 {
+            let [small, large] = ["f", "g"].map(|name| stage.client(&format!("{name}{round}")));
+            let name = format!("g{round}");
+            fill(&mut stage, &name, 200_000);
+            assert_eq!(evicted(&mut stage), [0_u64; 0]);
+            fill(&mut stage, &name, 400_000);
+            assert_eq!(evicted(&mut stage), [large.serial]);
+            stage.engine.disconnect(small);
+        }
+        stage.check("INFO stats => ...evicted_clients:4...; CONFIG SET maxmemory-clients 1 => OK");
         // Whatever the limit, a minimum is left to the clients.
         assert_eq!(evicted(&mut stage), [2, 1]);
         assert_eq!(stage.engine.sessions.clients.len(), 1);
