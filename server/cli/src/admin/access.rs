@@ -45,7 +45,7 @@ pub(super) struct Admin {
     /// The other names of this machine.
     hosts: Vec<String>,
     sessions: SyncMutex<Sessions<Arc<Session>>>,
-    failures: SyncMutex<BTreeMap<IpAddr, Failures>>,
+    failures: SyncMutex<AllFailures>,
     /// The token of requests without a login.
     token: String,
 }
@@ -88,6 +88,25 @@ impl<T: Clone> Sessions<T> {
 struct Failures {
     count: u32,
     begin: Instant,
+}
+
+/// Wrong passwords of the last time, from a limited number of addresses.
+#[derive(Default)]
+struct AllFailures(BTreeMap<IpAddr, Failures>);
+
+impl AllFailures {
+    /// Whether no password is checked that comes from this address.
+    fn is_limited(&mut self, address: IpAddr, now: Instant) -> bool {
+        self.0.retain(|_, failures| now - failures.begin < limits::ADMIN_LOGIN_WINDOW);
+        match self.0.get(&address) {
+            Some(failures) => failures.count >= limits::ADMIN_LOGIN_FAILURES_MAX,
+            None => self.0.len() >= limits::ADMIN_LOGIN_ADDRESSES_MAX,
+        }
+    }
+
+    fn note(&mut self, address: IpAddr, now: Instant) {
+        self.0.entry(address).or_insert(Failures { count: 0, begin: now }).count += 1;
+    }
 }
 
 /// The user of a request.
@@ -173,7 +192,7 @@ impl Admin {
         password: &str,
     ) -> Result<Commands, Refusal> {
         let address = network(connection.peer.ip().to_canonical());
-        if self.is_limited(address) {
+        if locked(&self.failures).is_limited(address, Instant::now()) {
             return Err(Refusal::TooMany);
         }
         let Ok(client) = self.server.monitoring_client() else {
@@ -190,26 +209,11 @@ impl Admin {
             Ok(_) => Ok(commands),
             Err(Failure::Refused(reason)) if reason.starts_with("WRONGPASS") => {
                 warn!(user = ?user, peer = %connection.peer, "login for monitoring has failed");
-                self.note_failure(address);
+                locked(&self.failures).note(address, Instant::now());
                 Err(Refusal::WrongPassword)
             }
             Err(failure) => Err(Refusal::Failed(failure)),
         }
-    }
-
-    fn is_limited(&self, address: IpAddr) -> bool {
-        let mut failures = locked(&self.failures);
-        failures.retain(|_, failures| failures.begin.elapsed() < limits::ADMIN_LOGIN_WINDOW);
-        match failures.get(&address) {
-            Some(failures) => failures.count >= limits::ADMIN_LOGIN_FAILURES_MAX,
-            None => failures.len() >= limits::ADMIN_LOGIN_ADDRESSES_MAX,
-        }
-    }
-
-    fn note_failure(&self, address: IpAddr) {
-        let mut failures = locked(&self.failures);
-        let new = Failures { count: 0, begin: Instant::now() };
-        failures.entry(address).or_insert(new).count += 1;
     }
 
     /// Whether a user exists and needs a password.
@@ -430,7 +434,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limits::{ADMIN_SESSION_LIFETIME, ADMIN_SESSIONS_MAX};
+    use crate::limits::{
+        ADMIN_LOGIN_ADDRESSES_MAX, ADMIN_LOGIN_FAILURES_MAX, ADMIN_LOGIN_WINDOW,
+        ADMIN_SESSION_LIFETIME, ADMIN_SESSIONS_MAX,
+    };
 
     #[test]
     fn session_ends_after_its_lifetime() {
@@ -460,5 +467,43 @@ mod tests {
         for number in [1, ADMIN_SESSIONS_MAX] {
             assert_eq!(sessions.get(&id(number), now), Some(number));
         }
+    }
+
+    fn address(number: usize) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from_bits(1 + number as u128))
+    }
+
+    #[test]
+    fn wrong_passwords_are_limited_in_each_window() {
+        let (mut failures, mut now) = (AllFailures::default(), Instant::now());
+        for _ in 0..3 {
+            for _ in 0..ADMIN_LOGIN_FAILURES_MAX {
+                assert!(!failures.is_limited(address(0), now));
+                failures.note(address(0), now);
+            }
+            now += ADMIN_LOGIN_WINDOW - Duration::from_millis(1);
+            assert!(failures.is_limited(address(0), now));
+            assert!(!failures.is_limited(address(1), now));
+            now += Duration::from_millis(1);
+        }
+        assert!(!failures.is_limited(address(0), now));
+    }
+
+    #[test]
+    fn addresses_with_wrong_passwords_are_limited_in_each_window() {
+        let (mut failures, mut now) = (AllFailures::default(), Instant::now());
+        for _ in 0..3 {
+            for number in 0..ADMIN_LOGIN_ADDRESSES_MAX {
+                assert!(!failures.is_limited(address(number), now));
+                failures.note(address(number), now);
+            }
+            now += ADMIN_LOGIN_WINDOW - Duration::from_millis(1);
+            assert!(failures.is_limited(address(ADMIN_LOGIN_ADDRESSES_MAX), now));
+            assert!(!failures.is_limited(address(0), now));
+            now += Duration::from_millis(1);
+        }
+        assert_eq!(failures.0.len(), ADMIN_LOGIN_ADDRESSES_MAX);
+        assert!(!failures.is_limited(address(ADMIN_LOGIN_ADDRESSES_MAX), now));
+        assert!(failures.0.is_empty());
     }
 }
