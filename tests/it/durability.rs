@@ -407,23 +407,25 @@ fn server_without_log_goes_on_when_the_disk_of_its_guard_is_full() {
     let Some(mut server) = server_on_small_disk(&dir) else {
         return say("skipped: this system permits no user to mount a disk");
     };
-    server.check(&[("SET lock token NX PX 5000", "+OK")]);
     let filler = format!("/proc/{}/root{dir}/filler", server.daemon.process_id());
-    let written = fs::write(&filler, vec![0; 8 << 20]);
-    assert_eq!(written.expect_err("a full disk").kind(), io::ErrorKind::StorageFull);
-    // A longer lease than any before, which the ceiling does not cover.
-    for lease_ms in [600_000, 1_200_000, 2_400_000] {
-        server.check(&[(&format!("PEXPIRE lock {lease_ms}"), ":1")]);
-    }
-    server.daemon.wait_for("the disk is nearly full");
-    // The log says so before commands notice it.
     let refused = "-MISCONF Errors writing to the AOF file: No space left on device";
     let grow = |server: &Server| ask(&mut server.connect(), "SET other token NX PX 1");
-    eventually("the refusal", || grow(&server) == refused);
-    server.check(&[("DEL lock", ":1")]);
-    fs::remove_file(&filler).expect("the file");
-    server.daemon.wait_for("the disk has space again");
-    eventually("space", || grow(&server) == "+OK");
+    for round in 1..=2 {
+        server.check(&[("SET lock token NX PX 5000", "+OK")]);
+        let written = fs::write(&filler, vec![0; 8 << 20]);
+        assert_eq!(written.expect_err("a full disk").kind(), io::ErrorKind::StorageFull);
+        // A longer lease than any before, which the ceiling does not cover.
+        for lease_ms in [600_000, 1_200_000, 2_400_000].map(|lease_ms| round * lease_ms) {
+            server.check(&[(&format!("PEXPIRE lock {lease_ms}"), ":1")]);
+        }
+        server.daemon.wait_for("the disk is nearly full");
+        // The log says so before commands notice it.
+        eventually("the refusal", || grow(&server) == refused);
+        server.check(&[("DEL lock", ":1")]);
+        fs::remove_file(&filler).expect("the file");
+        server.daemon.wait_for("the disk has space again");
+        eventually("space", || grow(&server) == "+OK");
+    }
     server.stop();
 }
 

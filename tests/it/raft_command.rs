@@ -150,8 +150,11 @@ fn leadership_moves_to_the_node_that_is_named() {
 
 /// Writes 24 MiB to the directory of a process, as the process sees it.
 fn fill(process_id: u32, dir: &str) {
-    let filler = format!("/proc/{process_id}/root{dir}/filler");
-    fs::write(filler, vec![0; 24 << 20]).expect("space");
+    fs::write(filler(process_id, dir), vec![0; 24 << 20]).expect("space");
+}
+
+fn filler(process_id: u32, dir: &str) -> String {
+    format!("/proc/{process_id}/root{dir}/filler")
 }
 
 #[test]
@@ -178,6 +181,36 @@ fn leader_with_a_full_disk_has_another_node_lead() {
     eventually("a leader with space", || {
         places[1..].iter().any(|place| place.connect().ask("SET other token") == "+OK\r\n")
     });
+}
+
+/// A node does not end with a snapshot for which there is no space, nor the next time.
+#[test]
+fn node_gives_up_a_snapshot_while_its_disk_has_no_space() {
+    let folder = Folder::new();
+    let place = Place::new(&folder, "1");
+    fs::create_dir(&place.dir).expect("a directory");
+    // A snapshot leaves 64 MiB to the log.
+    let Some(mut command) = command_on_disk(&place.dir, 80) else {
+        return say("skipped: this system permits no user to mount a disk");
+    };
+    command.args(["raft", "init"]).args(&place.arguments);
+    let mut node = Daemon::spawn(Folder::new(), command, "");
+    node.wait_for_port();
+    let mut wire = place.connect();
+    let mut save = |status: &str| {
+        assert_eq!(wire.ask("BGSAVE"), "+Background saving started\r\n");
+        eventually("the end of the snapshot", || {
+            let figures = wire.ask("INFO persistence");
+            figures.contains("rdb_bgsave_in_progress:0") && figures.contains(status)
+        });
+    };
+    for _ in 0..2 {
+        fill(node.process_id(), &place.dir);
+        save("rdb_last_bgsave_status:err");
+        fs::remove_file(filler(node.process_id(), &place.dir)).expect("the file");
+        save("rdb_last_bgsave_status:ok");
+    }
+    assert_eq!(place.connect().ask("GET lock"), "$-1\r\n");
 }
 
 #[test]
