@@ -80,6 +80,7 @@ const LAYERS: &[Layers] = &[
         sources: "server/lockwheel/src",
         order: &[
             "limits",
+            "sync",
             "error",
             "bounded_file",
             "seeds",

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use bytes::BytesMut;
-use lockwheel_engine::inputs::Process;
+use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::buffers::Buffers;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::{OutputBufferLimit, Settings};
-use lockwheel_engine::time::{Millis, Time};
-use lockwheel_engine::unit_log::Position;
+use lockwheel_engine::timing::time::{Millis, Time};
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 
-use net::commit_gate::CommitGate;
+use durability::commit_gate::CommitGate;
 use net::connection::Connection;
 use net::outbox::Outbox;
 use sync::{AtomicBool, Condvar, Mutex, Ordering};
@@ -25,11 +25,16 @@ use sync::{AtomicBool, Condvar, Mutex, Ordering};
 mod limits;
 
 /// The files that are tested, and what they need.
+#[path = "../src/durability"]
+#[expect(dead_code, unused_imports, reason = "their unit tests are left out")]
+mod durability {
+    pub(crate) mod commit_gate;
+    pub(crate) mod dependencies;
+}
+
 #[path = "../src/net"]
 #[expect(dead_code, unused_imports, reason = "their unit tests are left out")]
 mod net {
-    pub(crate) mod commit_gate;
-    pub(crate) mod dependencies;
     pub(crate) mod outbox;
     pub(crate) mod output;
 
@@ -37,10 +42,10 @@ mod net {
     pub(crate) mod connection {
         use std::sync::Arc;
 
-        use lockwheel_engine::unit_log::Position;
+        use lockwheel_engine::durability::unit_log::Position;
 
-        use super::commit_gate::CommitGate;
         use crate::Signal;
+        use crate::durability::commit_gate::CommitGate;
         use crate::sync::{AtomicBool, Ordering};
 
         /// A connection with output that depends on a position.

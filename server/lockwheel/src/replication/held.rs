@@ -118,16 +118,16 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll, Waker};
 
-    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::time::{Millis, Rate};
+    use lockwheel_engine::timing::time::{Millis, Rate};
     use lockwheel_resp::Reply;
 
     use super::super::RaftLog;
     use super::*;
-    use crate::client::Client;
+    use crate::in_process::Client;
     use crate::clock::Clock;
-    use crate::net::runtime_files::RuntimeFiles;
+    use crate::host::runtime_files::RuntimeFiles;
 
     /// Confirms as often as it may.
     #[derive(Default)]
