@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use bytes::BytesMut;
+use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::buffers::Buffers;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::{OutputBufferLimit, Settings};
 use lockwheel_engine::timing::time::{Millis, Time};
-use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::{Delivery, Engine};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
@@ -33,7 +33,7 @@ mod durability {
 }
 
 #[path = "../src/net"]
-#[expect(dead_code, unused_imports, reason = "their unit tests are left out")]
+#[expect(dead_code, reason = "their unit tests are left out")]
 mod net {
     pub(crate) mod outbox;
     pub(crate) mod output;

@@ -271,9 +271,9 @@ mod tests {
 
     use super::*;
     use crate::clock::Stopwatch;
+    use crate::durability::LogOwner;
     use crate::durability::OpenFiles;
     use crate::in_process::Client;
-    use crate::durability::LogOwner;
     use lockwheel_engine::durability::lease_ceiling::Ceiling;
     use lockwheel_engine::durability::unit_log::{Position, Units};
     use lockwheel_engine::engine::inputs::Process;

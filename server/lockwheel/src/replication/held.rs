@@ -125,9 +125,9 @@ mod tests {
 
     use super::super::RaftLog;
     use super::*;
-    use crate::in_process::Client;
     use crate::clock::Clock;
     use crate::host::runtime_files::RuntimeFiles;
+    use crate::in_process::Client;
 
     /// Confirms as often as it may.
     #[derive(Default)]
