@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
 use crate::NodeId;
-use crate::membership::MembershipError;
+use crate::membership::{MembershipError, NodeStatus, Status};
 use crate::node::{Node, Role};
 use crate::wire::{LastEntry, Reply, Request};
 
@@ -75,20 +75,27 @@ impl Node {
         may_lead: impl Fn(NodeId) -> bool,
     ) -> MembershipError {
         let status = self.status();
-        let others = status.nodes.iter().filter(|(id, node)| {
-            **id != self.settings.id
-                && may_lead(**id)
-                && node.is_voter
-                && node.is_in_contact == Some(true)
-        });
+        let others = self.voters_in_contact(&status).filter(|(id, _)| may_lead(*id));
         let Some((next, node)) = others.max_by_key(|(_, node)| node.matched_index) else {
             let reason = "no other node that could lead can be reached";
             return MembershipError::Refused(reason.to_owned());
         };
-        match self.resign_for(*next).await {
+        match self.resign_for(next).await {
             Ok(()) => MembershipError::NotLeader(Some(node.peer.clone())),
             Err(error) => error,
         }
+    }
+
+    /// The other voters that answer this leader.
+    fn voters_in_contact<'s>(
+        &self,
+        status: &'s Status,
+    ) -> impl Iterator<Item = (NodeId, &'s NodeStatus)> + use<'s> {
+        let own = self.settings.id;
+        let nodes = status.nodes.iter().map(|(id, node)| (*id, node));
+        nodes.filter(move |(id, node)| {
+            *id != own && node.is_voter && node.is_in_contact == Some(true)
+        })
     }
 
     async fn leave_to(&self, to: NodeId) -> Result<(), MembershipError> {
@@ -160,14 +167,11 @@ impl Node {
     pub async fn hand_over_for_space(&self) -> Result<NodeId, MembershipError> {
         self.check_leads()?;
         let status = self.status();
-        let others = status.nodes.iter().filter(|(id, node)| {
-            **id != self.settings.id && node.is_voter && node.is_in_contact == Some(true)
-        });
-        for (id, node) in others {
-            let mut connection = self.network.connection(*id, &node.peer);
+        for (id, node) in self.voters_in_contact(&status) {
+            let mut connection = self.network.connection(id, &node.peer);
             let asked = timeout(self.settings.lease, connection.call(&Request::LastEntry)).await;
             if let Ok(Ok(Reply::LastEntry(LastEntry { has_space: true, .. }))) = asked {
-                return self.hand_over(*id).await.map(|()| *id);
+                return self.hand_over(id).await.map(|()| id);
             }
         }
         refused("no other node has space on its disk".to_owned())

@@ -260,8 +260,8 @@ impl Shared {
         self.log.lock().cuts
     }
 
-    /// Whether the entries after this one have neither been removed nor replaced since the end of
-    /// the log had been cut off so often.
+    /// Whether the entries after this one have neither been removed nor replaced since an earlier
+    /// time. `cuts` is [`Shared::cuts`] at that time.
     pub(crate) fn goes_on_after(&self, log_id: Option<LogId<NodeId>>, cuts: u64) -> bool {
         let log = self.log.lock();
         let is_replaced = log.cuts != cuts && !defect!(RaftReplacedEntriesSent);

@@ -301,48 +301,48 @@ mod tests {
     const WRONG: &str = "Host: 192.0.2.1\r\nAuthorization: Basic dmlld2VyOnNlY3JldDI=\r\n";
     const RIGHT: &str = "Host: 192.0.2.1\r\nAuthorization: Basic dmlld2VyOnNlY3JldA==\r\n";
 
+    /// The status of a request with these headers from another machine.
+    async fn log_in(port: &Port, peer: &str, headers: &str) -> u16 {
+        status(port, "192.0.2.1", peer, "/session", headers).await
+    }
+
     #[tokio::test]
     async fn wrong_passwords_are_counted_for_each_network() {
         let port = port_of(&[]);
-        let log_in = |peer: String, headers| {
-            let port = port.clone();
-            async move { status(&port, "192.0.2.1", &peer, "/session", headers).await }
-        };
         let max = limits::ADMIN_LOGIN_FAILURES_MAX;
         for number in 0..max {
-            assert_eq!(log_in(format!("2001:db8:0:1:{number}::{number}"), WRONG).await, 401);
+            assert_eq!(
+                log_in(&port, &format!("2001:db8:0:1:{number}::{number}"), WRONG).await,
+                401
+            );
             // The same address in both forms.
             let form = if number % 2 == 0 { "::ffff:" } else { "" };
-            assert_eq!(log_in(format!("{form}192.0.2.7"), WRONG).await, 401);
+            assert_eq!(log_in(&port, &format!("{form}192.0.2.7"), WRONG).await, 401);
         }
         for peer in ["2001:db8:0:1:ffff::9", "2001:db8:0:1::", "192.0.2.7", "::ffff:192.0.2.7"] {
-            assert_eq!(log_in(peer.to_owned(), WRONG).await, 429, "{peer}");
-            assert_eq!(log_in(peer.to_owned(), RIGHT).await, 429, "{peer}");
+            assert_eq!(log_in(&port, peer, WRONG).await, 429, "{peer}");
+            assert_eq!(log_in(&port, peer, RIGHT).await, 429, "{peer}");
         }
         for peer in ["2001:db8:0:2::9", "2001:db8::9", "192.0.2.8", "::1", "::ffff:192.0.2.6"] {
-            assert_eq!(log_in(peer.to_owned(), RIGHT).await, 200, "{peer}");
+            assert_eq!(log_in(&port, peer, RIGHT).await, 200, "{peer}");
         }
     }
 
     #[tokio::test]
     async fn addresses_beyond_those_remembered_do_not_lift_the_limit() {
         let port = port_of(&[]);
-        let log_in = |peer: String, headers| {
-            let port = port.clone();
-            async move { status(&port, "192.0.2.1", &peer, "/session", headers).await }
-        };
         for _ in 0..limits::ADMIN_LOGIN_FAILURES_MAX {
-            assert_eq!(log_in("10.0.0.1".to_owned(), WRONG).await, 401);
+            assert_eq!(log_in(&port, "10.0.0.1", WRONG).await, 401);
         }
         for number in 1..limits::ADMIN_LOGIN_ADDRESSES_MAX {
             let peer = format!("10.1.{}.{}", number / 256, number % 256);
-            assert_eq!(log_in(peer, WRONG).await, 401);
+            assert_eq!(log_in(&port, &peer, WRONG).await, 401);
         }
         // The first address is still limited, one that is remembered may go on.
-        assert_eq!(log_in("10.0.0.1".to_owned(), RIGHT).await, 429);
-        assert_eq!(log_in("10.1.0.1".to_owned(), RIGHT).await, 200);
+        assert_eq!(log_in(&port, "10.0.0.1", RIGHT).await, 429);
+        assert_eq!(log_in(&port, "10.1.0.1", RIGHT).await, 200);
         for number in 0..3 {
-            assert_eq!(log_in(format!("10.9.0.{number}"), WRONG).await, 429);
+            assert_eq!(log_in(&port, &format!("10.9.0.{number}"), WRONG).await, 429);
         }
     }
 }
