@@ -548,6 +548,22 @@ mod tests {
     }
 
     #[test]
+    fn rules_are_applied_from_left_to_right() {
+        let refused = no_command("select");
+        for (rules, first, second) in [
+            ("+select|0 -select", &refused[..], &refused[..]),
+            ("-select +select|0", "OK", &refused),
+            ("+select -select +select|0 +select|1 -select +select|1", &refused, "OK"),
+            ("+select|0 -@all", &refused, &refused),
+            ("+select|0 +@all -select", &refused, &refused),
+            ("+select|0 -@connection", &refused, &refused),
+            ("+select|0 +select", "OK", "OK"),
+        ] {
+            stage(rules).check(&format!("SELECT 0 => {first}; SELECT 1 => {second}"));
+        }
+    }
+
+    #[test]
     fn refused_command_breaks_the_transaction() {
         stage("~* +get +@transaction").check(&format!(
             "MULTI; SET k v => {}; EXEC => !EXECABORT Transaction discarded because of previous \

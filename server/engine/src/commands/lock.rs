@@ -1199,6 +1199,12 @@ mod tests {
             "b> ACQ k b TTL 9000; c> ACQ k b TTL 90000 BOUND GRACE 0; c!; PTTL k => 90000; \
              LOCK.RELEASE k b => 0",
         );
+        // What is in its grace is not prolonged by another connection.
+        talk(
+            "b> ACQ k b TTL 9000 BOUND GRACE 50; b!; c> ACQ k b TTL 9000 => ...\"count\", 2]; \
+             +49ms; LOCK.INFO k => ...\"count\", 2, ...; +1ms; LOCK.INFO k => ...\"count\", 1, \
+             ...; c> LOCK.RELEASE k b => 0; EXISTS k => 0",
+        );
         // A connection releases its own first, then the oldest.
         talk(
             "b> ACQ k b TTL 9000 BOUND GRACE 0; c> ACQ k b TTL 9000; c> LOCK.RELEASE k b => 1; \
@@ -1214,6 +1220,17 @@ mod tests {
              d> LOCK.RENEW k b TTL 9000 => 1; b!; c!; {held}; LOCK.INFO k => ...\"count\", 2, ...; \
              d!; EXISTS k => 0"
         ));
+        // It is bound only if all of it was, with the longest grace.
+        for acquired in [
+            "b> ACQ k b TTL 90 BOUND GRACE 0; c> ACQ k b TTL 90",
+            "b> ACQ k b TTL 90; c> ACQ k b TTL 90 BOUND GRACE 0",
+        ] {
+            talk(&format!("{acquired}; d> LOCK.RENEW k b TTL 9000 => 1; d!; {held}"));
+        }
+        talk(
+            "b> ACQ k b TTL 90 BOUND GRACE 50; c> ACQ k b TTL 90 BOUND GRACE 0; \
+             d> LOCK.RENEW k b TTL 9000 => 1; d!; PTTL k => 50",
+        );
         // Two owners on one connection.
         talk(
             "b> ACQ k x TTL 90 SHARED BOUND GRACE 0; b> ACQ k y TTL 90 SHARED BOUND GRACE 0; \
@@ -1408,6 +1425,26 @@ mod tests {
              LOCK.LIST MATCH k => [\"0\", [[\"key\", \"k\", ...]]; \
              LOCK.LIST FROM 1 => !ERR syntax error",
         );
+    }
+
+    #[test]
+    fn list_shows_keys_of_the_selectors_that_permit_it() {
+        let locks = "ACQ a a TTL 9; ACQ b b TTL 9; ACQ c c TTL 9; ";
+        let shown = |rules: &str, expected: [bool; 3]| {
+            let seen = ["a", "b", "c"].iter().zip(expected).map(|(key, is_shown)| {
+                let list =
+                    if is_shown { format!("[[\"key\", \"{key}\", ...") } else { "[]]".into() };
+                format!("; u> LOCK.LIST MATCH {key} => [\"0\", {list}")
+            });
+            let seen: String = seen.collect();
+            check(&filled(&format!(
+                "{locks}ACL SETUSER u on nopass {rules} => OK; u> AUTH u any => OK{seen}"
+            )));
+        };
+        shown("~a +lock.list (~b +get)", [true, false, false]);
+        shown("~a +get (%R~b +lock.list) (~c +lock.info)", [false, true, false]);
+        shown("~a +lock.list (%R~b +lock.list) (%W~c +lock.list)", [true, true, false]);
+        shown("+lock.list (~* +get)", [false, false, false]);
     }
 
     #[test]

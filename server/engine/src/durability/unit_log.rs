@@ -377,6 +377,19 @@ mod tests {
     }
 
     #[test]
+    fn output_depends_on_the_last_of_several_changes() {
+        let mut stage = LogStage::new("SET a 1; SET b 1");
+        stage.check(&[("SET a 2 => OK", 3), ("GET a => \"2\"", 3), ("GET b", 2)]);
+        stage.release(2);
+        stage.check(&[("GET a => \"2\"", 3), ("SET a 3 NX => nil", 3), ("GET b", 0)]);
+        stage.check(&[("DEL a => 1", 4), ("SET a 4 NX => OK", 5), ("GET a => \"4\"", 5)]);
+        stage.release(4);
+        stage.check(&[("EXISTS a => 1", 5)]);
+        stage.release(5);
+        stage.check(&[("GET a", 0)]);
+    }
+
+    #[test]
     fn output_depends_on_keys_that_are_gone() {
         let mut stage = LogStage::new("SET a 1 PX 5; SET b 1; SET c 1");
         stage.release(3);

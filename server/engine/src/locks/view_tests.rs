@@ -196,6 +196,19 @@ fn lock_is_released_by_force_and_its_waiters_are_woken() {
 }
 
 #[test]
+fn lock_of_the_named_database_is_released() {
+    let mut stage = stage();
+    for (number, token) in [(0, "x"), (3, "y"), (5, "z")] {
+        stage.check(&format!("a> SELECT {number}; a> SET order {token} NX PX 9000 => OK"));
+    }
+    stage.check("v> LOCKWHEEL RELEASE order DATABASE 3 => 1; v> GET order => \"x\"");
+    stage.check("a> GET order => \"z\"; a> SELECT 3; a> EXISTS order => 0");
+    stage.check("v> LOCKWHEEL RELEASE order DATABASE 3 => 0; a> LOCKWHEEL RELEASE order => 0");
+    stage.check("v> SELECT 5; v> LOCKWHEEL RELEASE order => 1; v> LOCKWHEEL RELEASE order => 0");
+    stage.check("v> SELECT 0; v> GET order => \"x\"");
+}
+
+#[test]
 fn user_sees_only_keys_that_it_may_read() {
     let mut stage = stage();
     stage.check(
