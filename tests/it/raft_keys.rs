@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::fs::Permissions;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
@@ -56,6 +56,10 @@ fn framed(message: &Value) -> Vec<u8> {
 fn reply_to(message: &Value, config: &Arc<ClientConfig>, place: &Place) -> String {
     let mut stream = unidentified(config, place.raft_port);
     stream.write_all(&framed(message)).expect("a connection");
+    next_reply(&mut stream)
+}
+
+fn next_reply(stream: &mut impl Read) -> String {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("a reply");
     let mut reply = vec![0; u32::from_le_bytes(length) as usize];
@@ -171,9 +175,22 @@ fn removed_node_is_refused() {
     places[0].wait_for_nodes(3);
     let removed = places[2].identity();
     drop(third);
+    let connect = |place: &Place| {
+        let client = clients_of(&removed, "lockwheel-raft").remove(0);
+        let mut stream = unidentified(&client, place.raft_port);
+        stream.write_all(&framed(&hello(place))).expect("a message");
+        assert!(next_reply(&mut stream).contains("Accepted"));
+        stream
+    };
+    let mut connections = places[..2].iter().map(connect).collect::<Vec<_>>();
     places[0].raft_text(&["remove", &places[2].number()]).expect("it is removed");
     for place in &places[..2] {
         check_refused(place, &removed);
+    }
+    for stream in &mut connections {
+        let rest = stream.read(&mut [0; 1]);
+        let is_open = rest.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(!is_open && !matches!(rest, Ok(1)), "the connection ends: {rest:?}");
     }
     assert_eq!(places[0].raft_text(&["status"]).expect("a status").matches(" yes ").count(), 2);
 }

@@ -604,6 +604,24 @@ fn cluster_begins_with_the_folder_of_the_last_node() {
     assert_eq!(cluster.ask("GET lock"), "$-1\r\n");
 }
 
+/// Whatever a cluster waits for, one that begins with its folder waits for as well.
+#[test]
+fn guard_of_a_cluster_goes_on_in_the_next_one() {
+    let mut first = Cluster::begin(begin_empty);
+    first.servers.clear();
+    let folder_of = |settings: &Settings| Path::new(&settings.text("dir")).join("raft");
+    let mut from = folder_of(&first.settings[&1]);
+    // The keys in it say nothing of that lease.
+    for (name, minimum) in [("a", "2h"), ("b", "0s"), ("c", "1h")] {
+        let mut settings = settings_of(&first.folder.path(name));
+        settings.apply("restart-guard-minimum", minimum).expect("a span");
+        let (_, taken) = replication::begin_cluster_from(&settings, &from).expect("a log");
+        let guard = "Restart guard: commands are refused for 7200000 ms: ";
+        assert!(taken.to_string().contains(guard), "{name}: {taken}");
+        from = folder_of(&settings);
+    }
+}
+
 /// The files in a folder, with their contents.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = std::fs::read_dir(folder).expect("a folder");

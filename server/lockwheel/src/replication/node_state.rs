@@ -136,3 +136,37 @@ impl SnapshotParts for Parts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::settings::Settings;
+    use lockwheel_engine::time::Rate;
+    use lockwheel_log::files::{Clocks, Files};
+    use lockwheel_log::simulated_disk::SimulatedDisk;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::net::runtime_files::RuntimeFiles;
+
+    #[test]
+    fn snapshot_leaves_space_for_the_log() {
+        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
+        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
+        let host = Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"));
+        let state = NodeState::new(&host, &Arc::new(RaftLog::new(&host)));
+        let disk = Arc::new(SimulatedDisk::new());
+        let opened = Files::open(disk.clone(), [1; 16], |_| Ok(()), |_| Ok(Clocks::default()));
+        let (files, _) = opened.expect("an empty log");
+        for (space_bytes, is_written) in
+            [(limits::DISK_RESERVE_BYTES / 2, false), (limits::DISK_RESERVE_BYTES, true)]
+        {
+            // A part of it is used.
+            disk.set_space(Some(space_bytes));
+            let mut file = files.begin_snapshot_at(1, Clocks::default()).expect("a file");
+            let written = state.begin_snapshot().write(&mut file).map_err(|error| error.kind());
+            let expected = if is_written { Ok(true) } else { Err(io::ErrorKind::StorageFull) };
+            assert_eq!(written, expected, "{space_bytes} bytes");
+        }
+    }
+}
