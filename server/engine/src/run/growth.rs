@@ -73,9 +73,8 @@ pub(crate) fn fits(old: usize, new: &[u8]) -> bool {
 }
 
 impl Growth {
-    /// The limit is not reached: the reserves are full again. Called when that is noticed, and when
-    /// there is no limit any more, since the gate is not asked then.
-    pub(crate) fn refill(&mut self) {
+    /// The limit is not reached: the reserves are full again.
+    fn refill(&mut self) {
         self.keys_at_limit = None;
         self.taken_bytes = [0; 2];
     }
@@ -372,31 +371,6 @@ mod tests {
         stage.check(&format!("{script} b => {MISCONF}; EXISTS b => 0; {script} k => OK"));
         stage.engine.set_disk_is_full(false);
         stage.check(&format!("{script} b => OK"));
-    }
-
-    #[test]
-    fn commands_that_are_queued_at_the_limit_are_counted_together() {
-        let echo = format!("ECHO {}", "x".repeat(limits::SMALL_QUEUE_BYTES * 3 / 8));
-        let mut stage = at_limit("SET k v");
-        stage.check(&format!("MULTI; {echo} => QUEUED; {echo} => QUEUED; {echo} => {OOM}"));
-        // Another transaction begins anew.
-        stage.check(&format!("EXEC => !EXECABORT ...; MULTI; {echo} => QUEUED; DISCARD => OK"));
-    }
-
-    #[test]
-    fn reserves_are_full_again_when_the_disk_has_had_space() {
-        let release = "EVAL \"redis.call('INCR', KEYS[1]) for i = 1, ARGV[1] do \
-                       redis.call('SET', KEYS[1] .. i, '', 'PX', 100000) end\" 1";
-        let mut stage = Stage::new(Settings::default());
-        stage.check("SET lease 1 PX 100000; SET other 1 PX 100000");
-        stage.engine.set_disk_is_full(true);
-        stage.check(&format!("{release} lease {} => nil", limits::RESERVE_KEYS));
-        stage.check(&format!("{release} other 1 => {MISCONF}"));
-        stage.engine.set_disk_is_full(false);
-        // The keys are still there, and do not count the next time.
-        stage.engine.set_disk_is_full(true);
-        stage.check(&format!("{release} other {} => nil", limits::RESERVE_KEYS));
-        stage.check(&format!("{release} other 1 => {MISCONF}"));
     }
 
     #[test]

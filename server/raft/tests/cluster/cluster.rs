@@ -71,6 +71,8 @@ pub(crate) struct Machine {
     pub(crate) process: Option<Process>,
     /// The error of its clock.
     rate_ppm: i64,
+    /// The lease that the node is started with.
+    pub(crate) lease: Duration,
     /// It does not run until then.
     pub(crate) suspended_until: Duration,
 }
@@ -190,7 +192,8 @@ impl Cluster {
         let rates = [-CLOCK_ERROR_PPM, 0, CLOCK_ERROR_PPM];
         let rate_ppm = rates[self.random.below(3) as usize];
         let suspended_until = Duration::ZERO;
-        self.machines.insert(id, Machine { disk, process: None, rate_ppm, suspended_until });
+        let (process, lease) = (None, LEASE);
+        self.machines.insert(id, Machine { disk, process, rate_ppm, lease, suspended_until });
         self.run(id);
         id
     }
@@ -218,7 +221,7 @@ impl Cluster {
     /// Starts a node. If its disk fails meanwhile, its machine crashes.
     pub(crate) fn run(&mut self, id: NodeId) {
         self.note(format_args!("node {id} starts"));
-        let (settings, runtime) = (settings(id), runtime());
+        let (settings, runtime) = (self.settings(id), runtime());
         let locks = Arc::new(Locks::new(&self.complaints));
         let connect = Arc::new(From(id, Arc::clone(&self.network)));
         let machine = self.machines.get_mut(&id).expect("a machine");
@@ -238,9 +241,27 @@ impl Cluster {
         }
     }
 
+    fn settings(&self, id: NodeId) -> Settings {
+        Settings {
+            id,
+            cluster: "test".into(),
+            heartbeat: HEARTBEAT,
+            lease: self.machines[&id].lease,
+            entries_kept: 5,
+            writes_on: WritesOn::Caller,
+        }
+    }
+
+    /// Ends a node, and starts it with another lease.
+    pub(crate) fn restart_with_lease(&mut self, id: NodeId, lease: Duration) {
+        self.kill(id, false);
+        self.machines.get_mut(&id).expect("a machine").lease = lease;
+        self.run(id);
+    }
+
     /// Why a node does not start.
     pub(crate) fn start_error(&mut self, id: NodeId) -> String {
-        let (settings, runtime) = (settings(id), runtime());
+        let (settings, runtime) = (self.settings(id), runtime());
         let locks = Arc::new(Locks::new(&self.complaints));
         let connect = Arc::new(From(id, Arc::clone(&self.network)));
         let disk = Arc::new(self.machines[&id].disk.clone());
@@ -316,17 +337,6 @@ impl Cluster {
 /// A node that is recorded with the fingerprint of a key.
 pub(crate) fn peer(id: NodeId) -> Peer {
     Peer { fingerprint: id.to_string(), ..Peer::default() }
-}
-
-fn settings(id: NodeId) -> Settings {
-    Settings {
-        id,
-        cluster: "test".into(),
-        heartbeat: HEARTBEAT,
-        lease: LEASE,
-        entries_kept: 5,
-        writes_on: WritesOn::Caller,
-    }
 }
 
 fn runtime() -> Runtime {

@@ -81,6 +81,11 @@ fn voter_keeps_its_promise_to_a_leader() {
 }
 
 #[test]
+fn node_follows_no_leader_whose_lease_is_longer_than_its_own() {
+    scenarios::leases_of_different_length();
+}
+
+#[test]
 fn node_that_lacks_what_it_has_acknowledged_ends() {
     scenarios::lost_end_of_a_log();
 }
@@ -113,11 +118,6 @@ fn node_whose_vote_is_lost_does_not_start() {
 #[test]
 fn interrupted_removal_can_be_repeated() {
     scenarios::interrupted_removal();
-}
-
-#[test]
-fn snapshot_for_which_the_disk_has_no_space_is_given_up() {
-    scenarios::snapshot_on_a_full_disk();
 }
 
 #[test]

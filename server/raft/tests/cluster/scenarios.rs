@@ -32,6 +32,7 @@ pub(crate) const ALL: &[fn()] = &[
     failed_rebuild,
     promise_while_asking,
     promise_of_a_voter,
+    leases_of_different_length,
     lost_end_of_a_log,
     lost_vote,
     interrupted_removal,
@@ -609,6 +610,30 @@ pub(crate) fn promise_of_a_voter() {
     let is_over = |cluster: &mut Cluster| cluster.leader.is_some_and(|(id, _)| id != leader);
     cluster.wait("other leader", |cluster| is_over(cluster).then_some(()));
     cluster.network.lock().heal();
+    cluster.check_end();
+}
+
+/// A node follows a leader whose lease is shorter than its own, but none whose lease is longer:
+/// that leader would rely on a promise that the node does not give.
+pub(crate) fn leases_of_different_length() {
+    let mut cluster = Cluster::start(1, 3);
+    let (leader, _) = cluster.leader();
+    let follower = leader % 3 + 1;
+    let is_in_contact = |cluster: &mut Cluster| {
+        let asked = cluster.call(leader, async move |node| node.is_in_contact(follower));
+        cluster.finish(asked).expect("it runs")
+    };
+    cluster.restart_with_lease(follower, LEASE * 2);
+    cluster.wait("contact", |cluster| is_in_contact(cluster).then_some(()));
+    cluster.restart_with_lease(follower, LEASE / 2);
+    cluster.sleep(SETTLED);
+    assert!(!is_in_contact(&mut cluster));
+    // The others go on, and it does not disturb them.
+    let numbers = notes(&mut cluster, 1);
+    assert_eq!(cluster.leader().0, leader);
+    assert!(!units(&cluster, follower).ends_with(&numbers));
+    cluster.restart_with_lease(follower, LEASE);
+    cluster.wait("contact", |cluster| is_in_contact(cluster).then_some(()));
     cluster.check_end();
 }
 
