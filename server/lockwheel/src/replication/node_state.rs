@@ -139,15 +139,15 @@ impl SnapshotParts for Parts {
 
 #[cfg(test)]
 mod tests {
-    use lockwheel_engine::inputs::Process;
+    use lockwheel_engine::engine::inputs::Process;
     use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::time::Rate;
+    use lockwheel_engine::timing::time::Rate;
     use lockwheel_log::files::{Clocks, Files};
     use lockwheel_log::simulated_disk::SimulatedDisk;
 
     use super::*;
     use crate::clock::Clock;
-    use crate::net::runtime_files::RuntimeFiles;
+    use crate::host::runtime_files::RuntimeFiles;
 
     #[test]
     fn snapshot_leaves_space_for_the_log() {
