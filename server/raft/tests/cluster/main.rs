@@ -46,6 +46,11 @@ fn damaged_snapshot_is_sent_again() {
 }
 
 #[test]
+fn snapshot_for_which_the_disk_has_no_space_is_given_up() {
+    scenarios::snapshot_on_a_full_disk();
+}
+
+#[test]
 fn leader_needs_the_contact_of_the_voters_before_a_change() {
     scenarios::learners_in_contact();
 }

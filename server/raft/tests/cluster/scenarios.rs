@@ -26,6 +26,7 @@ pub(crate) const ALL: &[fn()] = &[
     same_term,
     new_node,
     damaged_snapshot,
+    snapshot_on_a_full_disk,
     learners_in_contact,
     restart_of_all_nodes,
     suspended_leader,
