@@ -45,7 +45,8 @@ pub(super) struct Admin {
     /// The other names of this machine.
     hosts: Vec<String>,
     sessions: SyncMutex<Sessions<Arc<Session>>>,
-    failures: SyncMutex<AllFailures>,
+    /// Held while a password is checked: requests that come at once do not pass the limit together.
+    failures: Mutex<AllFailures>,
     /// The token of requests without a login.
     token: String,
 }
@@ -130,7 +131,7 @@ impl Admin {
             system: Arc::new(Mutex::new(system)),
             hosts,
             sessions: SyncMutex::new(Sessions(BTreeMap::new())),
-            failures: SyncMutex::default(),
+            failures: Mutex::default(),
             token: random_text()?,
         })
     }
@@ -192,7 +193,8 @@ impl Admin {
         password: &str,
     ) -> Result<Commands, Refusal> {
         let address = network(connection.peer.ip().to_canonical());
-        if locked(&self.failures).is_limited(address, Instant::now()) {
+        let mut failures = self.failures.lock().await;
+        if failures.is_limited(address, Instant::now()) {
             return Err(Refusal::TooMany);
         }
         let Ok(client) = self.server.monitoring_client() else {
@@ -209,7 +211,7 @@ impl Admin {
             Ok(_) => Ok(commands),
             Err(Failure::Refused(reason)) if reason.starts_with("WRONGPASS") => {
                 warn!(user = ?user, peer = %connection.peer, "login for monitoring has failed");
-                locked(&self.failures).note(address, Instant::now());
+                failures.note(address, Instant::now());
                 Err(Refusal::WrongPassword)
             }
             Err(failure) => Err(Refusal::Failed(failure)),

@@ -329,6 +329,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn requests_at_once_do_not_pass_the_limit_of_wrong_passwords_together() {
+        let port = port_of(&[]);
+        let requests = (0..4 * limits::ADMIN_LOGIN_FAILURES_MAX).map(|_| {
+            let port = port.clone();
+            tokio::spawn(async move { log_in(&port, "192.0.2.7", WRONG).await })
+        });
+        let requests: Vec<_> = requests.collect();
+        let mut checked = 0;
+        for request in requests {
+            checked += usize::from(request.await.expect("a status") == 401);
+        }
+        assert_eq!(checked, limits::ADMIN_LOGIN_FAILURES_MAX as usize);
+    }
+
+    #[tokio::test]
     async fn addresses_beyond_those_remembered_do_not_lift_the_limit() {
         let port = port_of(&[]);
         for _ in 0..limits::ADMIN_LOGIN_FAILURES_MAX {
