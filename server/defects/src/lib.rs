@@ -1,4 +1,4 @@
-//! Switchable defects: mistakes that break one rule each, and that the tests of that rule must find.
+//! Switchable defects: mistakes that break one rule each, which the tests of that rule must find.
 //!
 //! The code asks with [`defect!`] whether one is switched on. Without the feature `switch` the
 //! answer is always no, and the compiler removes what depends on it.

@@ -1,8 +1,8 @@
 //! The network: sockets and threads around the engine.
 //!
 //! There is one engine behind one lock ([`crate::host`]). The thread that has read a request runs
-//! it ([`connection`]). Messages for other clients wait in their [`outbox`]. Output is sent at the end
-//! of the thread's [`turn`].
+//! it ([`connection`]). Messages for other clients wait in their [`outbox`]. Output is sent at the
+//! end of the thread's [`turn`].
 
 pub(crate) mod connection;
 #[cfg(feature = "tls")]

@@ -1,8 +1,8 @@
 //! A node from its start to its end.
 //!
 //! It has a runtime of its own, so that neither a long script nor many clients delay its messages.
-//! While the server leads, the units of the engine go into batches (`raft_log`), and their output is
-//! sent when they are committed. Otherwise the engine has the state of the committed entries
+//! While the server leads, the units of the engine go into batches (`raft_log`), and their output
+//! is sent when they are committed. Otherwise the engine has the state of the committed entries
 //! (`node_state`), and holds reads until that state is recent (`held`).
 
 use std::fmt::Display;
