@@ -36,7 +36,7 @@ use crate::store::{Due, Keyspace};
 use crate::timing::time::{Millis, Rate, Time};
 use crate::{commands, store};
 
-/// See the module's documentation; [`inputs`] lists all that its caller may do.
+/// See the module's documentation; [`inputs`](super::inputs) lists all that its caller may do.
 pub struct Engine {
     /// The settings, as `CONFIG` shows and changes them.
     pub(crate) settings: Settings,

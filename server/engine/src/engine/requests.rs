@@ -17,7 +17,7 @@ use crate::timing::time::{ClockOrder, Millis, Time};
 pub enum Flow {
     /// Run the client's next request.
     Next,
-    /// Run no request of this client until a [`Delivery`] resumes it.
+    /// Run no request of this client until a [`Delivery`](crate::Delivery) resumes it.
     Wait,
     /// As `Wait`; then run the same request again.
     Again,

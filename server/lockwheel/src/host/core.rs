@@ -349,7 +349,7 @@ mod tests {
         gate: Arc<CommitGate>,
         last: AtomicU64,
         questions_left: AtomicU64,
-        /// It reports what is durable.
+        /// Whether it has reported what is durable.
         reports: AtomicBool,
     }
 
