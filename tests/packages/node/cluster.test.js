@@ -65,16 +65,27 @@ async function begin(t, Type, isSecure) {
   return { lock, leader: processes.get(first), processes };
 }
 
+/** Tries again when a connection takes longer than the second that it may, on a busy machine. */
+async function connected(attempt) {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (error.code !== "ETIMEDOUT") throw error;
+    }
+  }
+}
+
 /** Ends the leader with a signal while a lock is held. */
 async function outlives({ lock, leader }, signal, ttlMs) {
   const options = { ttlMs, renewMs: 50 };
-  const held = await lock(options).hold();
+  const held = await connected(() => lock(options).hold());
   process.kill(leader, signal);
   while (!(await held.renew().catch(() => false))) assert.ok(held.isHeld, "it was lost");
   const other = lock(options);
-  assert.ok(!(await other.acquire()));
+  assert.ok(!(await connected(() => other.acquire())));
   assert.ok(await held.release());
-  assert.ok((await other.acquire()) && other.token > held.token);
+  assert.ok((await connected(() => other.acquire())) && other.token > held.token);
   assert.ok(await other.release());
 }
 
