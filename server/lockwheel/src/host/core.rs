@@ -263,31 +263,22 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::{Pin, pin};
+    use std::pin::pin;
     use std::sync::atomic::AtomicU64;
     use std::sync::{Arc, mpsc};
-    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use super::*;
     use crate::clock::Stopwatch;
-    use crate::durability::LogOwner;
-    use crate::durability::OpenFiles;
+    use crate::durability::{LogOwner, OpenFiles};
+    use crate::host::testing::{host, poll};
     use crate::in_process::Client;
     use lockwheel_engine::durability::lease_ceiling::Ceiling;
     use lockwheel_engine::durability::unit_log::{Position, Units};
-    use lockwheel_engine::engine::inputs::Process;
-    use lockwheel_engine::settings::{FlushPolicy, Settings};
-    use lockwheel_engine::timing::time::{Millis, Rate};
+    use lockwheel_engine::settings::FlushPolicy;
     use lockwheel_log::files::{Clocks, Files, Snapshot};
     use lockwheel_log::simulated_disk::SimulatedDisk;
     use lockwheel_resp::Reply;
-
-    fn host() -> Arc<Host> {
-        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
-        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
-        Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
-    }
 
     #[test]
     fn panic_fails_engine_permanently() {
@@ -415,10 +406,6 @@ mod tests {
 
         #[cfg(feature = "simulation")]
         fn finish(&self) {}
-    }
-
-    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
     /// The log flushes a unit before, while or after a client begins to wait for that.

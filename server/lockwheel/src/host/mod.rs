@@ -19,6 +19,8 @@ mod log;
 mod requests;
 pub(crate) mod runtime_files;
 pub(crate) mod slow_script;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub(crate) use core::{Failed, Host};
 pub(crate) use delivery::{log_client, output_limit, warn_overrun};

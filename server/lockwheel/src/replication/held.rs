@@ -114,19 +114,15 @@ fn with<T>(host: &Weak<Host>, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::{Pin, pin};
+    use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Poll, Waker};
+    use std::task::{Context, Poll};
 
-    use lockwheel_engine::engine::inputs::Process;
-    use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::timing::time::{Millis, Rate};
     use lockwheel_resp::Reply;
 
     use super::super::RaftLog;
     use super::*;
-    use crate::clock::Clock;
-    use crate::host::runtime_files::RuntimeFiles;
+    use crate::host::testing::{host, poll};
     use crate::in_process::Client;
 
     /// Confirms as often as it may.
@@ -152,16 +148,9 @@ mod tests {
         }
     }
 
-    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
     /// A server that follows.
     fn follower() -> (Arc<Host>, Arc<RaftLog>) {
-        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
-        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
-        let host = Host::new(engine, clock, RuntimeFiles::default()).expect("a host");
-        let host = Arc::new(host);
+        let host = host();
         let log = Arc::new(RaftLog::new(&host));
         host.start_replicated_log(&log);
         host.with(Engine::follow).expect("an engine");

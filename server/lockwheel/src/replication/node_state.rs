@@ -139,21 +139,15 @@ impl SnapshotParts for Parts {
 
 #[cfg(test)]
 mod tests {
-    use lockwheel_engine::engine::inputs::Process;
-    use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::timing::time::Rate;
     use lockwheel_log::files::{Clocks, Files};
     use lockwheel_log::simulated_disk::SimulatedDisk;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::host::runtime_files::RuntimeFiles;
+    use crate::host::testing::host;
 
     #[test]
     fn snapshot_leaves_space_for_the_log() {
-        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
-        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
-        let host = Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"));
+        let host = host();
         let state = NodeState::new(&host, &Arc::new(RaftLog::new(&host)));
         let disk = Arc::new(SimulatedDisk::new());
         let opened = Files::open(disk.clone(), [1; 16], |_| Ok(()), |_| Ok(Clocks::default()));

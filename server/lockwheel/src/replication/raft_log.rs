@@ -386,21 +386,11 @@ pub(crate) fn ended() -> io::Error {
 #[cfg(test)]
 mod tests {
     use lockwheel_engine::Engine;
-    use lockwheel_engine::engine::inputs::Process;
-    use lockwheel_engine::settings::Settings;
-    use lockwheel_engine::timing::time::{Millis, Rate};
     use lockwheel_raft::State;
 
     use super::super::node_state::NodeState;
     use super::*;
-    use crate::clock::Clock;
-    use crate::host::runtime_files::RuntimeFiles;
-
-    fn host() -> Arc<Host> {
-        let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
-        let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
-        Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
-    }
+    use crate::host::testing::host;
 
     /// A log without a node.
     fn log() -> RaftLog {

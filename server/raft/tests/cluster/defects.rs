@@ -7,7 +7,7 @@ use lockwheel_defects::{Defect, Suite};
 
 use crate::{WORKERS, faults, scenarios};
 
-/// Each defect is found by one of so many histories, most by one of the first ten.
+/// Number of histories in which a defect must be found. Most are found by one of the first ten.
 const HISTORIES: u64 = 500;
 
 #[test]
