@@ -210,7 +210,8 @@ pub struct Tiers {
     pub left: u64,
     /// Runs by Lua alone.
     pub lua: u64,
-    /// Runs that a plan started and in which Lua then did something else: a defect of the plans.
+    /// Runs that a plan started, and in which Lua went on or checked it and did something else: a
+    /// defect of the plans.
     pub disagreed: u64,
 }
 
@@ -264,6 +265,17 @@ const FREED_PER_STEP: usize = 64;
 /// A plan that leaves more than one run in four to Lua costs more than it saves. This many runs are
 /// allowed before that rule applies.
 const LEFT_ALLOWANCE: u64 = 16;
+
+/// The first runs of a script that its plan finishes are all compared with Lua.
+const CHECKED_FIRST: u64 = 4;
+/// Of the later runs, one in this many is compared: less than a hundredth of their cost.
+const CHECKED_EVERY: u64 = 1024;
+
+/// Whether a run of a script is compared with Lua, by the number of its runs that the plan has
+/// finished.
+fn is_checked(planned: u64) -> bool {
+    planned <= CHECKED_FIRST || planned.is_multiple_of(CHECKED_EVERY)
+}
 
 /// If more scripts than this are distrusted, plans are no longer used at all: then there is more
 /// than one defect in them.
@@ -527,10 +539,14 @@ impl Interpreter {
             return reply;
         };
         if let Some(reply) = plan::run(plan, &mut self.scratch, &self.limits, keys, args, host) {
-            cached.planned = cached.planned.wrapping_add(1);
+            let planned = cached.planned.wrapping_add(1);
+            cached.planned = planned;
             self.tiers.planned = self.tiers.planned.wrapping_add(1);
             if !cached.is_counted {
                 self.settle(found.at);
+            }
+            if is_checked(planned) {
+                self.check(found.at, &reply, keys, args, host);
             }
             return reply;
         }
@@ -547,34 +563,51 @@ impl Interpreter {
         self.settle(found.at);
         match mismatch {
             None => reply,
-            Some(mismatch) => self.distrust(sha, &mismatch, host),
+            Some(mismatch) => {
+                self.distrust(sha, &mismatch, host);
+                Reply::error(plan::DISAGREEMENT)
+            }
         }
     }
 
-    /// Stops using the plan of a script, because Lua disagreed with it. Returns the reply for the
-    /// client.
+    /// Runs a script in Lua that its plan has just run to the end, with the recorded replies of its
+    /// commands, and compares calls and replies. The plan's reply and its effects stay.
     #[cold]
-    fn distrust(&mut self, sha: Sha, mismatch: &Mismatch, host: &mut dyn Host) -> Reply {
+    fn check(
+        &mut self,
+        at: usize,
+        reply: &Reply,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &mut dyn Host,
+    ) {
+        let Some((sha, cached)) = self.scripts.get_index_mut(at) else { return };
+        let PlanState::Ready(plan) = &cached.plan else { return };
+        let mut replay = self.scratch.check(plan, &self.limits, keys, args, host);
+        let found = cached.run_in_lua(&mut self.machine, sha, keys, args, &mut replay);
+        let mismatch = replay.finish_check(reply, &found);
+        let sha = *sha;
+        self.settle(at);
+        if let Some(mismatch) = mismatch {
+            self.distrust(sha, &mismatch, host);
+        }
+    }
+
+    /// Stops using the plan of a script, because Lua disagreed with it.
+    #[cold]
+    fn distrust(&mut self, sha: Sha, mismatch: &Mismatch, host: &mut dyn Host) {
         self.tiers.disagreed += 1;
         self.distrusted.insert(sha);
         if let Some(cached) = self.scripts.get_mut(&sha) {
             cached.plan = PlanState::Unsupported;
             cached.is_counted = false;
         }
-        let name = |command: &Option<Bytes>| match command {
-            Some(name) => format!("'{}'", name.escape_ascii()),
-            None => "nothing".to_owned(),
-        };
         let line = format!(
-            "The fast path and Lua disagree on script {}: after {} equal calls the fast path \
-             called {}, Lua {}. Lua runs this script from now on. Please report this defect.",
+            "The fast path and Lua disagree on script {}: {mismatch}. Lua runs this script from \
+             now on. Please report this defect.",
             sha.as_str(),
-            mismatch.agreed,
-            name(&mismatch.planned),
-            name(&mismatch.called),
         );
         host.log(LogLevel::Warning, line.as_bytes());
-        Reply::error(plan::DISAGREEMENT)
     }
 
     /// Sets whether plans may be used. By default they are.

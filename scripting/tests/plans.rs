@@ -201,6 +201,80 @@ fn script_ends_where_lua_disagrees_with_plan() {
     }
 }
 
+/// A wrong plan that runs to its end is found in the first runs of its script: the reply and the
+/// effects of the plan remain, Lua adds none, and Lua alone runs the script from then on.
+#[test]
+fn plan_that_finishes_is_compared_with_lua() {
+    let cases = [
+        // Another reply, of the same and of another type.
+        ("return redis.call('get', 'k')", "redis.call('get', 'k') return 1", ":1"),
+        ("return {1, 'a'}", "return {1, 'b'}", "[:1 'b']"),
+        ("return 'x'", "return {ok = 'x'}", "+x"),
+        // Another call, one fewer, one more.
+        ("redis.call('set', 'a', 'x')", "redis.call('set', 'a', 'y')", "null"),
+        ("redis.call('set', 'a', 'x') redis.call('set', 'b', 'x')", "return nil", "null"),
+        ("return nil", "redis.call('set', 'a', 'x')", "null"),
+        // Lua fails, catches its failure, logs, or does not end.
+        ("return redis.call('no')", "redis.call('set', 'a', 'x') return 1", ":1"),
+        ("return pcall(redis.call, 'no') and 1", "redis.call('set', 'a', 'x') return 1", ":1"),
+        ("redis.log(redis.LOG_WARNING, 'logged') return 1", "return 2", ":2"),
+        ("while true do end", "return 1", ":1"),
+        ("while true do redis.pcall('set', 'b', 'x') end", "return 1", ":1"),
+    ];
+    for (text, planned, expected) in cases {
+        let (reply, calls, logged, [first, second]) = run_wrong_plan(text, planned);
+        assert_eq!(reply, expected, "{text}");
+        assert_eq!(calls.len(), planned.matches("redis.call").count(), "{text}: {calls:?}");
+        assert_eq!((first.planned, first.lua, first.disagreed), (1, 0, 1), "{text}");
+        assert_eq!((second.planned, second.lua, second.disagreed), (1, 1, 1), "{text}");
+        let logged = String::from_utf8_lossy(&logged).into_owned();
+        assert!(logged.contains(Sha::of(text.as_bytes()).as_str()), "{logged}");
+        assert_eq!(logged.matches("disagree").count(), 1, "{logged}");
+    }
+}
+
+/// The first four runs of a script are compared, then one in 1,024.
+#[test]
+fn later_runs_are_compared_by_sample() {
+    let mut host = MapHost::default();
+    let mut lua = interpreter();
+    let sha = lua.load(b"return ARGV[1]").expect("a script that compiles");
+    for right in 0..=4 {
+        let mut lua = interpreter();
+        lua.load(b"return ARGV[1]").expect("a script that compiles");
+        for _ in 0..right {
+            lua.run(sha.as_bytes(), &[], ARGS, &mut host);
+        }
+        lua.replace_plan(&sha, b"return 'wrong'", &mut host);
+        lua.run(sha.as_bytes(), &[], ARGS, &mut host);
+        assert_eq!(lua.tiers().disagreed, u64::from(right < 4), "{right}");
+    }
+    for _ in 0..1_023 {
+        lua.run(sha.as_bytes(), &[], ARGS, &mut host);
+    }
+    lua.replace_plan(&sha, b"return 'wrong'", &mut host);
+    let reply = lua.run(sha.as_bytes(), &[], ARGS, &mut host);
+    assert_eq!((show(&reply).as_str(), lua.tiers().disagreed), ("'wrong'", 1));
+    let reply = lua.run(sha.as_bytes(), &[], ARGS, &mut host);
+    assert_eq!(reply, Reply::bulk(ARGS[0]));
+}
+
+/// A check has no effect: no command is run again, nothing is logged, and no poll is made.
+#[test]
+fn check_of_a_plan_cannot_be_observed() {
+    let script = b"for i = 1, 300 do redis.call('set', 'a', i) end return redis.call('get', 'a')";
+    let mut lua = interpreter();
+    let sha = lua.load(script).expect("a script that compiles");
+    let mut observed = Vec::new();
+    for _ in 0..6 {
+        let mut host = MapHost::default();
+        let reply = lua.run(sha.as_bytes(), &[], &[], &mut host);
+        observed.push((show(&reply), host.calls, host.polls, host.logged.len()));
+    }
+    assert_eq!(lua.tiers(), Tiers { planned: 6, left: 0, lua: 0, disagreed: 0 });
+    assert!(observed.iter().all(|run| *run == observed[5]));
+}
+
 /// A script that had a wrong plan gets none when it is loaded again after a flush.
 #[test]
 fn distrusted_script_stays_distrusted() {

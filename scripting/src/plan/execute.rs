@@ -3,7 +3,7 @@
 
 use lockwheel_resp::Reply;
 
-use super::replay::{ArgumentCollector, CallRecord, Replay};
+use super::replay::{ArgumentCollector, Arguments, CallRecord, Replay};
 use super::run_data::RunData;
 use super::tree::{Each, Expr, For, Operator, Plan, Statement};
 use super::value_ref::{ITEM_BYTES, ParsedNumber, ValueRef, as_integer, read_number};
@@ -15,6 +15,9 @@ const STEPS_PER_POLL: u32 = 256;
 /// After `n` steps, Lua has executed at least `n - STEPS_AHEAD` instructions, wherever the steps
 /// fell.
 const STEPS_AHEAD: u64 = 8;
+/// Polls of Lua for a step of a plan, at most: the tokens of the longest script are less than twice
+/// as many instructions as Lua runs between eight polls.
+const POLLS_PER_STEP: u64 = 16;
 /// Pieces of a string that are joined at once.
 pub(super) const PIECES_MAX: usize = 8;
 /// Values of one assignment.
@@ -43,12 +46,38 @@ impl Scratch {
         args: &[&[u8]],
         host: &'a mut dyn Host,
     ) -> Replay<'a> {
+        let calls = self.calls(plan, limits, keys, args);
+        Replay::new(host, &mut self.record, calls, self.end_after)
+    }
+
+    /// The host for Lua if the last run, of this plan with these keys and arguments, has come to
+    /// its end.
+    pub(crate) fn check<'a>(
+        &'a mut self,
+        plan: &Plan,
+        limits: &Limits,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        host: &'a mut dyn Host,
+    ) -> Replay<'a> {
+        let calls = self.calls(plan, limits, keys, args);
+        let polls_max = (limits.plan_steps_max + 1).saturating_mul(POLLS_PER_STEP);
+        Replay::for_check(host, &mut self.record, calls, polls_max)
+    }
+
+    /// The commands that the last run has called.
+    fn calls(
+        &self,
+        plan: &Plan,
+        limits: &Limits,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Vec<Arguments> {
         let mut collector = ArgumentCollector::new(&self.record);
         // The limits are those of the first run, and normalised replies never take more than they
         // did.
         run(plan, &mut Scratch::default(), limits, keys, args, &mut collector);
-        let calls = collector.calls;
-        Replay::new(host, &mut self.record, calls, self.end_after)
+        collector.calls
     }
 
     /// Whether the host has ended the script in the last run.

@@ -12,6 +12,11 @@
 //! with an error: Lua adds no effect to the plan's, the script is run by Lua alone from then on,
 //! and the event is logged and counted.
 //!
+//! A plan that runs to its end is compared too, by sample: in the first runs of each script and in
+//! some later ones, Lua runs the script with the recorded replies before the client gets the
+//! plan's. Calls and replies must be the same. If they are not, the reply is sent nevertheless, and
+//! Lua alone runs the script from then on.
+//!
 //! # The subset
 //!
 //! The subset is as follows, with the section of the Lua 5.1 reference manual that defines each

@@ -1,9 +1,14 @@
-//! The host for Lua after a plan has left: the commands that have been run get their replies from
-//! the record. Independent of plans and of Lua.
+//! The host for Lua after a plan: the commands that have been run get their replies from the
+//! record. Independent of plans and of Lua.
 //!
 //! Lua must make the same calls as the plan, argument for argument. If it does not, the plan is
 //! wrong. The effects of the plan's commands stay; Lua runs no further command, so that all effects
 //! come from one tier.
+//!
+//! If the plan has left, Lua goes on with commands of its own. If the plan has run to its end, Lua
+//! only checks it, and must end after the same calls.
+
+use std::fmt;
 
 use bytes::Bytes;
 use lockwheel_resp::{Protocol, Reply};
@@ -35,7 +40,7 @@ pub(super) enum RecordedReply {
 }
 
 /// The name and the arguments of a command.
-type Arguments = Vec<Bytes>;
+pub(super) type Arguments = Vec<Bytes>;
 
 /// A host with which a plan runs once more, to collect the arguments of the commands it has called:
 /// the first run keeps none, because most plans never leave. It gives the recorded replies. A
@@ -81,8 +86,10 @@ pub(crate) struct Replay<'a> {
     calls: Vec<Arguments>,
     /// How many of them Lua has called.
     replayed: usize,
-    /// Set if the host has ended the script: the number of polls that are left until Lua has
-    /// certainly reached the point where the plan was.
+    /// Whether the plan has run to its end.
+    is_check: bool,
+    /// The number of polls that are left until Lua has certainly reached the point where the plan
+    /// was. Set if the host has ended the script, and for a check.
     end_after: Option<u64>,
     was_killed: bool,
     mismatch: Option<Mismatch>,
@@ -92,11 +99,25 @@ pub(crate) struct Replay<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     /// The number of commands that Lua had called as the plan had.
-    pub(crate) agreed: usize,
+    agreed: usize,
     /// The name of the plan's next command, if there is one.
-    pub(crate) planned: Option<Bytes>,
+    planned: Option<Bytes>,
     /// The name of Lua's next command, if there is one.
-    pub(crate) called: Option<Bytes>,
+    called: Option<Bytes>,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |command: &Option<Bytes>| match command {
+            Some(name) => format!("'{}'", name.escape_ascii()),
+            None => "nothing".to_owned(),
+        };
+        write!(f, "after {} equal calls ", self.agreed)?;
+        if (&self.planned, &self.called) == (&None, &None) {
+            return f.write_str("their results differ");
+        }
+        write!(f, "the fast path called {}, Lua {}", name(&self.planned), name(&self.called))
+    }
 }
 
 impl<'a> Replay<'a> {
@@ -106,12 +127,42 @@ impl<'a> Replay<'a> {
         calls: Vec<Arguments>,
         end_after: Option<u64>,
     ) -> Replay<'a> {
-        Replay { host, record, calls, replayed: 0, end_after, was_killed: false, mismatch: None }
+        Replay {
+            host,
+            record,
+            calls,
+            replayed: 0,
+            is_check: false,
+            end_after,
+            was_killed: false,
+            mismatch: None,
+        }
+    }
+
+    /// The host for a check of a plan that has run to its end. `polls_max` is more than Lua needs
+    /// for a script of which the plan is right.
+    pub(super) fn for_check(
+        host: &'a mut dyn Host,
+        record: &'a mut CallRecord,
+        calls: Vec<Arguments>,
+        polls_max: u64,
+    ) -> Replay<'a> {
+        Replay { is_check: true, ..Replay::new(host, record, calls, Some(polls_max)) }
     }
 
     /// Whether Lua has made all calls of the plan.
     fn is_over(&self) -> bool {
         self.replayed == self.record.commands.len()
+    }
+
+    /// Called when Lua has ended a check with a reply. Returns the mismatch between Lua and the
+    /// plan, if there is one.
+    pub(crate) fn finish_check(self, planned: &Reply, found: &Reply) -> Option<Mismatch> {
+        let agreed = self.replayed;
+        self.finish().or_else(|| {
+            let differs = planned != found;
+            differs.then_some(Mismatch { agreed, planned: None, called: None })
+        })
     }
 
     /// Called when Lua has ended. Returns the mismatch between Lua and the plan, if there is one. A
@@ -134,7 +185,7 @@ impl<'a> Replay<'a> {
     /// The reply of the next command if the plan has run it, or an error for a command that must
     /// not be run.
     fn recorded(&mut self, argv: &[&[u8]]) -> Option<Reply> {
-        if self.mismatch.is_none() && self.is_over() {
+        if self.mismatch.is_none() && self.is_over() && !self.is_check {
             return None;
         }
         if self.calls.get(self.replayed).is_none_or(|call| call != argv) {
@@ -181,11 +232,15 @@ impl Host for Replay<'_> {
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
-        self.host.set_protocol(protocol);
+        if !self.is_check {
+            self.host.set_protocol(protocol);
+        }
     }
 
     fn log(&mut self, level: LogLevel, message: &[u8]) {
-        self.host.log(level, message);
+        if !self.is_check {
+            self.host.log(level, message);
+        }
     }
 
     fn clock_us(&self) -> u64 {
@@ -194,6 +249,10 @@ impl Host for Replay<'_> {
 
     fn interrupt(&mut self) -> Interrupt {
         if self.mismatch.is_some() {
+            return Interrupt::Kill;
+        }
+        if self.is_check && self.end_after == Some(0) {
+            self.note_mismatch(None);
             return Interrupt::Kill;
         }
         let is_over = self.is_over();

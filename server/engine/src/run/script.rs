@@ -304,4 +304,28 @@ mod tests {
             stage.check("INFO lockwheel => ...scripts_disagreed:1...");
         }
     }
+
+    /// As before, for a plan that runs to its end: its reply and its effects remain, and Lua runs
+    /// the script from then on.
+    #[test]
+    fn wrong_plan_that_finishes_is_used_once() {
+        const TEXT: &str = "return redis.call('set', 'lock', 'lua', 'NX')";
+        const PLANNED: &str = "redis.call('set', 'mark', 'plan') return 1";
+        let sha = Sha::of(TEXT.as_bytes());
+        for (before, after) in [("", " => 1"), ("MULTI; ", " => QUEUED; EXEC => [1]")] {
+            let mut stage = Stage::new(Settings::default());
+            stage.check(&format!("SET lock owner PX 60000; SCRIPT LOAD \"{TEXT}\""));
+            let mut host = LibraryLoader::default();
+            let interpreter = stage.engine.interpreter.as_mut().expect("no script is running");
+            interpreter.replace_plan(&sha, PLANNED.as_bytes(), &mut host);
+            stage.check(&format!("{before}EVALSHA {} 0{after}", sha.as_str()));
+            stage.check(
+                "GET mark => \"plan\"; GET lock => \"owner\"; PTTL lock => 60000; \
+                 INFO lockwheel => ...scripts_disagreed:1...; \
+                 INFO errorstats => \"# Errorstats\\r\\n\"",
+            );
+            assert_eq!(stage.engine.script_messages.len(), 1);
+            stage.check(&format!("DEL mark; EVALSHA {} 0 => nil; EXISTS mark => 0", sha.as_str()));
+        }
+    }
 }
