@@ -49,7 +49,7 @@ impl Trial {
     pub fn run(&mut self, script: &str, request: &Request, protocol: u8) -> Outcome {
         let before = self.pair.tiers();
         let run = catch_unwind(AssertUnwindSafe(|| self.compare(script, request, protocol)));
-        let outcome = run.unwrap_or_else(|panic| {
+        let mut outcome = run.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             Outcome::Differs(format!("panic: {}", text.unwrap_or_default()))
@@ -61,6 +61,9 @@ impl Trial {
             lua: after.lua.saturating_sub(before.lua),
             disagreed: after.disagreed.saturating_sub(before.disagreed),
         };
+        if outcome == Outcome::Same && self.tiers.disagreed > 0 {
+            outcome = Outcome::Differs("a check of the plan, or its replay, fails".to_owned());
+        }
         if matches!(outcome, Outcome::Differs(_)) {
             // Their state is unknown after a difference.
             *self = Trial { tiers: self.tiers, ..Trial::new() };
