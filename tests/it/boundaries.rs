@@ -67,8 +67,8 @@ const FUNCTION_LINES: usize = 70;
 const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("server/engine/src/testing/model.rs", "actions"),
     ("server/engine/src/testing/model.rs", "command"),
-    ("tests/src/bin/tiers/main.rs", "compare_tiers"),
-    ("tests/src/bin/tiers/oracle.rs", "compare"),
+    ("tests/tools/src/tiers/main.rs", "compare_tiers"),
+    ("tests/tools/src/tiers/oracle.rs", "compare"),
     ("tests/src/tiers/grammar.rs", "tree"),
     ("tests/src/tiers/grammar.rs", "write"),
 ];

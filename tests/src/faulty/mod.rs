@@ -5,7 +5,7 @@
 //! and expects that the cases and properties named in the table fail. To try one by hand:
 //!
 //! ```text
-//! cargo run -p lockwheel-tests --bin faulty -- eval-lets-others-in
+//! cargo run -p lockwheel-tools --bin faulty -- eval-lets-others-in
 //! lockwheel compat redis://127.0.0.1:PORT
 //! ```
 //!

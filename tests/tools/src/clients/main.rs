@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
 
 /// Runs the suites and returns the problems.
 async fn run(options: &Options) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients");
     if options.list {
         println!("{}", suites::list(&folder).join("\n"));
         return Vec::new();
@@ -152,7 +152,7 @@ fn conclude(
     if kinds.len() < 2 {
         return;
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/clients.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/clients.md");
     let mut page = Page::read(&fs::read_to_string(&path).unwrap_or_default());
     for (language, comparison) in comparisons.iter().filter(|(_, it)| !it.is_empty()) {
         page.put(language, comparison, versions);

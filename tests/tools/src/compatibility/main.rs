@@ -73,12 +73,12 @@ fn main() -> ExitCode {
         (server, Results::load(&path))
     });
     let text = page::write(&known.collect::<Vec<_>>());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
     fs::write(&path, text).expect("the page is written");
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The folder of the test doubles and of the results of all servers.
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("compatibility")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../compatibility")
 }

@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
 
 /// Runs the suites and returns the problems.
 async fn run(choice: &Choice) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("launchers");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../launchers");
     let languages = match choice.suites(&folder) {
         Ok(languages) => languages,
         Err(problem) => return vec![problem],
