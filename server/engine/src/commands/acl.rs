@@ -2,8 +2,7 @@
 
 use lockwheel_resp::Reply;
 
-use crate::Engine;
-use crate::acl::{self, Denial, Request, RuleError, Selector, User, Users};
+use crate::acl::{self, Denial, Request, RuleError, Selector, User};
 use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::commands::{help, help_row};
@@ -296,21 +295,6 @@ fn load(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     match context.engine.reload_users(Some(context.client)) {
         Ok(()) => Ok(Reply::OK),
         Err(errors) => Err(Error::text(format!("ERR {errors}"))),
-    }
-}
-
-impl Engine {
-    /// Replaces the users by those of the ACL file: all or nothing.
-    ///
-    /// # Errors
-    /// With what is wrong.
-    pub(crate) fn reload_users(
-        &mut self,
-        caller: Option<crate::sessions::ClientId>,
-    ) -> Result<(), String> {
-        let users: Users = self.read_acl_file()?;
-        self.replace_users(users, caller);
-        Ok(())
     }
 }
 

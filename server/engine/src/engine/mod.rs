@@ -2,7 +2,8 @@
 //!
 //! - `inputs` lists all inputs and outputs. Begin here.
 //! - `core` has the parts of the engine; `requests` runs a request; `clients` has those that come
-//!   and go, `users` what they may do; `expiry` ends leases; `counts` has the counters of `INFO`.
+//!   and go, `users` what they may do; `expiry` ends leases, `locks` holds of native locks;
+//!   `settings` changes directives; `counts` has the counters of `INFO`.
 //!
 //! Rule: the same inputs in the same order give the same outputs.
 
@@ -11,7 +12,9 @@ mod core;
 mod counts;
 mod expiry;
 pub mod inputs;
+pub(crate) mod locks;
 mod requests;
+mod settings;
 mod users;
 
 pub use core::Engine;

@@ -48,6 +48,16 @@ impl Engine {
         Users::from_file(file.name(), &text, self.commands, &self.settings)
     }
 
+    /// Replaces the users by those of the ACL file: all or nothing.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub(crate) fn reload_users(&mut self, caller: Option<ClientId>) -> Result<(), String> {
+        let users: Users = self.read_acl_file()?;
+        self.replace_users(users, caller);
+        Ok(())
+    }
+
     /// Authenticates a client if user and password are right.
     pub(crate) fn authenticate(
         &mut self,

@@ -1,0 +1,46 @@
+//! Changes of directives, and what follows from them.
+
+use crate::command::CommandStats;
+use crate::engine::{Engine, Stats};
+use crate::settings::{Change, ConfigError, find};
+
+impl Engine {
+    /// Sets all named directives, or none.
+    pub(crate) fn change_settings(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<Vec<Change>, ConfigError> {
+        let mut next = self.settings.clone();
+        let changes = next.set(pairs)?;
+        let sets_password = changes.iter().any(|change| change.directive.sets_default_password());
+        if sets_password && self.replicates_default_user() {
+            let reason = "the default user is replicated: use ACL SETUSER on the leader".into();
+            return Err(ConfigError::Refused { name: "requirepass", reason });
+        }
+        if let Some(user) = &mut self.settings_user {
+            // Also those that keep their value: their files may have changed.
+            let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));
+            user.adopt(&next, &names.map(|(name, _)| name).collect::<Vec<_>>())?;
+        }
+        self.settings = next;
+        Ok(changes)
+    }
+
+    /// Updates the state that the engine derives from its settings.
+    pub(crate) fn apply_settings(&mut self) {
+        self.set_events(self.settings.notify_keyspace_events);
+        self.update_conditions();
+        self.update_access_counter();
+        self.update_lock_notes();
+        self.latency.set_limits(&self.settings);
+    }
+
+    /// Sets the counters of `INFO` to zero.
+    pub(crate) fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+        self.reset_rates();
+        self.access.log.reset_counts();
+        self.writer.reset_freed_objects();
+        self.command_stats.fill(CommandStats::default());
+    }
+}
