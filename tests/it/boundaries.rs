@@ -85,7 +85,7 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
     ("server/engine/src/engine/users.rs", &["multi"], "a context in the log"),
     ("server/engine/src/command/row.rs", &["cluster", "pubsub", "sentinel", "set"], "groups"),
     ("server/engine/src/engine/locks.rs", &["del"], "an event"),
-    ("server/engine/src/run/context.rs", &["del"], "an event"),
+    ("server/engine/src/run/context/writes.rs", &["del"], "an event"),
     ("server/engine/src/instruments/faults/rule.rs", &["client", "command"], "conditions"),
     ("server/engine/src/statistics/latency.rs", &["command"], "a kind of event"),
     ("server/engine/src/locks/meaning.rs", &["get", "script"], "an option, an argument"),
