@@ -65,7 +65,6 @@ const LAYERS: &[Layers] = &[
             ("sessions", "replication", "held requests belong to clients"),
             ("settings", "acl", "users of the configuration"),
             ("statistics", "engine", METHODS),
-            ("statistics", "run", "notes slow commands"),
             ("statistics", "sessions", "the sizes of clients' buffers"),
         ],
         exports: &[

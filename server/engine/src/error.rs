@@ -61,6 +61,8 @@ pub enum Error {
     NoSuchKey,
     /// An index or database number is out of range.
     OutOfRange(&'static str),
+    /// The line with which a script or a library was refused.
+    Script(Box<[u8]>),
     /// Any other line, with its code.
     Line(Cow<'static, str>),
 }
@@ -69,6 +71,12 @@ impl Error {
     /// A constant line.
     pub const fn line(text: &'static str) -> Error {
         Error::Line(Cow::Borrowed(text))
+    }
+
+    /// A refusal of a script or a library, which is an error.
+    pub fn refused(refusal: Reply) -> Error {
+        let Reply::Error(line) = refusal else { unreachable!("a refusal is an error") };
+        Error::Script(line.as_ref().into())
     }
 
     /// A formatted line.
@@ -140,6 +148,7 @@ impl fmt::Display for Error {
             Error::NoCluster => f.write_str("ERR This instance has cluster support disabled"),
             Error::NoSuchKey => f.write_str("ERR no such key"),
             Error::OutOfRange(what) => write!(f, "ERR {what} is out of range"),
+            Error::Script(line) => f.write_str(&String::from_utf8_lossy(line)),
             Error::Line(line) => f.write_str(line),
         }
     }
@@ -147,6 +156,9 @@ impl fmt::Display for Error {
 
 impl From<Error> for Reply {
     fn from(error: Error) -> Reply {
-        Reply::error(error.to_string())
+        match error {
+            Error::Script(line) => Reply::Error(line.into()),
+            error => Reply::error(error.to_string()),
+        }
     }
 }

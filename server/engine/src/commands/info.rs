@@ -40,10 +40,10 @@ struct Section {
     title: &'static str,
     /// Whether a request without section names includes it.
     by_default: bool,
-    fields: fn(&mut Engine, Time, &mut Fields),
+    fields: fn(&mut Context<'_>, &mut Fields),
 }
 
-const fn section(title: &'static str, fields: fn(&mut Engine, Time, &mut Fields)) -> Section {
+const fn section(title: &'static str, fields: fn(&mut Context<'_>, &mut Fields)) -> Section {
     Section { title, by_default: true, fields }
 }
 
@@ -56,13 +56,15 @@ const SECTIONS: &[Section] = &[
     section("Stats", stats),
     section("Replication", replication),
     section("CPU", cpu),
-    section("Modules", |_, _, _| {}),
+    section("Modules", |_, _| {}),
     Section { by_default: false, ..section("Commandstats", command_stats) },
     section("Errorstats", error_stats),
     Section { by_default: false, ..section("Latencystats", latency_stats) },
     section("Cluster", cluster),
     section("Keyspace", keyspace),
-    section("Sentinel", |engine, _, fields| fields.0.push_str(&super::sentinel::info(engine))),
+    section("Sentinel", |context, fields| {
+        fields.0.push_str(&super::sentinel::info(context.engine()));
+    }),
     Section { by_default: false, ..section(LOCKWHEEL_SECTION, lockwheel) },
 ];
 
@@ -123,20 +125,21 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }),
     };
     let mut text = String::new();
-    let mode = context.engine.settings.mode();
+    let mode = context.settings().mode();
     for section in SECTIONS.iter().filter(|section| wanted(section) && is_of(mode, section)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
         let mut fields = Fields(format!("# {}\r\n", section.title));
-        (section.fields)(context.engine, context.time, &mut fields);
+        (section.fields)(context, &mut fields);
         text.push_str(&fields.0);
     }
     // A sentinel replies with a bulk string, as in Redis.
     Ok(if mode == Mode::Sentinel { Reply::bulk(text) } else { super::text(text) })
 }
 
-fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
+fn server(context: &mut Context<'_>, fields: &mut Fields) {
+    let (engine, time) = (context.engine(), context.time);
     let uptime_seconds = (time.now.0 - engine.started_at.0).max(0) / 1000;
     let version = engine.settings.compat_version;
     fields.add("redis_version", version.redis_version());
@@ -176,8 +179,9 @@ fn server(engine: &mut Engine, time: Time, fields: &mut Fields) {
     fields.add("io_threads_active", u8::from(engine.settings.text("io-threads") != "1"));
 }
 
-fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
-    let peaks = engine.recent_buffer_peaks();
+fn clients(context: &mut Context<'_>, fields: &mut Fields) {
+    let peaks = context.recent_buffer_peaks();
+    let engine = context.engine();
     let all = &engine.sessions.clients;
     let connected = all.iter().filter(|client| !client.origin.is_monitoring).count();
     fields.add("connected_clients", connected);
@@ -198,10 +202,11 @@ fn clients(engine: &mut Engine, _: Time, fields: &mut Fields) {
 /// The bits of Redis's clock in seconds.
 pub(super) const LRU_CLOCK_MAX: i64 = (1 << 24) - 1;
 
-fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn memory(context: &mut Context<'_>, fields: &mut Fields) {
+    let peak = context.peak_memory_bytes();
+    let engine = context.engine();
     let used = engine.used_memory_bytes() as u64;
     let dataset = engine.dataset_bytes() as u64;
-    let peak = engine.peak_memory_bytes();
     let max = engine.settings.maxmemory_bytes;
     let process = (engine.process.usage)();
     // If the system does not report it, it is at least the memory that is used.
@@ -265,7 +270,8 @@ fn memory(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("lazyfreed_objects", garbage.freed_objects);
 }
 
-fn persistence(engine: &mut Engine, time: Time, fields: &mut Fields) {
+fn persistence(context: &mut Context<'_>, fields: &mut Fields) {
+    let (engine, time) = (context.engine(), context.time);
     let persistence = &engine.persistence;
     let is_saving = u8::from(persistence.began_at.is_some());
     let status = if persistence.last_succeeded { "ok" } else { "err" };
@@ -323,7 +329,8 @@ fn loading_progress(loading: &Loading, time: Time, fields: &mut Fields) {
     fields.add("loading_eta_seconds", left_seconds.ceil());
 }
 
-fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn stats(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     let (stats, traffic, rates) = (&engine.stats, &engine.traffic, engine.rates());
     let kib = |bytes: f64| format!("{:.2}", bytes / 1024.0);
     fields.add("total_connections_received", stats.connections_received);
@@ -374,7 +381,8 @@ fn stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     fields.add("acl_access_denied_channel", refusals.count(Reason::Channel));
 }
 
-fn replication(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn replication(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     if engine.is_following() {
         following(&engine.nodes, fields);
         fields.add("connected_slaves", 0);
@@ -413,7 +421,8 @@ fn following(nodes: &Nodes, fields: &mut Fields) {
 }
 
 /// Only the operating system has these numbers.
-fn cpu(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn cpu(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     let usage = (engine.process.usage)();
     let mut add = |suffix: &str, times: Option<CpuTimes>| {
         let Some(CpuTimes { system_us, user_us }) = times else { return };
@@ -427,7 +436,8 @@ fn cpu(engine: &mut Engine, _: Time, fields: &mut Fields) {
     add("_main_thread", usage.main_thread);
 }
 
-fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn command_stats(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     for (entry, stats) in engine.commands.entries().iter().zip(&engine.command_stats) {
         let CommandStats { calls, rejected, failed, times } = stats;
         if calls + rejected + failed == 0 {
@@ -445,7 +455,8 @@ fn command_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     }
 }
 
-fn latency_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn latency_stats(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     if !engine.settings.latency_tracking {
         return;
     }
@@ -463,20 +474,23 @@ fn latency_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
     }
 }
 
-fn error_stats(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn error_stats(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     for (code, count) in &engine.stats.errors {
         fields.add(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 
-fn cluster(engine: &mut Engine, _: Time, fields: &mut Fields) {
+fn cluster(context: &mut Context<'_>, fields: &mut Fields) {
+    let engine = context.engine();
     fields.add("cluster_enabled", u8::from(engine.settings.cluster_enabled));
 }
 
 /// How often scripts have been run by a plan, by a plan and then by Lua, and by Lua alone; and how
 /// often the result of Lua differed from that of the plan, which is a defect. How many keys
 /// expire, and how long after their deadlines they are removed: clients see none of them meanwhile.
-fn lockwheel(engine: &mut Engine, time: Time, fields: &mut Fields) {
+fn lockwheel(context: &mut Context<'_>, fields: &mut Fields) {
+    let (engine, time) = (context.engine(), context.time);
     let tiers = engine.interpreter.as_ref().map(|lua| lua.tiers()).unwrap_or_default();
     fields.add("scripts_planned", tiers.planned);
     fields.add("scripts_left_to_lua", tiers.left);
@@ -535,7 +549,8 @@ fn locks(engine: &Engine, fields: &mut Fields) {
     fields.add("last_fencing_token", engine.writer.last_token());
 }
 
-fn keyspace(engine: &mut Engine, time: Time, fields: &mut Fields) {
+fn keyspace(context: &mut Context<'_>, fields: &mut Fields) {
+    let (engine, time) = (context.engine(), context.time);
     for number in 0..engine.writer.keyspace().count() {
         let database = engine.writer.keyspace().database(number);
         if database.is_empty() {

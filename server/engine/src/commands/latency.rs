@@ -92,7 +92,7 @@ const HELP: &[&str] = &[
 
 /// `LATENCY HISTOGRAM`: replies with a map from commands to their times.
 fn histogram(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &*context.engine;
+    let engine = context.engine();
     let parent = |name: &str| name.split('|').next().unwrap_or_default().to_owned();
     let is_asked = |entry: &Entry| {
         let names = &argv[2..];
@@ -138,7 +138,7 @@ fn distribution(times: &Times) -> Option<Vec<(Reply, Reply)>> {
 
 /// `LATENCY HISTORY`: replies with the last events of a kind.
 fn history(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let events = &context.engine.latency.events;
+    let events = &context.engine().latency.events;
     let found = events.iter().find(|(kind, _)| argv[2] == kind.as_bytes());
     let events = found.into_iter().flat_map(|(_, events)| &events.last);
     let pair =
@@ -148,7 +148,7 @@ fn history(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `LATENCY LATEST`: replies with the last event of each kind.
 fn latest(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let events = context.engine.latency.events.iter();
+    let events = context.engine().latency.events.iter();
     let lines = events.filter_map(|(kind, events)| {
         let last = events.last.back()?;
         Some(Reply::Array(vec![
@@ -163,7 +163,7 @@ fn latest(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `LATENCY RESET`: replies with the number of kinds whose events were removed.
 fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let events = &mut context.engine.latency.events;
+    let events = &mut context.latency_mut().events;
     let before = events.len();
     if argv.len() == 2 {
         events.clear();

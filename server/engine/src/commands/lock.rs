@@ -16,18 +16,12 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::{
     Arity, Caller, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is,
 };
-use crate::engine::locks::{is_bound, is_bound_to};
 use crate::error::Error;
 use crate::glob;
-use crate::limits::{
-    FENCING_TOKEN_MAX, LOCK_HOLDS_MAX, LOCK_LEASES_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX,
-};
+use crate::limits::{LOCK_HOLDS_MAX, LOCK_LEASES_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX};
 use crate::run::context::Context;
-use crate::sessions::ClientId;
-use crate::sessions::bindings::BoundKey;
 use crate::sessions::waiters::WaitCondition;
 use crate::store::dict::Slot;
-use crate::store::edit::Edit;
 use crate::store::events::Events;
 use crate::store::lock::{Hold, Lease, Leases, Lock, LockMode};
 use crate::store::lock_notes::{OwnerChange, Way};
@@ -311,9 +305,8 @@ fn permits(count: &[u8], of: &[u8]) -> Result<LockMode, Error> {
 /// `LOCK.ACQUIRE`: replies with a fencing token, or how the lock is held.
 fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let request = Request::read(&argv[1..], context.time)?;
-    let (database, key) = (context.database, request.key);
-    context.engine.sessions.bindings.begin_grant(context.client);
-    let queued = context.engine.sessions.waiters.queued_in_order(database, key);
+    let key = request.key;
+    let queued = context.begin_acquire(key);
     if context.caller == Caller::TimedOutWaiter {
         return Ok(denial(context, key, "timeout", queued.saturating_sub(1)));
     }
@@ -323,7 +316,7 @@ fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         if context.caller == Caller::Waiter && request.mode == LockMode::Exclusive {
             // Only the new owner could acquire the lock as well.
             let is_owner = |mut arguments: Items<'_>| arguments.nth(1) == Some(request.owner);
-            context.engine.sessions.waiters.stop_unless(is_owner);
+            context.stop_queue_unless(is_owner);
         }
         return Ok(granted);
     }
@@ -335,17 +328,17 @@ fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             WaitCondition { keys: &[key], kind: Kind::Lock, wake_if_gone: true, in_order: true };
         if let Some(waits) = context.wait_for(condition, Some(until), argv) {
             if context.caller == Caller::Client {
-                context.engine.writer.wait_for_lock(database, key);
+                context.note_wait_for_lock(key);
             }
             let retry = slot.filter(|_| is_first && request.mode.permits().is_some());
             let retry_at =
                 retry.and_then(|slot| lock_at(context, slot)?.next_deadline(context.time));
-            context.engine.retry_at(context.client, retry_at);
+            context.retry_at(retry_at);
             return Ok(waits);
         }
     }
     if let Some(slot) = slot {
-        context.engine.writer.refuse_lock(database, slot);
+        context.note_refused_lock(slot);
     }
     Ok(denial(context, key, "refused", queued))
 }
@@ -394,22 +387,22 @@ fn grant(
     } else if !is_first {
         return Ok(None);
     }
-    let (client, client_serial) = (context.client, context.client.serial);
-    let token = next_token(context)?;
-    context.engine.writer.make_conditional();
+    let client = context.client.serial;
+    let token = context.issue_token().ok_or(Error::line("ERR no fencing tokens are left"))?;
+    context.make_conditional();
     let (deadline, grace_ms) = (request.deadline, request.grace_ms);
-    let lease = Lease { count: 1, deadline, client: client_serial, grace_ms };
+    let lease = Lease { count: 1, deadline, client, grace_ms };
     let (mode, since, meta) = (request.mode, time.now, request.meta.map(Into::into));
     let slot = match found_slot {
         Some(slot) => slot,
         None => context.add(key, NewValue::Value(Box::<Lock>::default().into())),
     };
-    context.engine.writer.change_owners(slot, OwnerChange::Acquired);
+    context.change_owners(slot, OwnerChange::Acquired);
     let hold = Hold { owner: owner.into(), mode, token, since, leases: [lease].into(), meta };
     let reply = grant_reply(&hold, time);
-    change(context, slot, key, |lock| lock.grant(hold));
+    context.change_lock(slot, key, |lock| lock.grant(hold));
     if grace_ms.is_some() {
-        bind(context, client, key, true);
+        context.bind_lock(key, true);
     }
     context.changed(Events::MODULE, "lock.acquire", key);
     Ok(Some(reply))
@@ -422,14 +415,6 @@ fn grant_reply(hold: &Hold, time: Time) -> Reply {
         ("ttl", Reply::Integer(time.remaining(hold.deadline()).0)),
         ("count", number(hold.count(time))),
     ])
-}
-
-fn next_token(context: &mut Context<'_>) -> Result<u64, Error> {
-    let engine = &mut *context.engine;
-    if engine.writer.last_token().max(engine.token_floor) >= FENCING_TOKEN_MAX {
-        return Err(Error::line("ERR no fencing tokens are left"));
-    }
-    Ok(engine.writer.issue_token(engine.token_floor))
 }
 
 /// A lock cannot be a semaphore at the same time, nor one with another number of permits.
@@ -492,7 +477,7 @@ fn acquire_again(
             hold.leases.push(Lease { count: 1, deadline, client, grace_ms });
         }
     }
-    context.engine.writer.change_owners(slot, OwnerChange::None);
+    context.change_owners(slot, OwnerChange::None);
     set_leases(context, slot, (key, &hold.owner), &hold.leases);
     context.changed(Events::MODULE, "lock.acquire", key);
     Ok(grant_reply(&hold, time))
@@ -505,33 +490,10 @@ fn set_leases(
     (key, owner): (&[u8], &[u8]),
     leases: &Leases,
 ) {
-    let client = context.client;
-    change(context, slot, key, |lock| lock.set_leases(owner, leases.clone()));
-    if leases.iter().any(|lease| is_bound_to(lease, client.serial)) {
-        bind(context, client, key, false);
-    }
-}
-
-/// Changes the lock in `slot`, which keeps at least one hold, and then the deadline of its key.
-fn change(
-    context: &mut Context<'_>,
-    slot: Slot,
-    key: &[u8],
-    change: impl FnOnce(&mut Edit<'_, Box<Lock>>),
-) {
-    let (database, time) = (context.database, context.time);
-    context.engine.change_lock((database, slot, key), time, change);
-}
-
-/// Records that the lock at this key is bound to a client.
-fn bind(context: &mut Context<'_>, client: ClientId, key: &[u8], is_grant: bool) {
-    let Context { engine, database, name, .. } = context;
-    let granted_by = is_grant.then_some(*name);
-    let is_full = engine.sessions.bindings.bind(client, (*database, key.into()), granted_by);
-    if is_full {
-        let keyspace = engine.writer.keyspace();
-        let is_bound = |place: &BoundKey| is_bound(keyspace, place, client.serial);
-        engine.sessions.bindings.retain(client, is_bound);
+    let client = context.client.serial;
+    context.change_lock(slot, key, |lock| lock.set_leases(owner, leases.clone()));
+    if leases.iter().any(|lease| lease.is_bound_to(client)) {
+        context.bind_lock(key, false);
     }
 }
 
@@ -628,27 +590,23 @@ fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, owner) = (argv[1], argv[2]);
     let (token, all) = token_and_all(&argv[3..])?;
     let Some((slot, hold)) = find_hold(context, key, owner, token)? else { return Ok(Reply::Null) };
-    let (database, time) = (context.database, context.time);
+    let time = context.time;
     let leases = if all { Leases::new() } else { without_one(&hold, context.client.serial, time) };
     let left = leases.iter().fold(0_u64, |count, lease| count.saturating_add(lease.count));
     let is_shared = lock_at(context, slot)
         .is_some_and(|lock| lock.holds(time).any(|other| other.owner != hold.owner));
     context.changed(Events::MODULE, "lock.release", key);
     if left == 0 && !is_shared {
-        context.engine.sessions.set_hold_end((database, key), None);
-        context.remove_emptied(key);
+        context.remove_lock(key);
     } else if left > 0 {
-        context.engine.writer.change_owners(slot, OwnerChange::None);
-        change(context, slot, key, |lock| lock.set_leases(owner, leases.clone()));
+        context.change_owners(slot, OwnerChange::None);
+        context.change_lock(slot, key, |lock| lock.set_leases(owner, leases.clone()));
     } else {
-        context.engine.writer.change_owners(slot, OwnerChange::Released);
-        change(context, slot, key, |lock| lock.end(owner));
+        context.change_owners(slot, OwnerChange::Released);
+        context.change_lock(slot, key, |lock| lock.end(owner));
     }
     for lease in hold.leases.iter().filter(|lease| lease.grace_ms.is_some()) {
-        let place = (database, key.into());
-        if !is_bound(context.engine.writer.keyspace(), &place, lease.client) {
-            context.engine.sessions.bindings.unbind(lease.client, &place);
-        }
+        context.unbind_lock(key, lease.client);
     }
     Ok(number(left))
 }
@@ -669,7 +627,7 @@ fn force(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.find_to_write::<Box<Lock>>(key)?.is_none() {
         return Ok(Reply::from(false));
     }
-    context.engine.writer.set_way(Way::Forced);
+    context.set_way(Way::Forced);
     context.changed(Events::MODULE, "lock.force", key);
     context.remove_emptied(key);
     Ok(Reply::from(true))
@@ -684,7 +642,7 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.read_as::<Box<Lock>>(key)?.is_none() {
         return Ok(Reply::Null);
     }
-    let queue = context.engine.sessions.queue_in_order(database, key);
+    let queue = context.engine().sessions.queue_in_order(database, key);
     let queue = queue.map(|(client, arguments, until)| {
         let request = Request::read(&arguments, time);
         let (owner, mode) = request.map_or((&b""[..], ""), |it| (it.owner, it.mode.name()));
@@ -745,9 +703,9 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
     }
     let options = scan::options(&options, false)?;
-    let (engine, time) = (&*context.engine, context.time);
-    let readable = engine.readable_keys(context.client, argv);
-    let records = engine.writer.keyspace().database(context.database).records();
+    let time = context.time;
+    let readable = context.engine().readable_keys(context.client, argv);
+    let records = context.selected().records();
     let (slots, next) = records.scan(cursor, options.count);
     let mut shown = Vec::new();
     for slot in slots {

@@ -100,10 +100,10 @@ fn doctor(_: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `MEMORY STATS`: replies with a map of figures.
 fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &mut *context.engine;
+    let peak = context.peak_memory_bytes();
+    let engine = context.engine();
     let used = engine.used_memory_bytes();
     let dataset = engine.dataset_bytes();
-    let peak = engine.peak_memory_bytes();
     let count = engine.writer.keyspace().count();
     let keys: usize =
         (0..count).map(|number| engine.writer.keyspace().database(number).len()).sum();
@@ -144,7 +144,7 @@ fn usage(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         };
     }
     let Some(slot) = context.find(argv[2]) else { return Ok(Reply::Null) };
-    let database = context.engine.writer.keyspace().database(context.database);
+    let database = context.selected();
     Ok(Reply::from(memory::of_key(database, slot, samples)))
 }
 

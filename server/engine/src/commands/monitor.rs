@@ -2,8 +2,7 @@
 
 use lockwheel_resp::Reply;
 
-use crate::command::argument::without_secrets;
-use crate::command::{Arity, Caller, Command, Entry, Flags, Group};
+use crate::command::{Arity, Command, Flags, Group};
 use crate::error::Error;
 use crate::run::context::Context;
 
@@ -25,46 +24,7 @@ fn monitor(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     if context.may_not_block() {
         return Err(Error::line("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    if !context.engine.sessions.start_monitoring(context.client) {
-        return Ok(Reply::NOTHING);
-    }
-    context.engine.update_consumers();
-    Ok(Reply::OK)
-}
-
-impl Context<'_> {
-    /// Shows a request that is about to run a script to the monitors, so that it is before the
-    /// calls of the script.
-    #[inline]
-    pub(super) fn show_before_calls(&mut self, argv: &[&[u8]]) {
-        if !self.engine.sessions.monitors.is_empty() {
-            self.show_to_monitors((self.command, self.name), self.caller, argv);
-        }
-    }
-
-    /// Shows a command that has run to the monitors, unless others must not see it.
-    pub(crate) fn show_after_run(&mut self, entry: &Entry, caller: Caller, argv: &[&[u8]]) {
-        const NOT_SHOWN: Flags = Flags::SKIP_MONITOR.union(Flags::ADMIN);
-        // What a blocked client runs again is shown already.
-        if !entry.command.flags.intersects(NOT_SHOWN) && caller != Caller::Waiter {
-            self.show_to_monitors((entry.command, &entry.full_name), caller, argv);
-        }
-    }
-
-    #[cold]
-    fn show_to_monitors(&mut self, row: (&Command, &str), caller: Caller, argv: &[&[u8]]) {
-        let words = without_secrets(row.0.arguments, row.1.split('|').count(), argv);
-        let sessions = &mut self.engine.sessions;
-        let client = sessions.get(self.client).filter(|_| caller != Caller::Script);
-        let (database, source) = match client {
-            None => (self.database, "lua".to_owned()),
-            Some(client) if client.origin.unix => {
-                (client.database, format!("unix:{}", client.origin.address))
-            }
-            Some(client) => (client.database, client.origin.address.clone()),
-        };
-        sessions.show_to_monitors(self.time.wall_us, database, &source, &words);
-    }
+    Ok(if context.start_monitoring() { Reply::OK } else { Reply::NOTHING })
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ const HELP: &[&str] = &[
 
 /// `CONFIG GET`: replies with the parameters that match and their values.
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let found = context.engine.settings.get(&argv[2..], glob::matches);
+    let found = context.settings().get(&argv[2..], glob::matches);
     let pair = |(name, value): (String, String)| (Reply::bulk(name), Reply::bulk(value));
     Ok(Reply::Map(found.into_iter().map(pair).collect()))
 }
@@ -99,24 +99,19 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::Syntax);
     }
     let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
-    let engine = &mut *context.engine;
-    let changes = engine.change_settings(&pairs).map_err(|error| Error::text(error.to_string()))?;
-    engine.apply_settings();
-    if changes.iter().any(|change| change.directive.sets_default_password()) {
-        engine.set_default_password(Some(context.client));
-    }
+    context.change_settings(&pairs).map_err(|error| Error::text(error.to_string()))?;
     Ok(Reply::OK)
 }
 
 /// `CONFIG RESETSTAT`: resets the counters and replies with OK.
 fn reset_stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.reset_stats();
+    context.reset_stats();
     Ok(Reply::OK)
 }
 
 /// `CONFIG REWRITE`: replies with an error.
 fn rewrite(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    Err(Error::line(match context.engine.settings.config_file {
+    Err(Error::line(match context.settings().config_file {
         None => "ERR The server is running without a config file",
         Some(_) => "ERR Rewriting config file: not supported by this server",
     }))

@@ -48,7 +48,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the number of entries.",
         tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
         example: "SLOWLOG RESET; SLOWLOG LEN => 0",
-        run: |context, _| Ok(Reply::from(context.engine.latency.slow_log.entries().len())),
+        run: |context, _| Ok(Reply::from(context.engine().latency.slow_log.entries().len())),
         ..SLOWLOG
     },
     Command {
@@ -59,7 +59,7 @@ const SUBCOMMANDS: &[Command] = &[
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         example: "SLOWLOG RESET => OK",
         run: |context, _| {
-            context.engine.latency.slow_log.clear();
+            context.latency_mut().slow_log.clear();
             Ok(Reply::OK)
         },
         ..SLOWLOG
@@ -90,7 +90,7 @@ fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         },
         _ => return Err(unknown_form("SLOWLOG", argv[1])),
     };
-    let entries = context.engine.latency.slow_log.entries();
+    let entries = context.engine().latency.slow_log.entries();
     Ok(Reply::Array(entries.take(count).map(entry).collect()))
 }
 

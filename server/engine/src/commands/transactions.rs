@@ -5,11 +5,10 @@ use lockwheel_resp::encode::{encode, encode_array_header};
 use lockwheel_resp::{Protocol, Reply};
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Caller, Categories, Command, Flags, Group, KeySpec};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec};
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::sessions::transaction::Transaction;
-use crate::store::lock_notes::Way;
 
 const TRANSACTION: Command = Command {
     group: Group::Transactions,
@@ -98,40 +97,32 @@ fn multi(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `DISCARD`: discards the transaction and replies with OK.
 fn discard(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.sessions.take_transaction(context.client).is_none() {
+    if context.take_transaction().is_none() {
         return Err(Error::line("ERR DISCARD without MULTI"));
     }
-    context.engine.unwatch(context.client);
+    context.unwatch();
     Ok(Reply::OK)
 }
 
 /// `EXEC`: replies with the replies of the queued commands, or nil if a watched key has changed.
 fn exec(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let Some(transaction) = context.engine.sessions.take_transaction(context.client) else {
+    let Some(transaction) = context.take_transaction() else {
         return Err(Error::line("ERR EXEC without MULTI"));
     };
-    let broken = context.engine.is_watch_broken(context.client, context.time);
+    let broken = context.engine().is_watch_broken(context.client, context.time);
     // The watches end first, because the queued commands change the watched keys themselves.
-    context.engine.unwatch(context.client);
+    context.unwatch();
     if transaction.broken {
         return Err(Error::ExecAbort);
     }
     if broken {
         return Ok(Reply::NullArray);
     }
-    let (client, time) = (context.client, context.time);
     let count = transaction.queue.len();
     let header = context.client().protocol_unless_muted();
     let (mut replies, mut protocols) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for queued in &transaction.queue {
-        let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
-        let database = context.client().database;
-        let entry = context.engine.commands.entry(queued.command);
-        let caller = Caller::Transaction;
-        context.engine.writer.set_way(Way::Transaction);
-        let refused = context.engine.refuse_queued(client, entry, &argv, time);
-        let mut context = context.engine.context(client, caller, entry, database, time);
-        let reply = refused.unwrap_or_else(|| context.call(entry, &argv));
+        let reply = context.run_queued(queued);
         let state = context.client();
         protocols.push(match &reply {
             // Confirmations of subscriptions are sent in every reply mode.
@@ -179,16 +170,16 @@ fn watch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR WATCH inside MULTI is not allowed"));
     }
     // Effects of another server break no watch.
-    context.engine.check_leads(context.client)?;
+    context.check_leads()?;
     for key in &argv[1..] {
-        context.engine.watch(context.client, context.database, key, context.time);
+        context.watch(key);
     }
     Ok(Reply::OK)
 }
 
 /// `UNWATCH`: ends all watches and replies with OK.
 fn unwatch(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.unwatch(context.client);
+    context.unwatch();
     Ok(Reply::OK)
 }
 

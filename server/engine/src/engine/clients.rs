@@ -1,11 +1,12 @@
 //! Clients that come and go, and their output.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use lockwheel_resp::Protocol;
 
 use crate::engine::Engine;
 use crate::limits;
 use crate::sessions::deliveries::Delivery;
-use crate::sessions::{ClientId, Close, Origin, Session};
+use crate::sessions::{ClientId, Close, Origin, ReplyMode, Session};
 use crate::settings::MemoryShare;
 use crate::timing::time::{Millis, Time};
 
@@ -20,6 +21,28 @@ impl Engine {
             self.note_connection(client, time);
         }
         client
+    }
+
+    /// Ends the transaction, watches, subscriptions and modes of a client, and selects the first
+    /// database and RESP2.
+    pub(crate) fn reset_client(&mut self, client: ClientId) {
+        self.unwatch(client);
+        self.sessions.unsubscribe_all(client);
+        self.stop_tracking(client);
+        self.sessions.stop_monitoring(client);
+        self.update_consumers();
+        self.sessions.take_transaction(client);
+        self.sessions.clients.set_text(client, |session| &mut session.name, Bytes::new());
+        let Some(session) = self.sessions.get_mut(client) else { return };
+        session.identity = self.access.first_identity(session.origin.in_process);
+        session.database = 0;
+        session.protocol = Protocol::Resp2;
+        // `CLIENT REPLY SKIP` before this command still skips its reply.
+        let ReplyMode { skip, .. } = session.reply_mode;
+        session.reply_mode = ReplyMode { skip, ..ReplyMode::default() };
+        session.read_only = false;
+        session.no_evict = false;
+        session.no_touch = false;
     }
 
     /// Removes a client that has disconnected.

@@ -1,4 +1,4 @@
-//! Native locks outside commands: what happens to them when a connection, a lease or the server
+//! Native locks: how their holds change, by commands and when a connection, a lease or the server
 //! ends.
 
 use crate::engine::Engine;
@@ -19,6 +19,27 @@ use lockwheel_defects::defect;
 const RESTART_GRACE_MS_MIN: i64 = 5_000;
 
 impl Engine {
+    /// Records that the lock at a key is bound to a client. The command of that name has granted it
+    /// if there is one, or else renewed it.
+    pub(crate) fn bind_lock(
+        &mut self,
+        client: ClientId,
+        key: BoundKey,
+        granted_by: Option<&'static str>,
+    ) {
+        if self.sessions.bindings.bind(client, key, granted_by) {
+            let keyspace = self.writer.keyspace();
+            self.sessions.bindings.retain(client, |key| is_bound(keyspace, key, client.serial));
+        }
+    }
+
+    /// Ends what [`Engine::bind_lock`] has begun, unless the lock is still bound to the client.
+    pub(crate) fn unbind_lock(&mut self, client: u64, key: &BoundKey) {
+        if !is_bound(self.writer.keyspace(), key, client) {
+            self.sessions.bindings.unbind(client, key);
+        }
+    }
+
     /// Records that the last reply to a client was not sent, since its connection has been closed.
     /// To be called before [`Engine::disconnect`]: a bound lock that this reply grants is released
     /// at once.
@@ -52,7 +73,7 @@ impl Engine {
             let Some(slot) = self.find_alive(database, key, time) else { continue };
             let is_lost = ended.lost.as_ref() == Some(place) || defect!(BoundGraceIgnored);
             let shortened = |lease: &Lease| {
-                let grace_ms = lease.grace_ms.filter(|_| is_bound_to(lease, ended.client))?;
+                let grace_ms = lease.grace_ms.filter(|_| lease.is_bound_to(ended.client))?;
                 let grace_ms = if is_lost { 0 } else { grace_ms };
                 let end = time.after(Millis(grace_ms)).unwrap_or(lease.deadline);
                 Some(Lease { client: 0, deadline: lease.deadline.min(end), ..*lease })
@@ -188,14 +209,10 @@ impl Engine {
 }
 
 /// Whether the lock at a key is bound to a client.
-pub(crate) fn is_bound(keyspace: &Keyspace, (database, key): &BoundKey, client: u64) -> bool {
+fn is_bound(keyspace: &Keyspace, (database, key): &BoundKey, client: u64) -> bool {
     let slot = keyspace.find(*database, key);
     let record = slot.map(|slot| keyspace.database(*database).record(slot));
     let lock = record.and_then(|record| <Box<Lock>>::of(record.value()));
     let mut leases = lock.iter().flat_map(|lock| lock.stored()).flat_map(|hold| &hold.leases);
-    leases.any(|lease| is_bound_to(lease, client))
-}
-
-pub(crate) fn is_bound_to(lease: &Lease, client: u64) -> bool {
-    lease.client == client && lease.grace_ms.is_some()
+    leases.any(|lease| lease.is_bound_to(client))
 }

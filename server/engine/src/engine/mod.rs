@@ -12,7 +12,7 @@ mod core;
 mod counts;
 mod expiry;
 pub mod inputs;
-pub(crate) mod locks;
+mod locks;
 mod requests;
 mod settings;
 mod users;

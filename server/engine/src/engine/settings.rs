@@ -2,14 +2,25 @@
 
 use crate::command::CommandStats;
 use crate::engine::{Engine, Stats};
+use crate::sessions::ClientId;
 use crate::settings::{Change, ConfigError, find};
 
 impl Engine {
-    /// Sets all named directives, or none.
+    /// Sets all named directives, or none, for a command of the caller.
     pub(crate) fn change_settings(
         &mut self,
         pairs: &[(&[u8], &[u8])],
-    ) -> Result<Vec<Change>, ConfigError> {
+        caller: ClientId,
+    ) -> Result<(), ConfigError> {
+        let changes = self.set_directives(pairs)?;
+        self.apply_settings();
+        if changes.iter().any(|change| change.directive.sets_default_password()) {
+            self.set_default_password(Some(caller));
+        }
+        Ok(())
+    }
+
+    fn set_directives(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
         let mut next = self.settings.clone();
         let changes = next.set(pairs)?;
         let sets_password = changes.iter().any(|change| change.directive.sets_default_password());

@@ -58,6 +58,15 @@ impl Engine {
         Ok(())
     }
 
+    /// Writes the users to the ACL file.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub(crate) fn save_users(&mut self) -> Result<(), String> {
+        let Some(file) = self.access.file.as_mut() else { return Err(NO_FILE.into()) };
+        file.write(&self.access.users.to_file()).map_err(|_| NOT_SAVED.into())
+    }
+
     /// Authenticates a client if user and password are right.
     pub(crate) fn authenticate(
         &mut self,
@@ -231,6 +240,10 @@ fn queued_text(denial: Denial) -> String {
          This command is no longer allowed for the following reason: {reason}"
     )
 }
+
+/// The error for an ACL file that could not be written.
+const NOT_SAVED: &str = "There was an error trying to save the ACLs. Please check the server logs \
+    for more information";
 
 /// The error for users in both places.
 const TWO_SOURCES: &str = "Users in the configuration file and an ACL file at the same time would \

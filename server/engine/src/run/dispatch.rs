@@ -10,6 +10,8 @@ use crate::error::Error;
 use crate::run::context::Context;
 use crate::run::gates::{Closed, Conditions, GateMask, Invocation, Paths};
 use crate::sessions::ClientId;
+use crate::sessions::transaction::Queued;
+use crate::store::lock_notes::Way;
 use crate::timing::time::Time;
 
 /// The result of passing the gates.
@@ -162,6 +164,21 @@ impl Context<'_> {
         result.unwrap_or_else(|error| engine.failed(entry.at, error))
     }
 
+    /// Runs a command that was queued in the client's transaction.
+    #[inline]
+    pub(crate) fn run_queued(&mut self, queued: &Queued) -> Reply {
+        let Context { client, time, .. } = *self;
+        let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
+        let (caller, database) = (Caller::Transaction, self.client().database);
+        let engine = &mut *self.engine;
+        let entry = engine.commands.entry(queued.command);
+        engine.writer.set_way(Way::Transaction);
+        if let Some(refusal) = engine.refuse_queued(client, entry, &argv, time) {
+            return refusal;
+        }
+        engine.context(client, caller, entry, database, time).call(entry, &argv)
+    }
+
     /// Runs a command, measures its time, and passes it to the consumers of commands and effects.
     #[inline(always)]
     fn run_observed(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Result<Reply, Error> {
@@ -170,7 +187,7 @@ impl Context<'_> {
         let begin_ns = self.engine.command_begin_ns();
         let result = (entry.command.run)(self, argv);
         if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
-            self.note_slow_command(entry, argv, took_ns);
+            self.engine.note_slow_command(self.client, entry, argv, took_ns, self.time);
         }
         if self.engine.has_consumers {
             self.observe(entry, caller, database, argv, &result);

@@ -379,9 +379,9 @@ impl Sessions {
 
     // --- waits end ---
 
-    fn finish(&mut self, client: ClientId, reply: &Reply) -> bool {
+    fn finish(&mut self, client: ClientId, reply: &Reply) {
         if !self.stop_waiting(client) {
-            return false;
+            return;
         }
         if self.get(client).is_some_and(|state| !state.is_muted()) {
             self.push(client, reply);
@@ -389,7 +389,6 @@ impl Sessions {
             state.loses_reply = false;
         }
         self.resume(client);
-        true
     }
 
     /// Ends a client's wait without a reply.
@@ -550,22 +549,42 @@ impl Engine {
 
     // --- waits end ---
 
-    /// Ends a client's wait with a reply that does not come from its command; false if the client
-    /// was not blocked.
-    pub(crate) fn unblock(&mut self, client: ClientId, reply: &Reply) -> bool {
+    /// Ends a client's wait with a reply that does not come from its command.
+    pub(crate) fn unblock(&mut self, client: ClientId, reply: &Reply) {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         if let Some(at) = blocked.and_then(|blocked| blocked.command) {
             self.count_call(at, reply.is_error());
             self.count_error(reply);
         }
-        self.finish(client, reply)
+        self.finish(client, reply);
     }
 
-    /// Ends a client's wait with a reply; false if the client was not blocked.
-    fn finish(&mut self, client: ClientId, reply: &Reply) -> bool {
-        let is_finished = self.sessions.finish(client, reply);
+    /// Ends the wait of the client with this `CLIENT ID`, with the error or else as its timeout
+    /// does; false if it does not wait.
+    pub(crate) fn unblock_by_serial(
+        &mut self,
+        serial: u64,
+        error: Option<&Reply>,
+        time: Time,
+    ) -> bool {
+        let waits = |client: &ClientId| {
+            let blocked = self.sessions.get(*client).and_then(|state| state.blocked.as_ref());
+            blocked.is_some_and(|blocked| blocked.command.is_some())
+        };
+        let Some(client) = self.sessions.clients.by_serial(serial).filter(waits) else {
+            return false;
+        };
+        match error {
+            Some(error) => self.unblock(client, error),
+            None => self.time_out(client, time),
+        }
+        true
+    }
+
+    /// Ends a client's wait with a reply.
+    fn finish(&mut self, client: ClientId, reply: &Reply) {
+        self.sessions.finish(client, reply);
         self.update_consumers();
-        is_finished
     }
 
     /// Ends a client's wait with the reply for a timeout.

@@ -9,7 +9,6 @@ use hdrhistogram::Histogram;
 use crate::Engine;
 use crate::command::argument::without_secrets;
 use crate::command::{Entry, Flags};
-use crate::run::context::Context;
 use crate::sessions::ClientId;
 use crate::sessions::buffers::BufferSizes;
 use crate::settings::Settings;
@@ -211,21 +210,25 @@ impl Engine {
         self.command_stats[at].times.add(took_ns, self.latency.is_tracking);
         (took_ns >= self.latency.noted_ns).then_some(took_ns)
     }
-}
 
-impl Context<'_> {
     /// Notes a command that took long.
     #[cold]
-    pub(crate) fn note_slow_command(&mut self, entry: &Entry, argv: &[&[u8]], took_ns: u64) {
-        let Settings { slowlog_log_slower_than_us, slowlog_max_len, .. } = self.engine.settings;
+    pub(crate) fn note_slow_command(
+        &mut self,
+        client: ClientId,
+        entry: &Entry,
+        argv: &[&[u8]],
+        took_ns: u64,
+        time: Time,
+    ) {
+        let Settings { slowlog_log_slower_than_us, slowlog_max_len, .. } = self.settings;
         let (flags, took_us) = (entry.command.flags, took_ns / 1_000);
-        let Time { wall_us, .. } = self.time;
-        let at_seconds = wall_us.div_euclid(1_000_000);
+        let at_seconds = time.wall_us.div_euclid(1_000_000);
         let is_slow = u64::try_from(slowlog_log_slower_than_us).is_ok_and(|limit| took_us >= limit);
         if is_slow && !flags.contains(Flags::SKIP_SLOWLOG) {
             let name_words = entry.full_name.split('|').count();
             let words = without_secrets(entry.command.arguments, name_words, argv);
-            let client = self.engine.sessions.get(self.client);
+            let client = self.sessions.get(client);
             let command = SlowCommand {
                 number: 0,
                 at_seconds,
@@ -235,10 +238,10 @@ impl Context<'_> {
                 client_name: client.map(|it| it.name.to_vec().into()).unwrap_or_default(),
             };
             let length_max = usize::try_from(slowlog_max_len).unwrap_or(usize::MAX);
-            self.engine.latency.slow_log.add(command, length_max);
+            self.latency.slow_log.add(command, length_max);
         }
         let kind = if flags.contains(Flags::FAST) { "fast-command" } else { "command" };
-        self.engine.latency.note(kind, took_ns, self.time);
+        self.latency.note(kind, took_ns, time);
     }
 }
 

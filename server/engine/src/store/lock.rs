@@ -67,6 +67,11 @@ impl Lease {
     pub fn is_in_grace(&self) -> bool {
         self.client == 0 && self.grace_ms.is_some()
     }
+
+    /// Whether it ends with the connection of this client.
+    pub fn is_bound_to(&self, client: u64) -> bool {
+        self.client == client && self.grace_ms.is_some()
+    }
 }
 
 /// The leases of an owner, in the order in which their connections acquired the lock first.

@@ -5,9 +5,8 @@ use serde::Serialize;
 
 use super::rule::{FaultAction, Request, Rule, RuleConditions};
 use super::writes::Writes;
-use crate::command::{Caller, Command, Flags};
+use crate::command::Flags;
 use crate::error::Error;
-use crate::run::context::Context;
 use crate::sessions::ClientId;
 use crate::sessions::waiters::RuleBlock;
 use crate::timing::time::{ClockOrder, Millis, Time};
@@ -127,7 +126,7 @@ impl Engine {
                 outcome.flow = Flow::Clock(ClockOrder::Jump(span));
             }
             Some(FaultAction::LoseWrites { writes }) => {
-                self.context_of(client, time).lose_writes(writes);
+                self.lose_writes(writes, time);
                 self.note_lost_writes(time, client);
             }
             _ => {}
@@ -264,13 +263,6 @@ impl Engine {
         if let Some(state) = self.sessions.get_mut(client) {
             state.loses_reply = yes;
         }
-    }
-
-    /// The context of a command of this client.
-    fn context_of(&mut self, client: ClientId, time: Time) -> Context<'_> {
-        let database = self.sessions.get(client).map_or(0, |state| state.database);
-        let (caller, command) = (Caller::Client, &Command::BASE);
-        Context { engine: self, client, caller, database, time, command, name: "" }
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::Engine;
 use crate::instruments::faults::Faults;
 use crate::limits;
-use crate::run::context::Context;
 use crate::store::effects::image::Image;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::store::records::NewValue;
@@ -110,49 +109,46 @@ impl Engine {
         Image::Stored(record.value()).write(&mut image);
         Some(KeyContents { image, deadline: record.deadline() })
     }
-}
 
-impl Context<'_> {
     /// Undoes up to `count` of the last writes; returns how many.
-    pub fn lose_writes(&mut self, count: usize) -> usize {
+    pub(crate) fn lose_writes(&mut self, count: usize, time: Time) -> usize {
         // The writes of this unit before are a write, too; what follows is none.
-        self.engine.observe_effects(None);
-        self.engine.end_unit(self.time);
+        self.observe_effects(None);
+        self.end_unit(time);
         self.set_undoing(true);
         let mut lost = 0;
         while lost < count {
-            let done = self.engine.faults_mut().and_then(Faults::take_last_write);
+            let done = self.faults_mut().and_then(Faults::take_last_write);
             let Some(changes) = done else { break };
             for (name, before) in changes.into_iter().rev() {
-                self.restore(&name, before);
+                self.restore(&name, before, time);
             }
             lost += 1;
         }
-        self.engine.observe_effects(None);
-        self.engine.end_unit(self.time);
+        self.observe_effects(None);
+        self.end_unit(time);
         self.set_undoing(false);
         lost
     }
 
     fn set_undoing(&mut self, yes: bool) {
-        if let Some(faults) = self.engine.faults_mut() {
+        if let Some(faults) = self.faults_mut() {
             faults.is_undoing = yes;
         }
     }
 
-    fn restore(&mut self, (database, key): &DatabaseKey, before: Option<KeyContents>) {
-        self.within(*database, |context| {
-            context.remove(key);
-            let now = context.time;
-            let alive = |contents: &KeyContents| {
-                !contents.deadline.is_some_and(|deadline| now.reached(deadline))
-            };
-            let Some(contents) = before.filter(alive) else { return };
-            let seed = context.engine.writer.keyspace().seed;
-            let value = Image::Encoded(&contents.image).to_value(seed);
-            let value = value.expect("a value in its byte form");
-            let slot = context.add(key, NewValue::Value(value));
-            context.set_deadline_at(slot, contents.deadline);
-        });
+    fn restore(&mut self, (database, key): &DatabaseKey, before: Option<KeyContents>, time: Time) {
+        let database = *database;
+        if let Some(slot) = self.find_alive(database, key, time) {
+            self.writer.remove(database, slot);
+        }
+        let alive = |contents: &KeyContents| {
+            !contents.deadline.is_some_and(|deadline| time.reached(deadline))
+        };
+        let Some(contents) = before.filter(alive) else { return };
+        let value = Image::Encoded(&contents.image).to_value(self.writer.keyspace().seed);
+        let value = NewValue::Value(value.expect("a value in its byte form"));
+        let slot = self.writer.add(database, key, value, time.now);
+        self.writer.set_deadline(database, slot, contents.deadline);
     }
 }

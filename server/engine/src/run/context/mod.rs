@@ -1,12 +1,21 @@
-//! The context of a command's handler: the engine, the caller, the time, and safe ways to read and
-//! change keys.
+//! The context of a command's handler: the caller, the time, and all that a handler may do to the
+//! engine.
 //!
-//! - `caller` is about the client of the command; `reads` and `writes` are about keys. Begin here.
+//! - `reads` and `writes` are about keys, `locks` about native locks. Begin here.
+//! - `caller` is about the client of the command, `clients` about the others.
+//! - `server` has what belongs to no key and no client; `scripts` what runs commands, `instruments`
+//!   what only tests use.
 //!
-//! Rule: a handler accesses keys only through this type, so that it never sees an expired key.
+//! Rule: a handler changes the engine only through the methods of this type, and never sees an
+//! expired key unless it visits all keys.
 
 mod caller;
+mod clients;
+mod instruments;
+mod locks;
 mod reads;
+mod scripts;
+mod server;
 mod writes;
 
 use crate::Engine;
@@ -16,7 +25,7 @@ use crate::timing::time::Time;
 
 /// See the module's documentation.
 pub struct Context<'a> {
-    /// The engine.
+    /// The engine, for the methods of this type and for what runs commands.
     pub engine: &'a mut Engine,
     /// The client that sent the request, transaction or script.
     pub client: ClientId,

@@ -70,6 +70,12 @@ impl Context<'_> {
         Some(self.record(slot).value())
     }
 
+    /// The slot of a random key, which may have reached its deadline.
+    pub fn random_slot(&mut self) -> Option<Slot> {
+        let Engine { writer, random, .. } = &mut *self.engine;
+        writer.keyspace().database(self.database).records().random(random)
+    }
+
     /// Part of the value of a key as a reply, for a command that reads it.
     pub fn reply_with(
         &mut self,

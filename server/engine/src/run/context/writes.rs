@@ -1,6 +1,7 @@
 //! Changing keys.
 
 use super::Context;
+use crate::Engine;
 use crate::error::Error;
 use crate::store::dict::Slot;
 use crate::store::edit::{Edit, HashEdit};
@@ -136,6 +137,21 @@ impl Context<'_> {
         found.is_some()
     }
 
+    /// As [`Context::remove`]; counts the change, and publishes its event.
+    #[inline]
+    pub fn remove_and_notify(&mut self, key: &[u8]) -> bool {
+        let is_removed = self.remove(key);
+        if is_removed {
+            self.changed(Events::GENERIC, "del", key);
+        }
+        is_removed
+    }
+
+    /// Removes the key in `slot`, which has reached its deadline.
+    pub fn remove_expired(&mut self, slot: Slot) {
+        self.engine.expire(self.database, slot);
+    }
+
     /// Moves the key in `slot` with its deadline to a place where no key is.
     pub fn move_key(&mut self, slot: Slot, to: Place<'_>) {
         self.engine.writer.move_key(self.database, slot, to, self.time.now);
@@ -156,6 +172,38 @@ impl Context<'_> {
     #[inline]
     pub fn set_deadline_at(&mut self, slot: Slot, deadline: Option<Millis>) {
         self.engine.writer.set_deadline(self.database, slot, deadline);
+    }
+
+    /// Sets when the key in `slot` was last used or, if that is not counted, how often it is.
+    pub fn set_usage(&mut self, slot: Slot, idle: Millis, frequency: Option<u8>) {
+        let (writer, database, now) = (&mut self.engine.writer, self.database, self.time.now);
+        match (writer.keyspace().access_counter(), frequency) {
+            (None, _) => writer.set_idle(database, slot, idle, now),
+            (Some(_), Some(frequency)) => writer.set_frequency(database, slot, frequency, now),
+            (Some(_), None) => {}
+        }
+    }
+
+    // --- whole databases ---
+
+    /// Removes all keys of a database.
+    pub fn flush(&mut self, database: usize) {
+        self.engine.writer.flush(database);
+    }
+
+    /// Swaps two databases, for all clients.
+    pub fn swap_databases(&mut self, first: usize, second: usize) {
+        let Engine { writer, sessions, .. } = &mut *self.engine;
+        writer.swap(first, second);
+        sessions.bindings.swap_databases(first, second);
+        sessions.swap_hold_ends(first, second);
+    }
+
+    // --- counting ---
+
+    /// Counts changes that have no event.
+    pub fn count_changes(&mut self, count: u64) {
+        self.engine.writer.count_changes(count);
     }
 
     /// Counts a change of a key, and publishes its event.
