@@ -240,7 +240,7 @@ fn setbit(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn place(context: &Context<'_>, argument: &[u8]) -> Result<u64, Error> {
     const INVALID: Error = Error::line("ERR bit offset is not an integer or out of range");
     let place = number::parse_integer(argument).and_then(|place| u64::try_from(place).ok());
-    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let bytes_max = context.settings().proto_max_bulk_len_bytes;
     place.filter(|place| place >> 3 < bytes_max).ok_or(INVALID)
 }
 

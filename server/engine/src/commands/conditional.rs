@@ -9,7 +9,6 @@ use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMean
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::settings::{CompatVersion, Vendor};
-use crate::store::events::Events;
 use crate::store::string_value::{StringValue, Text};
 
 const STRING: Command =
@@ -163,7 +162,7 @@ fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             return Ok(Reply::from(false));
         }
     }
-    Ok(removed(context, key))
+    Ok(Reply::from(context.remove_and_notify(key)))
 }
 
 /// `DELIFEQ`: replies with the number of removed keys.
@@ -171,15 +170,9 @@ fn delifeq(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let found = context.find_to_write::<StringValue>(key)?;
     if found.map_or(Ok(false), |(_, value)| Condition::Equal(argv[2]).holds(value))? {
-        return Ok(removed(context, key));
+        return Ok(Reply::from(context.remove_and_notify(key)));
     }
     Ok(Reply::from(false))
-}
-
-fn removed(context: &mut Context<'_>, key: &[u8]) -> Reply {
-    context.remove(key);
-    context.changed(Events::GENERIC, "del", key);
-    Reply::from(true)
 }
 
 #[cfg(test)]

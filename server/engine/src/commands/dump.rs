@@ -99,15 +99,7 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let slot = context.add(key, value.into());
     context.set_deadline_at(slot, deadline);
-    let now = context.time.now;
-    let (writer, idle) = (&mut context.engine.writer, Millis(options.idle_ms));
-    match (writer.keyspace().access_counter(), options.frequency) {
-        (None, _) => writer.set_idle(context.database, slot, idle, now),
-        (Some(_), Some(frequency)) => {
-            writer.set_frequency(context.database, slot, frequency, now);
-        }
-        (Some(_), None) => {}
-    }
+    context.set_usage(slot, Millis(options.idle_ms), options.frequency);
     context.changed(Events::GENERIC, "restore", key);
     Ok(Reply::OK)
 }

@@ -196,8 +196,7 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<R
         return Ok(Reply::from(false));
     }
     if context.time.reached(deadline) {
-        context.remove(key);
-        context.changed(Events::GENERIC, "del", key);
+        context.remove_and_notify(key);
     } else {
         context.set_deadline_at(slot, Some(deadline));
         context.changed(Events::GENERIC, "expire", key);

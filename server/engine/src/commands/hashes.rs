@@ -331,7 +331,7 @@ fn hscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `HRANDFIELD`: replies with random fields, with `WITHVALUES` also their values.
 fn hrandfield(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let mut random = Random::new(context.engine.random.bits());
+    let mut random = Random::new(context.random().bits());
     let key = argv[1];
     if argv.len() == 2 {
         let picked = context.read_as::<Hash>(key)?.and_then(|hash| hash.random(&mut random));
@@ -496,13 +496,13 @@ fn add_hash(
 
 /// The limits of a small hash, and the seed of the dictionary of a large one.
 pub(super) fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
-    let settings = &context.engine.settings;
+    let settings = context.settings();
     let small = SmallHash {
         entries_max: usize::try_from(settings.hash_max_listpack_entries).unwrap_or(usize::MAX),
         value_bytes_max: usize::try_from(settings.hash_max_listpack_value_bytes)
             .unwrap_or(usize::MAX),
     };
-    (small, context.engine.writer.keyspace().seed)
+    (small, context.keyspace().seed)
 }
 
 #[cfg(test)]

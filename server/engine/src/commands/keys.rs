@@ -57,9 +57,7 @@ pub const COMMANDS: &[Command] = &[
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         doc: "Counts the keys of the selected database.",
         example: "SET k v; DBSIZE => 1",
-        run: |context, _| {
-            Ok(context.engine.writer.keyspace().database(context.database).len().into())
-        },
+        run: |context, _| Ok(context.selected().len().into()),
         ..SERVER
     },
     Command {
@@ -337,10 +335,7 @@ const SAME_OBJECT: Error = Error::line("ERR source and destination objects are t
 fn del(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let mut removed = 0_usize;
     for key in &argv[1..] {
-        if context.remove(key) {
-            context.changed(Events::GENERIC, "del", key);
-            removed += 1;
-        }
+        removed += usize::from(context.remove_and_notify(key));
     }
     Ok(Reply::from(removed))
 }
@@ -388,13 +383,13 @@ fn object(
 fn object_freq(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let Some(slot) = context.find(argv[2]) else { return Ok(Reply::Null) };
     let usage = context.record(slot).usage();
-    let counter = context.engine.writer.keyspace().access_counter().ok_or(NOT_COUNTED)?;
+    let counter = context.keyspace().access_counter().ok_or(NOT_COUNTED)?;
     Ok(Reply::Integer(i64::from(counter.frequency(usage, context.time.now))))
 }
 
 /// `OBJECT IDLETIME`: replies with the seconds since the last use of a key.
 fn object_idletime(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let is_counted = context.engine.writer.keyspace().access_counter().is_some();
+    let is_counted = context.keyspace().access_counter().is_some();
     object(context, argv[2], |record, now| match is_counted {
         true => Err(IDLE_NOT_TRACKED),
         false => Ok(Reply::Integer(record.idle(now).0 / 1000)),
@@ -466,7 +461,7 @@ fn copy(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `MOVE`: replies with 1 if the key was moved, else 0.
 fn move_key(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
-    if context.engine.settings.cluster_enabled {
+    if context.settings().cluster_enabled {
         return Err(Error::line("ERR MOVE is not allowed in cluster mode"));
     }
     let database = database_number(context, argv[2])?;
@@ -498,7 +493,7 @@ pub(crate) fn database_number(context: &Context<'_>, argument: &[u8]) -> Result<
 fn existing(context: &Context<'_>, number: i64) -> Result<usize, Error> {
     usize::try_from(number)
         .ok()
-        .filter(|&number| number < context.engine.writer.keyspace().count())
+        .filter(|&number| number < context.keyspace().count())
         .ok_or(Error::OutOfRange("DB index"))
 }
 
@@ -509,12 +504,12 @@ fn is_expired(context: &Context<'_>, slot: Slot) -> bool {
 }
 
 fn key_at<'c>(context: &'c Context<'_>, slot: Slot) -> &'c [u8] {
-    context.engine.writer.keyspace().database(context.database).key(slot)
+    context.selected().key(slot)
 }
 
 /// `KEYS`: replies with the keys that match a pattern.
 fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let database = context.engine.writer.keyspace().database(context.database);
+    let database = context.selected();
     let matching = database
         .records()
         .iter()
@@ -528,21 +523,19 @@ fn keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn randomkey(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     const TRIALS: usize = 128;
     for _ in 0..TRIALS {
-        let engine = &mut *context.engine;
-        let records = engine.writer.keyspace().database(context.database).records();
-        let Some(slot) = records.random(&mut engine.random) else { return Ok(Reply::Null) };
+        let Some(slot) = context.random_slot() else { return Ok(Reply::Null) };
         if !is_expired(context, slot) {
             return Ok(Reply::bulk(key_at(context, slot)));
         }
-        context.engine.expire(context.database, slot);
+        context.remove_expired(slot);
     }
-    let records = context.engine.writer.keyspace().database(context.database).records();
+    let records = context.selected().records();
     let unexpired: Vec<Slot> =
         records.scan(0, usize::MAX).0.filter(|&slot| !is_expired(context, slot)).collect();
     if unexpired.is_empty() {
         return Ok(Reply::Null);
     }
-    let slot = unexpired[context.engine.random.below(unexpired.len())];
+    let slot = unexpired[context.random().below(unexpired.len())];
     Ok(Reply::bulk(key_at(context, slot)))
 }
 
@@ -554,7 +547,7 @@ fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
     let mut shown = Vec::new();
     for slot in slots {
         if is_expired(context, slot) {
-            context.engine.expire(context.database, slot);
+            context.remove_expired(slot);
             continue;
         }
         let key = key_at(context, slot);
@@ -573,7 +566,7 @@ fn scan_keys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
 fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u64) {
     /// Slots examined for each key requested, as in Redis.
     const PLACES_PER_KEY: usize = 10;
-    let records = context.engine.writer.keyspace().database(context.database).records();
+    let records = context.selected().records();
     let (mut slots, mut at) = (Vec::new(), cursor);
     let mut places_left = count.saturating_mul(PLACES_PER_KEY);
     loop {
@@ -593,15 +586,15 @@ fn scan_slots(context: &Context<'_>, cursor: u64, count: usize) -> (Vec<Slot>, u
 /// `FLUSHDB`: removes the keys of the selected database and replies with OK.
 fn flushdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
-    context.engine.writer.flush(context.database);
+    context.flush(context.database);
     Ok(Reply::OK)
 }
 
 /// `FLUSHALL`: removes all keys and replies with OK.
 fn flushall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     check_flush_option(argv)?;
-    for database in 0..context.engine.writer.keyspace().count() {
-        context.engine.writer.flush(database);
+    for database in 0..context.keyspace().count() {
+        context.flush(database);
     }
     Ok(Reply::OK)
 }
@@ -617,7 +610,7 @@ fn check_flush_option(argv: &[&[u8]]) -> Result<(), Error> {
 
 /// `SWAPDB`: swaps two databases and replies with OK.
 fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.settings.cluster_enabled {
+    if context.settings().cluster_enabled {
         return Err(Error::line("ERR SWAPDB is not allowed in cluster mode"));
     }
     let number = |argument, refusal| match integer(argument).map(i32::try_from) {
@@ -627,9 +620,7 @@ fn swapdb(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let first = number(argv[1], "ERR invalid first DB index")?;
     let second = number(argv[2], "ERR invalid second DB index")?;
     let (first, second) = (existing(context, first)?, existing(context, second)?);
-    context.engine.writer.swap(first, second);
-    context.engine.sessions.bindings.swap_databases(first, second);
-    context.engine.sessions.swap_hold_ends(first, second);
+    context.swap_databases(first, second);
     Ok(Reply::OK)
 }
 

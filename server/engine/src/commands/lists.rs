@@ -682,7 +682,7 @@ fn places(start: i64, end: i64, length: usize) -> Range<usize> {
 
 /// The limits of a listpack.
 pub(super) fn small(context: &Context<'_>) -> SmallList {
-    SmallList::from_directive(context.engine.settings.list_max_listpack_size)
+    SmallList::from_directive(context.settings().list_max_listpack_size)
 }
 
 #[cfg(test)]

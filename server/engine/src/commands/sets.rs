@@ -308,7 +308,7 @@ fn sscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SRANDMEMBER`: replies with a random member, or with `count` an array of them.
 fn srandmember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let mut random = Random::new(context.engine.random.bits());
+    let mut random = Random::new(context.random().bits());
     let count = match argv[2..] {
         [] => {
             let set = context.read_as::<Set>(argv[1])?;
@@ -394,7 +394,7 @@ fn smove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SPOP`: replies with a random member that was removed, or with `count` a set of them.
 fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let mut random = Random::new(context.engine.random.bits());
+    let mut random = Random::new(context.random().bits());
     let key = argv[1];
     let count = match argv[2..] {
         [] => None,
@@ -438,14 +438,14 @@ fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// The limits of the small forms of a set, and the seed of the dictionary of a large one.
 pub(super) fn forms(context: &Context<'_>) -> (SmallSet, HashSeed) {
-    let settings = &context.engine.settings;
+    let settings = context.settings();
     let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     let small = SmallSet {
         integers_max: size(settings.set_max_intset_entries),
         entries_max: size(settings.set_max_listpack_entries),
         value_bytes_max: size(settings.set_max_listpack_value_bytes),
     };
-    (small, context.engine.writer.keyspace().seed)
+    (small, context.keyspace().seed)
 }
 
 // --- several sets ---

@@ -177,7 +177,7 @@ impl<'a> Options<'a> {
 /// `SORT` and `SORT_RO`: reply with the results, or with their number after `STORE`.
 fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Reply, Error> {
     let mut options = Options::parse(&argv[2..], may_store)?;
-    if context.engine.settings.cluster_enabled {
+    if context.settings().cluster_enabled {
         options.stay_in_slot()?;
     }
     if options.reads_other_keys() && !may_read_all_keys(context, argv) {
@@ -216,8 +216,8 @@ fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Re
 }
 
 fn may_read_all_keys(context: &Context<'_>, argv: &[&[u8]]) -> bool {
-    let entry = context.engine.commands.find_request(argv);
-    entry.is_none_or(|entry| context.engine.may_read_all_keys(context.client, entry, argv))
+    let entry = context.commands().find_request(argv);
+    entry.is_none_or(|entry| context.engine().may_read_all_keys(context.client, entry, argv))
 }
 
 /// The elements of a key that can be sorted, in its own order; and whether it is a set.

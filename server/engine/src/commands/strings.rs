@@ -422,7 +422,7 @@ fn getset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn getdel(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let old = get(context, argv)?;
     if old != Reply::Null {
-        remove(context, argv[1]);
+        context.remove_and_notify(argv[1]);
     }
     Ok(old)
 }
@@ -439,7 +439,7 @@ fn getex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         DeadlineOption::Set(unit, amount) => {
             let deadline = deadline(unit, amount, context.time, context.name)?;
             if context.time.reached(deadline) {
-                remove(context, key);
+                context.remove_and_notify(key);
             } else {
                 context.set_deadline_at(slot, Some(deadline));
                 context.changed(Events::GENERIC, "expire", key);
@@ -475,7 +475,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     context.expect_no_lock(found)?;
     if options.only_new {
-        context.engine.writer.make_conditional();
+        context.make_conditional();
     }
     store(context, argv[1], found, argv[2], expiry);
     Ok(Reply::OK)
@@ -500,7 +500,7 @@ fn set_with_old_value(
         return Ok(old.unwrap_or(Reply::Null));
     }
     if options.only_new {
-        context.engine.writer.make_conditional();
+        context.make_conditional();
     }
     if let Some(condition) = options.condition {
         let found = context.find_to_write::<StringValue>(key)?;
@@ -516,7 +516,7 @@ fn set_with_old_value(
 fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let found = context.find(argv[1]);
     if found.is_none() {
-        context.engine.writer.make_conditional();
+        context.make_conditional();
         store(context, argv[1], found, argv[2], Expiry::Clear);
     } else {
         note_refusal(context, found);
@@ -527,7 +527,7 @@ fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// The command has not set the key in `found`: a lock that was refused, if it is one.
 fn note_refusal(context: &mut Context<'_>, found: Option<Slot>) {
     if let Some(slot) = found {
-        context.engine.writer.refuse_lock(context.database, slot);
+        context.note_refused_lock(slot);
     }
 }
 
@@ -575,11 +575,6 @@ fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8
     }
 }
 
-fn remove(context: &mut Context<'_>, key: &[u8]) {
-    context.remove(key);
-    context.changed(Events::GENERIC, "del", key);
-}
-
 fn reply(value: Text<'_>) -> Reply {
     Reply::bulk(value.bytes())
 }
@@ -610,9 +605,7 @@ impl<'a> Options<'a> {
             let operand = behind.first().copied();
             let takes_operand = match (TimeUnit::of_option(word), operand) {
                 (Some(unit), Some(amount)) => self.read_deadline(DeadlineOption::Set(unit, amount)),
-                (None, _) if sets => {
-                    self.read(word, operand, context.engine.settings.compat_version)
-                }
+                (None, _) if sets => self.read(word, operand, context.settings().compat_version),
                 (None, _) if is(word, "persist") => self.read_deadline(DeadlineOption::Persist),
                 _ => None,
             };
@@ -735,7 +728,7 @@ fn msetnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if pairs.any(|&[key, _]| context.find(key).is_some()) {
         return Ok(false.into());
     }
-    context.engine.writer.make_conditional();
+    context.make_conditional();
     mset(context, argv)?;
     Ok(true.into())
 }
@@ -755,7 +748,7 @@ fn keys_with_values<'a, 'b>(
 /// `APPEND`: replies with the new length.
 fn append(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, more) = (argv[1], argv[2]);
-    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let bytes_max = context.settings().proto_max_bulk_len_bytes;
     let length = match context.find_to_write::<StringValue>(key)? {
         Some((slot, value)) => {
             string_end(value.len() as u64, more, bytes_max)?;
@@ -796,7 +789,7 @@ fn getrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (key, patch) = (argv[1], argv[3]);
     let offset = u64::try_from(integer(argv[2])?).map_err(|_| Error::OutOfRange("offset"))?;
-    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let bytes_max = context.settings().proto_max_bulk_len_bytes;
     let found = context.find_to_write::<StringValue>(key)?;
     if patch.is_empty() {
         return Ok(found.map_or(0, |(_, value)| value.len()).into());
@@ -914,7 +907,7 @@ fn lcs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR If you want both the length and indexes, please just use IDX.",
         ));
     }
-    let bytes_max = context.engine.settings.proto_max_bulk_len_bytes;
+    let bytes_max = context.settings().proto_max_bulk_len_bytes;
     let pairs = common_pairs(&left, &right, bytes_max)?;
     if only_length {
         return Ok(pairs.len().into());

@@ -361,7 +361,7 @@ fn evaluate(
     shows: bool,
 ) -> Result<(SortedSet, bool), Error> {
     const LARGE: SmallSortedSet = SmallSortedSet { entries_max: 0, member_bytes_max: 0 };
-    let seed = context.engine.writer.keyspace().seed;
+    let seed = context.keyspace().seed;
     let (mut inputs, options) = inputs(context, arguments)?;
     let (aggregate, with_scores) = read_options(options, operation, shows, &mut inputs)?;
     if operation != Operation::Diff {

@@ -348,7 +348,7 @@ fn zscan(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `ZRANDMEMBER`: replies with random members, with `WITHSCORES` also their scores.
 fn zrandmember(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let mut random = Random::new(context.engine.random.bits());
+    let mut random = Random::new(context.random().bits());
     let key = argv[1];
     if argv.len() == 2 {
         let picked = context.read_as::<SortedSet>(key)?.and_then(|set| set.random(&mut random));
@@ -605,13 +605,13 @@ fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// The limits of a small sorted set, and the seed of the dictionary of a large one.
 pub(crate) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
-    let settings = &context.engine.settings;
+    let settings = context.settings();
     let small = SmallSortedSet {
         entries_max: usize::try_from(settings.zset_max_listpack_entries).unwrap_or(usize::MAX),
         member_bytes_max: usize::try_from(settings.zset_max_listpack_value_bytes)
             .unwrap_or(usize::MAX),
     };
-    (small, context.engine.writer.keyspace().seed)
+    (small, context.keyspace().seed)
 }
 
 /// Sets a key to a new sorted set, or removes it if the set is empty; returns the number of

@@ -359,7 +359,7 @@ fn xsetid(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 pub(crate) fn node_limits(context: &Context<'_>) -> NodeLimits {
-    let settings = &context.engine.settings;
+    let settings = context.settings();
     NodeLimits {
         entries_max: settings.stream_node_max_entries,
         bytes_max: settings.stream_node_max_bytes,
@@ -465,7 +465,7 @@ impl TrimOptions {
                 "ERR syntax error, LIMIT cannot be used without the special ~ option",
             ));
         }
-        let limit_default = match context.engine.settings.stream_node_max_entries {
+        let limit_default = match context.settings().stream_node_max_entries {
             0 => 10_000,
             entries => entries.saturating_mul(100).min(1_000_000),
         };

@@ -128,7 +128,7 @@ fn xack(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     };
     let ids = entry_ids(&argv[3..])?;
     let acknowledged = ids.into_iter().filter(|&id| group.acknowledge(id)).count();
-    context.engine.writer.count_changes(acknowledged as u64);
+    context.count_changes(acknowledged as u64);
     Ok(acknowledged.into())
 }
 
@@ -267,7 +267,7 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         replies.push(if claim.just_id { id_reply(id) } else { entry_reply((id, entry)) });
         changes += 1;
     }
-    context.engine.writer.count_changes(changes);
+    context.count_changes(changes);
     if is_new {
         context.changed(Events::STREAM, "xgroup-createconsumer", key);
     }
@@ -386,7 +386,7 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
         let after = id.next();
         next = after.and_then(|after| group.pending().range(after..).next()).map(|(&id, _)| id);
     }
-    context.engine.writer.count_changes((claimed.len() + deleted.len()) as u64);
+    context.count_changes((claimed.len() + deleted.len()) as u64);
     if is_new {
         context.changed(Events::STREAM, "xgroup-createconsumer", key);
     }

@@ -320,7 +320,7 @@ fn read_for_consumer(
     if is_new {
         context.changed(Events::STREAM, "xgroup-createconsumer", key);
     }
-    context.engine.writer.count_changes(u64::from(entries.is_some()));
+    context.count_changes(u64::from(entries.is_some()));
     Ok(entries)
 }
 
