@@ -124,7 +124,7 @@ const FUNCTION: &[Command] = &[
         doc: "Ends the running function, unless it has written.",
         tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
         example: "FUNCTION KILL => !NOTBUSY No scripts in execution right now.",
-        run: |context, _| scripts::kill(context, true),
+        run: |context, _| context.kill_script(true).map(|()| Reply::OK),
         ..SCRIPTING
     },
     Command {
@@ -213,9 +213,7 @@ pub fn functions(seed: u64, version: CompatVersion) -> Functions {
 fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.show_before_calls(argv);
     const NOT_FOUND: Error = Error::line("ERR Function not found");
-    let Some(functions) = context.engine.writer.libraries() else {
-        return Err(context.engine.busy_error());
-    };
+    let functions = context.libraries()?;
     let function = functions.get(argv[1]).ok_or(NOT_FOUND)?;
     let counts = (functions.libraries().len(), functions.count());
     let argv_kept = argv.iter().map(|&argument| argument.into()).collect();
@@ -230,7 +228,7 @@ fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `FUNCTION STATS`: replies with the running function and the counts of libraries and functions.
 fn stats(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &*context.engine;
+    let engine = context.engine();
     let (running, counts) = match (&engine.script, engine.writer.libraries()) {
         (Some(script), None) => {
             let Some(call) = &script.function else { return Err(engine.busy_error()) };
@@ -264,10 +262,7 @@ fn load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         (replace, code) = (true, argument);
     }
-    let loaded = context.engine.change_functions(|writer, libraries, host| {
-        writer.load_library(libraries, code, replace, host)
-    })?;
-    Ok(changed(context, loaded.map(Reply::bulk)))
+    context.load_library(code, replace).map(Reply::bulk)
 }
 
 /// `FUNCTION RESTORE`: loads serialized libraries and replies with OK.
@@ -288,26 +283,16 @@ fn restore(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         .ok_or(Error::line("ERR DUMP payload version or checksum are wrong"))?;
     let codes = serialised::read_libraries(body);
     let codes = codes.map_err(|text| Error::text(format!("ERR {text}")))?;
-    let restored = context.engine.change_functions(|writer, libraries, host| {
-        writer.restore_libraries(libraries, &codes, policy, host)
-    })?;
-    Ok(changed(context, restored.map(|()| Reply::OK)))
-}
-
-/// The reply to a change of the libraries; a refusal counts as an error.
-fn changed(context: &mut Context<'_>, result: Result<Reply, Reply>) -> Reply {
-    result.unwrap_or_else(|refusal| {
-        context.engine.count_error(&refusal);
-        refusal
-    })
+    context.restore_libraries(&codes, policy).map(|()| Reply::OK)
 }
 
 /// `FUNCTION DELETE`: removes a library and replies with OK.
 fn delete(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let is_deleted = context
-        .engine
-        .change_functions(|writer, libraries, _| writer.delete_library(libraries, argv[2]))?;
-    if is_deleted { Ok(Reply::OK) } else { Err(Error::line("ERR Library not found")) }
+    if context.delete_library(argv[2])? {
+        Ok(Reply::OK)
+    } else {
+        Err(Error::line("ERR Library not found"))
+    }
 }
 
 /// `FUNCTION FLUSH`: removes all libraries and replies with OK.
@@ -318,14 +303,12 @@ fn flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [_] => return Err(Error::line("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
         _ => return Err(wrong_subcommand("FUNCTION", argv[1])),
     }
-    context.engine.change_functions(|writer, libraries, _| writer.flush_libraries(libraries))?;
-    Ok(Reply::OK)
+    context.flush_libraries().map(|()| Reply::OK)
 }
 
 /// `FUNCTION DUMP`: replies with all libraries serialized.
 fn dump(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let libraries =
-        context.engine.writer.libraries().into_iter().flat_map(|functions| functions.libraries());
+    let libraries = context.libraries().into_iter().flat_map(|functions| functions.libraries());
     let payload = serialised::write_libraries(libraries.map(|library| &*library.code));
     Ok(Reply::Bulk(payload.into()))
 }
@@ -353,8 +336,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             }
         };
     }
-    let libraries =
-        context.engine.writer.libraries().into_iter().flat_map(|functions| functions.libraries());
+    let libraries = context.libraries().into_iter().flat_map(|functions| functions.libraries());
     let wanted = libraries.filter(|library| {
         pattern.is_none_or(|p| glob::matches_ignoring_case(p, library.name.as_bytes()))
     });

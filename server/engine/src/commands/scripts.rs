@@ -4,14 +4,12 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
 use super::{help, help_row};
-use crate::Engine;
 use crate::command::argument::{self as arg, Argument};
 use crate::command::{
     Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument, integer, is,
 };
 use crate::error::Error;
 use crate::limits;
-use crate::locks::script::Purpose;
 use crate::run::context::Context;
 use crate::run::script::{Call, Running};
 use crate::settings::CompatVersion;
@@ -190,16 +188,8 @@ pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
 fn eval(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.show_before_calls(argv);
     let count = key_count(argv)?;
-    let Some(interpreter) = context.engine.interpreter.as_mut() else {
-        return Err(Error::Busy);
-    };
-    match interpreter.load_evaluated(argv[1]) {
-        Ok(sha) => run(context, sha.as_bytes(), count, argv),
-        Err(refusal) => {
-            context.engine.count_error(&refusal);
-            Ok(refusal)
-        }
-    }
+    let sha = context.scripts()?.load_evaluated(argv[1]).map_err(Error::refused)?;
+    run(context, sha.as_bytes(), count, argv)
 }
 
 /// `EVALSHA` and `EVALSHA_RO`: reply with the result of the cached script.
@@ -220,36 +210,10 @@ fn run(
     count: usize,
     argv: &[&[u8]],
 ) -> Result<Reply, Error> {
-    let found = context.engine.interpreter.as_ref().and_then(|lua| lua.find(sha));
-    let Some(found) = found else { return Err(Error::NoScript) };
+    let Some(found) = context.find_script(sha) else { return Err(Error::NoScript) };
     let running = prepare(context, found.script, None)?;
     let (keys, args) = argv[3..].split_at(count);
-    let dirty = context.engine.writer.dirty();
-    let reply = context.run_script(running, found, keys, args);
-    if context.engine.writer.dirty() == dirty {
-        note_refusal(context, sha, keys);
-    }
-    Ok(reply)
-}
-
-/// A script has changed nothing: if it is one that acquires locks, they were refused.
-#[cold]
-fn note_refusal(context: &mut Context<'_>, sha: &[u8], keys: &[&[u8]]) {
-    let Engine { writer, interpreter, script_purposes, .. } = &mut *context.engine;
-    if writer.lock_notes().is_none() || keys.is_empty() {
-        return;
-    }
-    let Some(text) = interpreter.as_ref().and_then(|interpreter| interpreter.text(sha)) else {
-        return;
-    };
-    if script_purposes.of(sha, text) != Purpose::Acquire {
-        return;
-    }
-    for key in keys {
-        if let Some(slot) = writer.find_cached(context.database, key) {
-            writer.refuse_lock(context.database, slot);
-        }
-    }
+    Ok(context.run_cached_script(running, (sha, found), keys, args))
 }
 
 /// What a script or a function may do in this request, or an error if it may not run.
@@ -260,7 +224,7 @@ pub fn prepare(
     function: Option<Box<Call>>,
 ) -> Result<Running, Error> {
     let may_not_write = context.command.flags.contains(Flags::READONLY);
-    let in_cluster = context.engine.settings.cluster_enabled;
+    let in_cluster = context.settings().cluster_enabled;
     if (may_not_write || in_cluster)
         && let Some(refusal) = refusal(script, may_not_write, in_cluster)
     {
@@ -315,24 +279,13 @@ pub fn checked_key_count(count: i64, argv: &[&[u8]]) -> Result<usize, Error> {
 
 /// `SCRIPT LOAD`: replies with the SHA-1 of the script.
 fn script_load(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let Some(interpreter) = context.engine.interpreter.as_mut() else {
-        return Err(Error::Busy);
-    };
-    Ok(match interpreter.load(argv[2]) {
-        Ok(sha) => Reply::bulk(sha.as_bytes()),
-        Err(refusal) => {
-            context.engine.count_error(&refusal);
-            refusal
-        }
-    })
+    let sha = context.scripts()?.load(argv[2]).map_err(Error::refused)?;
+    Ok(Reply::bulk(sha.as_bytes()))
 }
 
 /// `SCRIPT EXISTS`: replies with 1 or 0 for each digest.
 fn script_exists(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let known = |sha: &&[u8]| {
-        let interpreter = context.engine.interpreter.as_ref();
-        Reply::from(interpreter.is_some_and(|lua| lua.find(sha).is_some()))
-    };
+    let known = |sha: &&[u8]| Reply::from(context.find_script(sha).is_some());
     Ok(Reply::Array(argv[2..].iter().map(known).collect()))
 }
 
@@ -343,31 +296,13 @@ fn script_flush(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Erro
         [_, _, how] if is(how, "async") || is(how, "sync") => {}
         _ => return Err(Error::line("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
     }
-    context.engine.flush_scripts();
+    context.flush_scripts();
     Ok(Reply::OK)
 }
 
 /// `SCRIPT KILL`: ends the running script and replies with OK.
 fn script_kill(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    kill(context, false)
-}
-
-/// Ends the running script or, if `function`, the running function.
-pub fn kill(context: &mut Context<'_>, function: bool) -> Result<Reply, Error> {
-    let busy = context.engine.busy_error();
-    match context.engine.script.as_mut() {
-        None => Err(Error::line("NOTBUSY No scripts in execution right now.")),
-        Some(script) if script.wrote => Err(Error::line(
-            "UNKILLABLE Sorry the script already executed write commands against the dataset. \
-             You can either wait the script termination or kill the server in a hard way using \
-             the SHUTDOWN NOSAVE command.",
-        )),
-        Some(script) if script.function.is_some() != function => Err(busy),
-        Some(script) => {
-            script.killed = true;
-            Ok(Reply::OK)
-        }
-    }
+    context.kill_script(false).map(|()| Reply::OK)
 }
 
 #[cfg(test)]
