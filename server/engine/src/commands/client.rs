@@ -293,7 +293,7 @@ fn getname(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 /// `CLIENT SETNAME`: sets the name and replies with OK.
 fn setname(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let name = checked_name(argv[2])?;
-    context.engine.sessions.clients.set_text(context.client, |client| &mut client.name, name);
+    context.set_text(|client| &mut client.name, name);
     Ok(Reply::OK)
 }
 
@@ -326,7 +326,7 @@ fn setinfo(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR {spelled} cannot contain spaces, newlines or special characters."
         )));
     }
-    context.engine.sessions.clients.set_text(context.client, place, Bytes::copy_from_slice(value));
+    context.set_text(place, Bytes::copy_from_slice(value));
     Ok(Reply::OK)
 }
 
@@ -338,8 +338,7 @@ fn no_evict(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `CLIENT NO-TOUCH`: replies with OK.
 fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    context.client_mut().no_touch = on_or_off(argv[2])?;
-    context.engine.sessions.clients.no_touch_asked = true;
+    context.set_no_touch(on_or_off(argv[2])?);
     Ok(Reply::OK)
 }
 
@@ -391,43 +390,31 @@ fn pause(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(unknown_form("CLIENT", argv[1])),
     };
     let until = super::timeout(context.time, argv[2])?.unwrap_or(context.time.now);
-    context.engine.start_pause(until, writes_only);
+    context.start_pause(until, writes_only);
     Ok(Reply::OK)
 }
 
 /// `CLIENT UNPAUSE`: ends the pause and replies with OK.
 fn unpause(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.unpause();
+    context.unpause();
     Ok(Reply::OK)
 }
 
 /// `CLIENT UNBLOCK`: replies with 1 if a client was unblocked, else 0.
 fn unblock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let with_error = match argv {
-        [_, _, _] => false,
-        [_, _, _, how] if is(how, "timeout") => false,
-        [_, _, _, how] if is(how, "error") => true,
+    let error = match argv {
+        [_, _, _] => None,
+        [_, _, _, how] if is(how, "timeout") => None,
+        [_, _, _, how] if is(how, "error") => {
+            Some(Reply::error("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
+        }
         [_, _, _, _] => {
             return Err(Error::line("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
         _ => return Err(unknown_form("CLIENT", argv[1])),
     };
-    let serial = integer(argv[2])?;
-    let (engine, time) = (&mut *context.engine, context.time);
-    let waiter =
-        u64::try_from(serial).ok().and_then(|serial| engine.sessions.clients.by_serial(serial));
-    let blocked = waiter.and_then(|id| engine.sessions.get(id)?.blocked.as_ref());
-    let (Some(waiter), true) = (waiter, blocked.is_some_and(|blocked| blocked.command.is_some()))
-    else {
-        return Ok(Reply::Integer(0));
-    };
-    if with_error {
-        let line = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-        engine.unblock(waiter, &Reply::error(line));
-    } else {
-        engine.time_out(waiter, time);
-    }
-    Ok(Reply::Integer(1))
+    let serial = u64::try_from(integer(argv[2])?);
+    Ok(Reply::from(serial.is_ok_and(|serial| context.unblock(serial, error.as_ref()))))
 }
 
 #[cfg(test)]

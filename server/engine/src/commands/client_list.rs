@@ -63,8 +63,9 @@ struct Request {
 impl Request {
     fn of(context: &Context<'_>, argv: &[&[u8]]) -> Request {
         let argument_bytes = argv.iter().map(|argument| argument.len()).sum();
-        let Context { client, time, ref engine, .. } = *context;
-        let buffers = engine.requests_of.filter(|(of, _)| *of == client).map(|(_, sizes)| sizes);
+        let Context { client, time, .. } = *context;
+        let buffers =
+            context.engine().requests_of.filter(|(of, _)| *of == client).map(|(_, sizes)| sizes);
         Request { client, argument_bytes, buffers, time }
     }
 }
@@ -80,9 +81,9 @@ impl Engine {
 
 /// `CLIENT LIST`: replies with a line for each client.
 pub(super) fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let all_clients = context.engine.sessions.clients.in_order();
+    let clients = &context.engine().sessions;
+    let all_clients = clients.clients.in_order();
     let request = Request::of(context, argv);
-    let clients = &context.engine.sessions;
     let chosen: Vec<ClientId> = match &argv[2..] {
         [] => all_clients,
         [option, kind] if is(option, "type") => {
@@ -233,22 +234,18 @@ impl<'a> Filter<'a> {
 pub(super) fn kill(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let &[_, _, address] = argv {
         let filter = Filter { address: Some(address), ..Filter::default() };
-        return match kill_matching(context.engine, context.client, &filter) {
+        return match kill_matching(context, &filter) {
             0 => Err(Error::line("ERR No such client")),
             _ => Ok(Reply::OK),
         };
     }
-    let filter = Filter::parse(&argv[2..], context.engine.access.users())?;
-    Ok(Reply::from(kill_matching(context.engine, context.client, &filter)))
+    let filter = Filter::parse(&argv[2..], context.users())?;
+    Ok(Reply::from(kill_matching(context, &filter)))
 }
 
-fn kill_matching(engine: &mut Engine, caller: ClientId, filter: &Filter<'_>) -> usize {
-    let mut victims = engine.sessions.clients.in_order();
-    victims.retain(|&id| engine.sessions.get(id).is_some_and(|c| filter.admits(c, caller)));
-    for &victim in &victims {
-        engine.close_client(victim, Some(caller));
-    }
-    victims.len()
+fn kill_matching(context: &mut Context<'_>, filter: &Filter<'_>) -> usize {
+    let caller = context.client;
+    context.close_clients(|client| filter.admits(client, caller))
 }
 
 #[cfg(test)]

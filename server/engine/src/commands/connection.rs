@@ -7,7 +7,7 @@ use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::{Close, ReplyMode};
+use crate::sessions::Close;
 use crate::settings::{Mode, Settings};
 
 const CONNECTION: Command = Command {
@@ -147,11 +147,11 @@ fn select(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
-    if context.engine.settings.cluster_enabled && number != 0 {
+    if context.settings().cluster_enabled && number != 0 {
         return Err(Error::line("ERR SELECT is not allowed in cluster mode"));
     }
     match usize::try_from(number) {
-        Ok(number) if number < context.engine.writer.keyspace().count() => {
+        Ok(number) if number < context.keyspace().count() => {
             context.select(number);
             Ok(Reply::OK)
         }
@@ -167,24 +167,7 @@ fn quit(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `RESET`: resets the connection and replies with RESET.
 fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let id = context.client;
-    context.engine.unwatch(id);
-    context.engine.sessions.unsubscribe_all(id);
-    context.engine.stop_tracking(id);
-    context.engine.sessions.stop_monitoring(id);
-    context.engine.update_consumers();
-    context.engine.sessions.take_transaction(id);
-    context.engine.sessions.clients.set_text(id, |client| &mut client.name, Default::default());
-    let identity = context.engine.access.first_identity(context.client().origin.in_process);
-    let client = context.client_mut();
-    client.database = 0;
-    client.protocol = Protocol::Resp2;
-    client.identity = identity;
-    // `CLIENT REPLY SKIP` before this command still skips its reply.
-    client.reply_mode = ReplyMode { skip: client.reply_mode.skip, ..ReplyMode::default() };
-    client.read_only = false;
-    client.no_evict = false;
-    client.no_touch = false;
+    context.reset_client();
     Ok(Reply::status("RESET"))
 }
 
@@ -193,22 +176,15 @@ fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 /// `AUTH`: replies with OK, or an error if user or password are wrong.
 fn auth(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match argv {
-        [_, _] if context.engine.access.users().default_user().needs_no_password() => {
-            Err(Error::line(
-                "ERR AUTH <password> called without any password configured for the default user. \
+        [_, _] if context.users().default_user().needs_no_password() => Err(Error::line(
+            "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
-            ))
-        }
-        [name, password] => authenticate(context, [name, acl::DEFAULT_USER, password]),
-        [name, user, password] => authenticate(context, [name, user, password]),
+        )),
+        [name, password] => context.authenticate([name, acl::DEFAULT_USER, password]),
+        [name, user, password] => context.authenticate([name, user, password]),
         _ => Err(Error::Syntax),
     }
     .map(|()| Reply::OK)
-}
-
-/// Authenticates the client. `words` are the command, the user and the password.
-fn authenticate(context: &mut Context<'_>, words: [&[u8]; 3]) -> Result<(), Error> {
-    context.engine.authenticate(context.client, words, context.time)
 }
 
 /// `HELLO`: replies with a description of the server.
@@ -233,7 +209,7 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         };
     }
     if let Some((user, password)) = credentials {
-        authenticate(context, [argv[0], user, password])?;
+        context.authenticate([argv[0], user, password])?;
     }
     if !context.client().identity.is_authenticated() {
         return Err(Error::line(
@@ -243,13 +219,13 @@ fn hello(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         ));
     }
     if let Some(name) = name {
-        context.engine.sessions.clients.set_text(context.client, |client| &mut client.name, name);
+        context.set_text(|client| &mut client.name, name);
     }
     let client = context.client_mut();
     client.protocol = protocol.unwrap_or(client.protocol);
     let (protocol, serial) = (client.protocol, client.id.serial);
-    let is_following = context.engine.is_following();
-    Ok(server_description(protocol, serial, &context.engine.settings, is_following))
+    let is_following = context.engine().is_following();
+    Ok(server_description(protocol, serial, context.settings(), is_following))
 }
 
 fn protocol(version: &[u8]) -> Result<Protocol, Error> {

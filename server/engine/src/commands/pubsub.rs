@@ -12,7 +12,6 @@ use crate::command::{Arity, Caller, Command, Flags, Group, KeySpec};
 use crate::commands::{help, help_row, unknown_form};
 use crate::error::Error;
 use crate::glob;
-use crate::locks;
 use crate::run::context::Context;
 use crate::sessions::pubsub::{Listeners, Subscription};
 use crate::settings::Mode;
@@ -144,7 +143,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the channels with subscribers; with a pattern, those that match it.",
         arguments: &[arg::pattern("pattern").optional()],
         example: "b> SUBSCRIBE news; PUBSUB CHANNELS n* => [\"news\"]",
-        run: |context, argv| channels(argv, &context.engine.sessions.pubsub.channels),
+        run: |context, argv| channels(argv, &context.engine().sessions.pubsub.channels),
         ..PUBSUB
     },
     help_row(PUBSUB, "6.2.0", "b> PUBSUB HELP; PUBSUB NUMPAT => 0", |_, _| {
@@ -156,7 +155,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "2.8.0",
         doc: "Counts the patterns with subscribers.",
         example: "b> PSUBSCRIBE n*; PUBSUB NUMPAT => 1",
-        run: |context, _| Ok(Reply::from(context.engine.sessions.pubsub.patterns.len())),
+        run: |context, _| Ok(Reply::from(context.engine().sessions.pubsub.patterns.len())),
         ..PUBSUB
     },
     Command {
@@ -168,7 +167,7 @@ const SUBCOMMANDS: &[Command] = &[
         arguments: &[arg::string("channel").optional().multiple()],
         example: "b> SUBSCRIBE news; PUBSUB NUMSUB news other => [\"news\", 1, \"other\", 0]",
         run: |context, argv| {
-            Ok(listener_counts(&argv[2..], &context.engine.sessions.pubsub.channels))
+            Ok(listener_counts(&argv[2..], &context.engine().sessions.pubsub.channels))
         },
         ..PUBSUB
     },
@@ -180,7 +179,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the sharded channels with subscribers; with a pattern, those that match it.",
         arguments: &[arg::pattern("pattern").optional()],
         example: "b> SSUBSCRIBE news; PUBSUB SHARDCHANNELS => [\"news\"]",
-        run: |context, argv| channels(argv, &context.engine.sessions.pubsub.shard_channels),
+        run: |context, argv| channels(argv, &context.engine().sessions.pubsub.shard_channels),
         ..PUBSUB
     },
     Command {
@@ -192,7 +191,7 @@ const SUBCOMMANDS: &[Command] = &[
         arguments: &[arg::string("shardchannel").optional().multiple()],
         example: "b> SSUBSCRIBE news; PUBSUB SHARDNUMSUB news => [\"news\", 1]",
         run: |context, argv| {
-            Ok(listener_counts(&argv[2..], &context.engine.sessions.pubsub.shard_channels))
+            Ok(listener_counts(&argv[2..], &context.engine().sessions.pubsub.shard_channels))
         },
         ..PUBSUB
     },
@@ -213,27 +212,15 @@ const HELP: &[&str] = &[
 
 /// `PUBLISH`: replies with the number of clients that received the message.
 fn publish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.settings.mode() == Mode::Sentinel {
+    if context.settings().mode() == Mode::Sentinel {
         return super::sentinel::publish(argv[1]);
     }
-    if context.engine.has_log() {
-        return Ok(publish_and_record(context, argv));
-    }
-    Ok(Reply::from(context.engine.sessions.publish(argv[1], argv[2])))
-}
-
-/// As [`publish`], with a log. Not inlined, so that the other function saves no registers.
-#[cold]
-#[inline(never)]
-fn publish_and_record(context: &mut Context<'_>, argv: &[&[u8]]) -> Reply {
-    context.engine.record_message(false, argv[1], argv[2]);
-    Reply::from(context.engine.sessions.publish(argv[1], argv[2]))
+    Ok(Reply::from(context.publish(argv[1], argv[2])))
 }
 
 /// `SPUBLISH`: replies with the number of clients that received the message.
 fn spublish(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.record_message(true, argv[1], argv[2]);
-    Ok(Reply::from(context.engine.sessions.publish_to_shard(argv[1], argv[2])))
+    Ok(Reply::from(context.publish_to_shard(argv[1], argv[2])))
 }
 
 /// `SUBSCRIBE`, `PSUBSCRIBE` and `SSUBSCRIBE`: send a confirmation for each channel.
@@ -244,13 +231,7 @@ fn subscribe(
 ) -> Result<Reply, Error> {
     let mut confirmations = Vec::with_capacity(channels.len());
     for channel in channels {
-        let is_new = context.engine.sessions.subscribe(context.client, kind, channel);
-        if is_new && let Some(key) = locks::kinds::key_of_channel(channel) {
-            context.engine.writer.wait_for_lock(context.database, key);
-        }
-        if is_new && !context.engine.sessions.pubsub.recent.is_empty() {
-            context.engine.sessions.send_recent(context.client, kind, channel);
-        }
+        context.subscribe(kind, channel);
         confirmations.push(confirmation(context, kind, Reply::bulk(channel)));
     }
     Ok(confirm(context, confirmations))
@@ -278,7 +259,7 @@ fn unsubscribe(
         channels.iter().map(|channel| Bytes::copy_from_slice(channel)).collect()
     };
     for channel in channels {
-        context.engine.sessions.unsubscribe(context.client, kind, &channel);
+        context.unsubscribe(kind, &channel);
         confirmations.push(confirmation(context, kind, Reply::Bulk(channel)));
     }
     if confirmations.is_empty() {
@@ -305,7 +286,7 @@ fn confirm(context: &mut Context<'_>, confirmations: Vec<Reply>) -> Reply {
         return Reply::Several(confirmations);
     }
     for confirmation in &confirmations {
-        context.engine.sessions.push(context.client, confirmation);
+        context.push(confirmation);
     }
     Reply::NOTHING
 }

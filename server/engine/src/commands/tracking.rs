@@ -239,10 +239,10 @@ impl<'a> TrackingOptions<'a> {
 
 /// `CLIENT TRACKING`: replies with OK.
 fn tracking(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let options = TrackingOptions::read(&argv[3..], context.engine)?;
+    let options = TrackingOptions::read(&argv[3..], context.engine())?;
     if on_or_off(argv[2])? {
         // Effects of another server invalidate nothing.
-        context.engine.check_leads(context.client)?;
+        context.check_leads()?;
         let before = context.client().tracking.as_deref();
         let mode = options.mode(before)?;
         let tracking = Tracking {
@@ -253,9 +253,9 @@ fn tracking(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             caching: false,
             prefixes: options.all_prefixes(before)?,
         };
-        context.engine.start_tracking(context.client, tracking);
+        context.start_tracking(tracking);
     } else {
-        context.engine.stop_tracking(context.client);
+        context.stop_tracking();
     }
     Ok(Reply::OK)
 }
