@@ -150,7 +150,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Lists the names of the users.",
         example: "ACL SETUSER alice; ACL USERS => [\"alice\", \"default\"]",
         run: |context, _| {
-            let users = context.engine.access.users();
+            let users = context.users();
             Ok(Reply::Array(users.iter().map(|user| Reply::bulk(user.name())).collect()))
         },
         ..ACL
@@ -205,7 +205,7 @@ fn cat(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
                 let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
                 Error::text(format!("ERR Unknown category '{name}'"))
             })?;
-            let entries = context.engine.commands.entries().iter();
+            let entries = context.commands().entries().iter();
             let found = entries.filter(|it| it.command.all_categories().contains(category));
             found.map(|entry| Reply::bulk(&entry.full_name)).collect()
         }
@@ -228,18 +228,18 @@ fn setuser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let rules = acl::merge_selectors(&argv[3..])
         .map_err(|word| Error::text(format!("ERR {}", acl::unmatched(word))))?;
-    let Context { client, engine, .. } = context;
-    engine.check_leads(*client)?;
-    let all_channels = engine.settings.acl_pubsub_default.allows_all();
-    let mut users = engine.access.users().clone();
+    context.check_leads()?;
+    let commands = context.commands();
+    let all_channels = context.settings().acl_pubsub_default.allows_all();
+    let mut users = context.users().clone();
     let user = match users.get(name) {
         Some(user) => User::clone(user),
-        None => User::new(name, engine.commands, all_channels),
+        None => User::new(name, commands, all_channels),
     };
     let rules = rules.iter().map(|rule| &**rule);
-    let user = user.with_rules(rules, engine.commands, all_channels);
+    let user = user.with_rules(rules, commands, all_channels);
     users.insert(user.map_err(|(rule, error)| modifier_error(rule, error))?);
-    engine.replace_users(users, Some(*client));
+    context.replace_users(users);
     Ok(Reply::OK)
 }
 
@@ -254,16 +254,16 @@ fn deluser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if argv[2..].contains(&acl::DEFAULT_USER) {
         return Err(Error::line("ERR The 'default' user cannot be removed"));
     }
-    context.engine.check_leads(context.client)?;
-    let mut users = context.engine.access.users().clone();
+    context.check_leads()?;
+    let mut users = context.users().clone();
     let removed = argv[2..].iter().filter(|name| users.remove(name).is_some()).count();
-    context.engine.replace_users(users, Some(context.client));
+    context.replace_users(users);
     Ok(Reply::from(removed))
 }
 
 /// `ACL GETUSER`: replies with a map, or nil.
 fn getuser(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let Some(user) = context.engine.access.users().get(argv[2]) else { return Ok(Reply::Null) };
+    let Some(user) = context.users().get(argv[2]) else { return Ok(Reply::Null) };
     let (root, selectors) = user.selectors();
     let mut pairs = vec![
         ("flags", Reply::Set(user.flags().iter().map(Reply::bulk).collect())),
@@ -285,31 +285,20 @@ fn permissions(selector: &Selector) -> [(&'static str, Reply); 3] {
 
 /// `ACL LIST`: replies with a line for each user.
 fn list(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let users = context.engine.access.users().iter();
+    let users = context.users().iter();
     Ok(Reply::Array(users.map(|user| Reply::bulk(user.line())).collect()))
 }
 
 /// `ACL LOAD`: replies with OK, or with all errors of the file.
 fn load(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    context.engine.check_leads(context.client)?;
-    match context.engine.reload_users(Some(context.client)) {
-        Ok(()) => Ok(Reply::OK),
-        Err(errors) => Err(Error::text(format!("ERR {errors}"))),
-    }
+    context.check_leads()?;
+    context.reload_users().map_err(|errors| Error::text(format!("ERR {errors}")))?;
+    Ok(Reply::OK)
 }
 
 /// `ACL SAVE`: replies with OK.
 fn save(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let text = context.engine.access.users().to_file();
-    let Some(file) = context.engine.access.file.as_mut() else {
-        return Err(Error::text(format!("ERR {}", acl::file::NO_FILE)));
-    };
-    file.write(&text).map_err(|_| {
-        Error::line(
-            "ERR There was an error trying to save the ACLs. Please check the server logs for \
-             more information",
-        )
-    })?;
+    context.save_users().map_err(|error| Error::text(format!("ERR {error}")))?;
     Ok(Reply::OK)
 }
 
@@ -328,7 +317,7 @@ fn genpass(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let digits = bits.div_ceil(4);
     let mut password = String::new();
     while password.len() < digits {
-        password.push_str(&format!("{:016x}", context.engine.random.bits()));
+        password.push_str(&format!("{:016x}", context.random().bits()));
     }
     password.truncate(digits);
     Ok(Reply::bulk(password))
@@ -336,18 +325,17 @@ fn genpass(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `ACL LOG`: replies with entries, or with OK.
 fn log(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let log = &mut context.engine.access.log;
     let count = match argv[2..] {
         [] => 10,
         [word] if is(word, "reset") => {
-            log.clear();
+            context.clear_acl_log();
             return Ok(Reply::OK);
         }
         [count] => usize::try_from(integer(count)?).unwrap_or(0),
         _ => return Err(wrong_number(context)),
     };
     let now_ms = context.time.wall().0;
-    let entries = log.entries().take(count).map(|entry| {
+    let entries = context.engine().access.log.entries().take(count).map(|entry| {
         let age_ms = now_ms.saturating_sub(entry.updated_at.0);
         super::map([
             ("count", super::number(entry.count)),
@@ -368,13 +356,12 @@ fn log(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `ACL DRYRUN`: replies with OK, or with what is refused.
 fn dryrun(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let engine = &*context.engine;
-    let user = engine.access.users().get(argv[2]);
+    let user = context.users().get(argv[2]);
     let user =
         user.ok_or_else(|| Error::text(format!("ERR User '{}' not found", text(argv[2]))))?;
     let argv = &argv[3..];
-    let entry = engine
-        .commands
+    let entry = context
+        .commands()
         .find_request(argv)
         .ok_or_else(|| Error::text(format!("ERR Command '{}' not found", text(argv[0]))))?;
     if !entry.command.arity.admits(argv.len()) {

@@ -249,7 +249,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         doc: "Returns the id of the node.",
         example: "CLUSTER MYID => ...",
-        run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine.node_id))),
+        run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine().node_id))),
         ..CLUSTER
     },
     Command {
@@ -259,7 +259,9 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Returns the id of the node's shard.",
         tips: UNSTEADY,
         example: "CLUSTER MYSHARDID => ...",
-        run: |context, _| in_cluster(context, |context| Ok(Reply::bulk(&context.engine.shard_id))),
+        run: |context, _| {
+            in_cluster(context, |context| Ok(Reply::bulk(&context.engine().shard_id)))
+        },
         ..CLUSTER
     },
     Command {
@@ -440,7 +442,7 @@ fn in_cluster<'a, 'e>(
     context: &'a mut Context<'e>,
     act: impl FnOnce(&'a mut Context<'e>) -> Result<Reply, Error>,
 ) -> Result<Reply, Error> {
-    if context.engine.settings.mode() != Mode::Cluster {
+    if context.settings().mode() != Mode::Cluster {
         return Err(Error::NoCluster);
     }
     act(context)
@@ -452,7 +454,7 @@ fn reply_about_self(context: &mut Context<'_>, node: &[u8], reply: Reply) -> Res
 }
 
 fn check_node_id(context: &Context<'_>, node: &[u8]) -> Result<(), Error> {
-    if node == context.engine.node_id.as_bytes() {
+    if node == context.engine().node_id.as_bytes() {
         return Ok(());
     }
     Err(Error::text(format!("ERR Unknown node {}", String::from_utf8_lossy(node))))
@@ -549,12 +551,12 @@ impl Address {
 }
 
 fn address(context: &Context<'_>) -> Address {
-    Address::announced_to(context.client(), context.engine)
+    Address::announced_to(context.client(), context.engine())
 }
 
 fn nodes(context: &mut Context<'_>) -> String {
     let Address { ip, hostname, port, bus_port, .. } = address(context);
-    let id = &context.engine.node_id;
+    let id = &context.engine().node_id;
     let hostname = hostname.map(|name| format!(",{name}")).unwrap_or_default();
     let last = SLOTS - 1;
     format!("{id} {ip}:{port}@{bus_port}{hostname} myself,master - 0 0 0 connected 0-{last}\n")
@@ -574,7 +576,7 @@ fn slots(context: &mut Context<'_>) -> Reply {
     let node = Reply::Array(vec![
         address.endpoint(),
         Reply::Integer(address.port.into()),
-        Reply::bulk(&context.engine.node_id),
+        Reply::bulk(&context.engine().node_id),
         Reply::Map(more),
     ]);
     let last = Reply::Integer(i64::from(SLOTS - 1));
@@ -583,7 +585,7 @@ fn slots(context: &mut Context<'_>) -> Reply {
 
 fn shards(context: &mut Context<'_>) -> Reply {
     let address = address(context);
-    let mut node = vec![("id", Reply::bulk(&context.engine.node_id))];
+    let mut node = vec![("id", Reply::bulk(&context.engine().node_id))];
     let ports = [("port", address.plain_port), ("tls-port", address.tls_port)];
     let ports = ports.into_iter().filter(|&(_, port)| port != 0);
     node.extend(ports.map(|(name, port)| (name, Reply::Integer(port.into()))));
@@ -621,7 +623,7 @@ fn get_keys_in_slot(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
 
 fn keys_in_slot<'a>(context: &'a Context<'_>, slot: u16) -> impl Iterator<Item = &'a [u8]> {
     let time = context.time;
-    let records = context.engine.writer.keyspace().database(context.database).records().iter();
+    let records = context.selected().records().iter();
     let of_slot =
         records.filter(move |&(key, record)| slot_of(key) == slot && !record.is_expired(time));
     of_slot.map(|(key, _)| key)
@@ -666,7 +668,7 @@ fn flush_slots(context: &mut Context<'_>) -> Result<Reply, Error> {
 }
 
 fn is_empty(context: &Context<'_>) -> bool {
-    context.engine.writer.keyspace().database(context.database).is_empty()
+    context.selected().is_empty()
 }
 
 fn ranges(context: &Context<'_>, argv: &[&[u8]]) -> Result<Vec<(u16, u16)>, Error> {

@@ -71,30 +71,28 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         [name, message] if is(name, "log") => {
             let text = format!("DEBUG LOG: {}", String::from_utf8_lossy(message));
-            context.engine.script_messages.push((LogLevel::Warning, text));
+            context.log(LogLevel::Warning, text);
             Ok(Reply::OK)
         }
         [name, seconds] if is(name, "sleep") => {
             let seconds = number::parse_double(seconds).unwrap_or(0.0);
             let millis = seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1000.0;
             if millis > 0.0 {
-                context.engine.flow = Some(Flow::Sleep(Millis(millis.ceil() as i64)));
+                context.end_with(Flow::Sleep(Millis(millis.ceil() as i64)));
             }
             Ok(Reply::OK)
         }
         [name] if is(name, "reload") => {
-            let reloaded = context.engine.writer.reload(context.time.now);
-            reloaded.map_err(|error| Error::text(format!("ERR {error}")))?;
+            context.reload().map_err(|error| Error::text(format!("ERR {error}")))?;
             Ok(Reply::OK)
         }
         [name, on] if is(name, "set-active-expire") => {
             let on = integer(on).unwrap_or(0) != 0;
-            context.engine.writer.set_active_expiry(on);
+            context.set_active_expiry(on);
             Ok(Reply::OK)
         }
         [name] if is(name, "change-repl-id") => {
-            let id = context.engine.random.hex_id();
-            context.engine.replication_id = id;
+            context.change_replication_id();
             Ok(Reply::OK)
         }
         [name] if is(name, "digest") => Ok(digest(context)),
@@ -112,16 +110,16 @@ fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `DEBUG DIGEST`: replies with 40 hex digits, equal for equal databases.
 fn digest(context: &mut Context<'_>) -> Reply {
-    let keyspace = context.engine.writer.keyspace();
+    let keyspace = context.keyspace();
     let is_empty = (0..keyspace.count()).all(|number| keyspace.database(number).is_empty());
-    let digest = if is_empty { 0 } else { context.engine.digest().0 };
+    let digest = if is_empty { 0 } else { context.engine().digest().0 };
     Reply::Simple(format!("{digest:040x}").into())
 }
 
 /// The digest of a key, for `DEBUG DIGEST-VALUE`.
 fn digest_of_value(context: &mut Context<'_>, key: &[u8]) -> Reply {
     let is_there = context.find(key).is_some();
-    let contents = context.engine.writer.keyspace().contents_of(context.database, key);
+    let contents = context.keyspace().contents_of(context.database, key);
     let digest = match contents.filter(|_| is_there) {
         None => [0; 20],
         Some(contents) => <[u8; 20]>::from(Sha1::digest(contents)),

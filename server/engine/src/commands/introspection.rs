@@ -137,19 +137,19 @@ const HELP: &[&str] = &[
 
 /// `COMMAND`: replies with the descriptions of all commands.
 fn describe_all(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let table = &context.engine.commands;
+    let table = context.commands();
     let describe = |&at: &usize| description(table, table.entry(at));
     Ok(Reply::Array(table.top().iter().map(describe).collect()))
 }
 
 /// `COMMAND COUNT`: replies with the number of commands.
 fn count(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(Reply::from(context.engine.commands.top().len()))
+    Ok(Reply::from(context.commands().top().len()))
 }
 
 /// `COMMAND INFO`: replies with the descriptions of the given commands, nil for unknown ones.
 fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let table = &context.engine.commands;
+    let table = context.commands();
     if argv.len() == 2 {
         return describe_all(context, argv);
     }
@@ -161,8 +161,8 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `COMMAND DOCS`: replies with the documentation of the given commands, or of all.
 fn docs(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let table = &context.engine.commands;
-    let version = context.engine.settings.compat_version;
+    let table = context.commands();
+    let version = context.settings().compat_version;
     let asked: Vec<&Entry> = if argv.len() == 2 {
         table.top().iter().map(|&at| table.entry(at)).collect()
     } else {
@@ -190,7 +190,7 @@ fn list(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         },
         _ => return Err(Error::Syntax),
     };
-    let names = context.engine.commands.entries().iter().filter(|entry| passes(entry));
+    let names = context.commands().entries().iter().filter(|entry| passes(entry));
     Ok(Reply::Array(names.map(|entry| Reply::bulk(&entry.full_name)).collect()))
 }
 
@@ -373,13 +373,13 @@ fn argument(version: CompatVersion, argument: &Argument) -> Reply {
 
 /// `COMMAND GETKEYS`: replies with the keys of a command line.
 fn getkeys(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let keys = keys_of(context.engine.commands, &argv[2..])?;
+    let keys = keys_of(context.commands(), &argv[2..])?;
     Ok(Reply::Array(keys.into_iter().map(|(key, _)| Reply::bulk(key)).collect()))
 }
 
 /// `COMMAND GETKEYSANDFLAGS`: replies with the keys of a command line and their flags.
 fn getkeysandflags(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let keys = keys_of(context.engine.commands, &argv[2..])?;
+    let keys = keys_of(context.commands(), &argv[2..])?;
     let pair = |(key, flags)| Reply::Array(vec![Reply::bulk(key), key_flags(flags)]);
     Ok(Reply::Array(keys.into_iter().map(pair).collect()))
 }

@@ -2,7 +2,6 @@
 
 use lockwheel_resp::Reply;
 
-use crate::Flow;
 use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, is};
 use crate::error::Error;
@@ -67,14 +66,13 @@ pub(super) const NO_LOG: Error =
 
 /// Asks for a snapshot, unless one is being written, which the error says.
 fn request(context: &mut Context<'_>, in_progress: &'static str) -> Result<(), Error> {
-    if !context.engine.has_log() {
+    if !context.engine().has_log() {
         return Err(NO_LOG);
     }
-    if context.engine.persistence.began_at.is_some() {
+    if context.engine().persistence.began_at.is_some() {
         return Err(Error::line(in_progress));
     }
-    context.engine.request_snapshot(context.time);
-    context.engine.flow = Some(Flow::Snapshot);
+    context.request_snapshot();
     Ok(())
 }
 
@@ -97,12 +95,12 @@ fn bgsave(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `LASTSAVE`: replies with seconds since 1970.
 fn lastsave(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    Ok(Reply::Integer(context.engine.persistence.last_save_seconds))
+    Ok(Reply::Integer(context.engine().persistence.last_save_seconds))
 }
 
 /// `SAVE`: replies when the snapshot is complete. Other clients are served meanwhile.
 fn save(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     request(context, "ERR Background save already in progress")?;
-    context.engine.wait_for_snapshot(context.client);
+    context.wait_for_snapshot();
     Ok(Reply::NOTHING)
 }

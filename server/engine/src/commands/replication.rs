@@ -5,7 +5,6 @@ use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
-use crate::durability::log_waits::LogWait;
 use crate::error::Error;
 use crate::replication::nodes::{Address, Follower};
 use crate::run::context::Context;
@@ -158,18 +157,18 @@ const NOT_SUPPORTED: Error = Error::line("ERR Replication is not supported by th
 
 /// `ROLE`: replies with the role and the replicas.
 fn role(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.settings.mode() == Mode::Sentinel {
-        return Ok(super::sentinel::role(context.engine));
+    if context.settings().mode() == Mode::Sentinel {
+        return Ok(super::sentinel::role(context.engine()));
     }
-    if context.engine.is_following() {
-        return Ok(role_of_replica(context.engine.nodes.leader.as_ref()));
+    if context.engine().is_following() {
+        return Ok(role_of_replica(context.engine().nodes.leader.as_ref()));
     }
     let replica = |Follower { address, acknowledged, .. }: &Follower| {
         let texts = [address.host.clone(), address.port.to_string(), acknowledged.to_string()];
         Reply::Array(texts.into_iter().map(Reply::bulk).collect())
     };
-    let replicas = context.engine.nodes.in_contact().map(replica).collect();
-    let offset = super::number(context.engine.replication_offset());
+    let replicas = context.engine().nodes.in_contact().map(replica).collect();
+    let offset = super::number(context.engine().replication_offset());
     Ok(Reply::Array(vec![Reply::bulk("master"), offset, Reply::Array(replicas)]))
 }
 
@@ -182,7 +181,7 @@ fn role_of_replica(leader: Option<&Address>) -> Reply {
 
 /// `REPLICAOF` and `SLAVEOF`: reply with OK to `NO ONE`, else with an error.
 fn replicaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.settings.cluster_enabled {
+    if context.settings().cluster_enabled {
         return Err(Error::line("ERR REPLICAOF not allowed in cluster mode."));
     }
     if is(argv[1], "no") && is(argv[2], "one") {
@@ -196,7 +195,7 @@ fn replicaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
 
 /// `FAILOVER`: replies with an error.
 fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    if context.engine.settings.cluster_enabled {
+    if context.settings().cluster_enabled {
         return Err(Error::line(
             "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
         ));
@@ -246,7 +245,7 @@ fn waitaof(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR value is out of range, must be positive"));
     }
     let deadline = super::timeout(context.time, argv[3])?;
-    if local > 0 && !context.engine.has_log() {
+    if local > 0 && !context.engine().has_log() {
         return Err(Error::line(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
@@ -261,9 +260,7 @@ fn wait_for(
     deadline: Option<Millis>,
 ) -> Reply {
     let replicas = usize::try_from(replicas.max(0)).unwrap_or(usize::MAX);
-    let may_wait = !context.may_not_block();
-    let wait = LogWait { position: context.engine.last_unit(), local, replicas };
-    context.engine.wait_for_log(context.client, wait, may_wait, deadline)
+    context.wait_for_log(local, replicas, deadline)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::replication::nodes::{Address, Follower};
 use crate::run::context::Context;
-use crate::settings::{Master, Peer, Sentinel, SetOptionError};
+use crate::settings::{Master, Peer, SetOptionError};
 
 /// The commands that a sentinel has besides this family, by name.
 pub const SHARED_COMMANDS: &[&str] = &[
@@ -115,7 +115,7 @@ const SUBCOMMANDS: &[Command] = &[
         arguments: &[arg::string("master-name")],
         example: "SENTINEL FAILOVER m => !ERR No such master with that name",
         run: |context, argv| {
-            master(context.engine, argv[2])?;
+            master(context.engine(), argv[2])?;
             Err(Error::line("NOGOODSLAVE No suitable replica to promote"))
         },
         ..SENTINEL
@@ -170,7 +170,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Describes a master.",
         arguments: &[arg::string("master-name")],
         example: "SENTINEL MASTER m => !ERR No such master with that name",
-        run: |context, argv| Ok(describe(context.engine, &master(context.engine, argv[2])?)),
+        run: |context, argv| Ok(describe(context.engine(), &master(context.engine(), argv[2])?)),
         ..SENTINEL
     },
     Command {
@@ -180,7 +180,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Describes all masters.",
         example: "SENTINEL MASTERS => []",
         run: |context, _| {
-            let engine = &*context.engine;
+            let engine = context.engine();
             Ok(Reply::Array(masters(engine).iter().map(|it| describe(engine, it)).collect()))
         },
         ..SENTINEL
@@ -205,7 +205,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "6.2.0",
         doc: "Returns the id of this sentinel.",
         example: "SENTINEL MYID => ...",
-        run: |context, _| Ok(Reply::bulk(own_id(context.engine))),
+        run: |context, _| Ok(Reply::bulk(own_id(context.engine()))),
         ..SENTINEL
     },
     Command {
@@ -318,12 +318,6 @@ const HELP: &[&str] = &[
     "    Describes the replicas of the master. A sentinel has none.",
 ];
 
-/// The sentinel's settings. Only a sentinel has these commands, so they exist; otherwise they would
-/// be created without masters.
-fn sentinel_settings(engine: &mut Engine) -> &mut Sentinel {
-    engine.settings.sentinel.get_or_insert_default()
-}
-
 /// The masters: those of a sentinel's configuration, or the node that leads or has led last.
 fn masters(engine: &Engine) -> Cow<'_, [Master]> {
     match (&engine.settings.sentinel, &engine.nodes.last_leader) {
@@ -380,7 +374,7 @@ fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
 
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: replies with host and port, or nil.
 fn get_master_address(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let Ok(master) = master(context.engine, argv[2]) else { return Ok(Reply::NullArray) };
+    let Ok(master) = master(context.engine(), argv[2]) else { return Ok(Reply::NullArray) };
     Ok(Reply::Array(vec![Reply::bulk(&master.host), Reply::bulk(master.port.to_string())]))
 }
 
@@ -448,7 +442,7 @@ fn describe(engine: &Engine, master: &Master) -> Reply {
 
 /// `SENTINEL SENTINELS`: replies with a description of each other sentinel.
 fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &*context.engine;
+    let engine = context.engine();
     let master = master(engine, argv[2])?;
     let describe = |Peer { id, host, port }: &Peer| {
         let flags = flags("sentinel", is_cut_off(engine, host, *port));
@@ -466,7 +460,7 @@ fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> 
 
 /// `SENTINEL REPLICAS` and `SENTINEL SLAVES`: reply with a description of each replica.
 fn replicas(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &*context.engine;
+    let engine = context.engine();
     let master = master(engine, argv[2])?;
     let describe = |follower: &Follower| {
         let Follower { address, is_in_contact, acknowledged } = follower;
@@ -496,7 +490,7 @@ fn replicas(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SENTINEL CKQUORUM`: replies with OK if there are enough sentinels, else with an error.
 fn quorum(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &*context.engine;
+    let engine = context.engine();
     let master = master(engine, argv[2])?;
     let is_usable = |peer: &&Peer| !is_down(engine) && !is_cut_off(engine, &peer.host, peer.port);
     let usable = master.sentinels.iter().filter(is_usable).count() + 1;
@@ -516,7 +510,7 @@ fn help(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let has = |usage: &str| {
         let name = usage.split(' ').next().unwrap_or_default();
         let full_name = format!("sentinel|{name}");
-        context.engine.commands.find_full_name(full_name.as_bytes()).is_some()
+        context.commands().find_full_name(full_name.as_bytes()).is_some()
     };
     let pairs = HELP.as_chunks::<2>().0.iter().filter(|[usage, _]| has(usage));
     let lines: Vec<&str> = pairs.flatten().copied().collect();
@@ -526,14 +520,14 @@ fn help(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 /// `SENTINEL INFO-CACHE`: replies with names and empty entries.
 fn info_cache(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let unasked = || Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), Reply::Null])]);
-    let known = argv[2..].iter().filter_map(|name| master(context.engine, name).ok());
+    let known = argv[2..].iter().filter_map(|name| master(context.engine(), name).ok());
     // Pairs in an array, which is not a map in either protocol.
     Ok(Reply::Array(known.flat_map(|it| [Reply::bulk(&it.name), unasked()]).collect()))
 }
 
 /// `SENTINEL IS-MASTER-DOWN-BY-ADDR`: replies with whether it is, no leader and epoch 0.
 fn is_master_down(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let engine = &*context.engine;
+    let engine = context.engine();
     let (port, host) = (integer(argv[3])?, argv[2]);
     integer(argv[4])?;
     let is_it = |it: &Master| it.host.as_bytes() == host && i64::from(it.port) == port;
@@ -585,14 +579,14 @@ fn monitor(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let quorum = integer(argv[5]).map_err(|_| Error::line("ERR Invalid quorum"))?;
     let port = integer(argv[4]).map_err(|_| Error::line("ERR Invalid port"))?;
     let (name, host) = (text(argv[2]), text(argv[3]));
-    let sentinel = sentinel_settings(context.engine);
+    let sentinel = context.sentinel_mut();
     if quorum > 0 && !sentinel.takes_host(&host) {
         return Err(Error::line("ERR Invalid IP address or hostname specified"));
     }
     let added = sentinel.monitor(&name, &host, port, quorum);
     let added = added.map_err(|reason| Error::text(format!("ERR {reason}")))?;
     let message = format!("{} quorum {quorum}", event_name(added));
-    context.engine.sessions.publish(b"+monitor", message.as_bytes());
+    context.publish(b"+monitor", message.as_bytes());
     Ok(Reply::OK)
 }
 
@@ -603,29 +597,29 @@ fn event_name(master: &Master) -> String {
 
 /// `SENTINEL REMOVE`: removes a master and replies with OK.
 fn remove(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let removed = event_name(&master(context.engine, argv[2])?);
-    sentinel_settings(context.engine).masters.retain(|master| master.name.as_bytes() != argv[2]);
-    context.engine.sessions.publish(b"-monitor", removed.as_bytes());
+    let removed = event_name(&master(context.engine(), argv[2])?);
+    context.sentinel_mut().masters.retain(|master| master.name.as_bytes() != argv[2]);
+    context.publish(b"-monitor", removed.as_bytes());
     Ok(Reply::OK)
 }
 
 /// `SENTINEL RESET`: replies with the number of masters that match.
 fn reset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let masters = sentinel_settings(context.engine).masters.iter_mut();
+    let masters = context.sentinel_mut().masters.iter_mut();
     let mut event_names = Vec::new();
     for master in masters.filter(|master| glob::matches(argv[2], master.name.as_bytes())) {
         master.sentinels.clear();
         event_names.push(event_name(master));
     }
     for event_name in &event_names {
-        context.engine.sessions.publish(b"+reset-master", event_name.as_bytes());
+        context.publish(b"+reset-master", event_name.as_bytes());
     }
     Ok(Reply::from(event_names.len()))
 }
 
 /// `SENTINEL SET`: replies with OK, or with an error. Options before an invalid one remain set.
 fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let event_name = event_name(&master(context.engine, argv[2])?);
+    let event_name = event_name(&master(context.engine(), argv[2])?);
     let mut rest = &argv[3..];
     while let [option, after @ ..] = rest {
         let option = text(option);
@@ -645,7 +639,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         let values: Vec<_> = values.iter().map(|value| text(value)).collect();
         let words: Vec<&str> = values.iter().map(|value| &**value).collect();
-        let master = sentinel_settings(context.engine).master_mut(argv[2]);
+        let master = context.sentinel_mut().master_mut(argv[2]);
         if master.is_some_and(|master| master.set(&option, &words).is_err()) {
             let value = words[0];
             return Err(Error::text(format!(
@@ -654,7 +648,7 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         let shown = if option.eq_ignore_ascii_case("auth-pass") { "******" } else { words[0] };
         let message = format!("{event_name} {option} {shown}");
-        context.engine.sessions.publish(b"+set", message.as_bytes());
+        context.publish(b"+set", message.as_bytes());
     }
     Ok(Reply::OK)
 }
@@ -662,17 +656,16 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `SENTINEL CONFIG`: replies with the options, or with OK.
 fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match (argv[2], &argv[3..]) {
-        (how, patterns) if is(how, "get") => Ok(options(context.engine, patterns)),
+        (how, patterns) if is(how, "get") => Ok(options(context, patterns)),
         (how, pairs) if is(how, "set") && pairs.len() % 2 == 0 => {
             // Sets all of them or none.
-            let engine = &mut *context.engine;
-            let before = (sentinel_settings(engine).clone(), engine.settings.text("loglevel"));
+            let before = (context.sentinel_mut().clone(), context.settings().text("loglevel"));
             let all = pairs.as_chunks::<2>().0.iter();
-            let set = all.map(|&[option, value]| set_option(engine, option, value));
+            let set = all.map(|&[option, value]| set_option(context, option, value));
             if let Err(error) = set.collect::<Result<Vec<()>, Error>>() {
-                *sentinel_settings(engine) = before.0;
+                *context.sentinel_mut() = before.0;
                 // The previous value is always accepted.
-                let _ = engine.settings.apply("loglevel", &before.1);
+                let _ = context.set_log_level(&before.1);
                 return Err(error);
             }
             Ok(Reply::OK)
@@ -684,9 +677,9 @@ fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
 }
 
-fn options(engine: &mut Engine, patterns: &[&[u8]]) -> Reply {
-    let mut all = sentinel_settings(engine).options().to_vec();
-    all.push(("loglevel", engine.settings.text("loglevel")));
+fn options(context: &mut Context<'_>, patterns: &[&[u8]]) -> Reply {
+    let mut all = context.sentinel_mut().options().to_vec();
+    all.push(("loglevel", context.settings().text("loglevel")));
     let mut found: Vec<(&'static str, Reply)> = Vec::new();
     for pattern in patterns {
         for (name, value) in &all {
@@ -699,12 +692,12 @@ fn options(engine: &mut Engine, patterns: &[&[u8]]) -> Reply {
     super::map(found)
 }
 
-fn set_option(engine: &mut Engine, option: &[u8], value: &[u8]) -> Result<(), Error> {
+fn set_option(context: &mut Context<'_>, option: &[u8], value: &[u8]) -> Result<(), Error> {
     let (option, value) = (text(option), text(value));
     let set = if option.eq_ignore_ascii_case("loglevel") {
-        engine.settings.apply("loglevel", &value).map_err(|_| SetOptionError::Invalid)
+        context.set_log_level(&value).map_err(|_| SetOptionError::Invalid)
     } else {
-        sentinel_settings(engine).set(&option, &value)
+        context.sentinel_mut().set(&option, &value)
     };
     set.map_err(|unset| match unset {
         SetOptionError::Unknown => {

@@ -73,14 +73,14 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(Error::line("ERR No shutdown in progress."));
     }
     // A running script may be in the middle of a change that must not be saved.
-    if context.engine.is_busy() && !no_save {
-        return Err(context.engine.busy_error());
+    if context.engine().is_busy() && !no_save {
+        return Err(context.engine().busy_error());
     }
     // The log is complete without a snapshot.
-    if save && !force && !context.engine.has_log() {
+    if save && !force && !context.engine().has_log() {
         return Err(super::persistence::NO_LOG);
     }
-    context.engine.flow = Some(Flow::Shutdown);
+    context.end_with(Flow::Shutdown);
     Ok(Reply::NOTHING)
 }
 

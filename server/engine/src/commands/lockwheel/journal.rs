@@ -25,16 +25,16 @@ struct CheckWithStory {
 /// `LOCKWHEEL JOURNAL [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>] [COUNT <n>] [TEXT]`,
 /// `LOCKWHEEL JOURNAL CLEAR | HOLDERS | KNOWN | DECLARE <pattern> | IGNORE <pattern>`
 pub(super) fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let (engine, time) = (&mut *context.engine, context.time);
-    if engine.journal().is_none() {
+    let time = context.time;
+    if context.engine().journal().is_none() {
         return Err(NO_JOURNAL);
     }
     let done = match &argv[2..] {
-        [word] if is(word, "clear") => engine.clear_journal(),
-        [word] if is(word, "holders") => return Ok(json(&engine.held_locks(time))),
-        [word] if is(word, "known") => return Ok(json(&engine.known_locks(time))),
-        [word, pattern] if is(word, "declare") => engine.declare_locks(pattern),
-        [word, pattern] if is(word, "ignore") => engine.ignore_locks(pattern),
+        [word] if is(word, "clear") => context.clear_journal(),
+        [word] if is(word, "holders") => return Ok(json(&context.engine().held_locks(time))),
+        [word] if is(word, "known") => return Ok(json(&context.engine().known_locks(time))),
+        [word, pattern] if is(word, "declare") => context.declare_locks(pattern),
+        [word, pattern] if is(word, "ignore") => context.ignore_locks(pattern),
         _ => return select(context, argv),
     };
     done.map(|()| Reply::OK).ok_or(NO_JOURNAL)
@@ -42,7 +42,7 @@ pub(super) fn journal(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply
 
 /// The entries that a request selects.
 fn select(context: &Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let journal = context.engine.journal().ok_or(NO_JOURNAL)?;
+    let journal = context.engine().journal().ok_or(NO_JOURNAL)?;
     let (words, is_text) = match &argv[2..] {
         [words @ .., last] if is(last, "text") => (words, true),
         words => (words, false),
@@ -72,7 +72,7 @@ pub(super) fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
         return Err(context.syntax_error(argv));
     }
     for check in checks {
-        let result = context.engine.check_locks(check, scope, context.time).ok_or(NO_JOURNAL)?;
+        let result = context.engine().check_locks(check, scope, context.time).ok_or(NO_JOURNAL)?;
         if with_story {
             return Ok(json(&CheckWithStory { text: result.to_string(), result }));
         }
@@ -87,7 +87,7 @@ pub(super) fn check(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
 /// `LOCKWHEEL LINT [KEY <pattern>] [CLIENT <id or name>] [SINCE <seq>]`
 pub(super) fn lint(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let scope = scope(context, argv, &argv[2..])?;
-    Ok(json(&context.engine.lint_locks(scope, context.time).ok_or(NO_JOURNAL)?))
+    Ok(json(&context.engine().lint_locks(scope, context.time).ok_or(NO_JOURNAL)?))
 }
 
 /// The scope that these words of a request name.

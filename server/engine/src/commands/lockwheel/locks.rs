@@ -58,20 +58,18 @@ pub(super) fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply
     if view(context, argv)?.find(database, key).is_none() {
         return Ok(Reply::Integer(0));
     }
-    context.engine.writer.set_way(Way::Forced);
-    context.within(database, |context| context.remove_emptied(key));
-    context.engine.writer.count_changes(1);
+    context.set_way(Way::Forced);
+    context.within(database, |context| context.remove_and_notify(key));
     for channel in kinds::channels(key) {
-        context.engine.record_message(false, &channel, kinds::RELEASE_MESSAGE);
-        context.engine.sessions.publish(&channel, kinds::RELEASE_MESSAGE);
+        context.publish(&channel, kinds::RELEASE_MESSAGE);
     }
     Ok(Reply::Integer(1))
 }
 
 /// What the client may see by this command.
 fn view<'c>(context: &'c Context<'_>, argv: &[&[u8]]) -> Result<LockView<'c>, Error> {
-    let readable = context.engine.readable_keys(context.client, argv);
-    LockView::new(context.engine, readable, context.time).ok_or(NO_VIEW)
+    let readable = context.engine().readable_keys(context.client, argv);
+    LockView::new(context.engine(), readable, context.time).ok_or(NO_VIEW)
 }
 
 /// The database of `[DATABASE <n>]`: that of the client if there are no words.

@@ -392,10 +392,10 @@ fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         _ => return Err(context.syntax_error(argv)),
     };
     let steps = matches!(order, ClockOrder::Jump(_) | ClockOrder::StepWall(_));
-    if steps && context.engine.script.is_some() {
-        return Err(context.engine.busy_error());
+    if steps && context.engine().script.is_some() {
+        return Err(context.engine().busy_error());
     }
-    context.engine.flow = Some(Flow::Clock(order));
+    context.end_with(Flow::Clock(order));
     Ok(Reply::OK)
 }
 
@@ -408,7 +408,7 @@ struct ClockState {
 
 fn clock_reply(context: &Context<'_>) -> Reply {
     let time = context.time;
-    let rate = context.engine.clock_rate.times();
+    let rate = context.engine().clock_rate.times();
     commands::json(&ClockState { now_ms: time.now.0, wall_ms: time.wall().0, rate })
 }
 
@@ -423,12 +423,12 @@ fn guard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [] => {}
         [word] if is(word, "end") => {
-            let was_on = context.engine.end_guard();
+            let was_on = context.end_guard();
             return if was_on { Ok(Reply::OK) } else { Err(NOT_GUARDED) };
         }
         _ => return Err(context.syntax_error(argv)),
     }
-    let (left_ms, reason) = match context.engine.readiness() {
+    let (left_ms, reason) = match context.engine().readiness() {
         Readiness::Guarded(guard) => (context.time.remaining(guard.until).0, &*guard.reason),
         _ => (0, ""),
     };
@@ -474,15 +474,15 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
             add_rule(context, action, when, argv)
         }
         [word] if is(word, "list") => {
-            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action != FaultAction::Gate)))
+            Ok(Reply::bulk(context.engine().show_faults(|rule| rule.action != FaultAction::Gate)))
         }
         [word] if is(word, "clear") => {
-            let (rules, _) = context.engine.clear_faults(|rule| rule.action != FaultAction::Gate);
+            let (rules, _) = context.clear_faults(|rule| rule.action != FaultAction::Gate);
             Ok(Reply::from(rules))
         }
         [word, id] if is(word, "clear") => {
             let id = parse_rule_id(context, id, false)?;
-            context.engine.clear_faults(|rule| rule.id == id);
+            context.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(1_usize))
         }
         _ => Err(context.syntax_error(argv)),
@@ -495,15 +495,15 @@ fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word, when @ ..] if is(word, "add") => add_rule(context, FaultAction::Gate, when, argv),
         [word, id] if is(word, "await") => {
             let id = parse_rule_id(context, id, true)?;
-            Ok(context.engine.await_held(context.client, id))
+            Ok(context.await_held(id))
         }
         [word, id] if is(word, "open") => {
             let id = parse_rule_id(context, id, true)?;
-            let (_, clients) = context.engine.clear_faults(|rule| rule.id == id);
+            let (_, clients) = context.clear_faults(|rule| rule.id == id);
             Ok(Reply::from(clients))
         }
         [word] if is(word, "list") => {
-            Ok(Reply::bulk(context.engine.show_faults(|rule| rule.action == FaultAction::Gate)))
+            Ok(Reply::bulk(context.engine().show_faults(|rule| rule.action == FaultAction::Gate)))
         }
         _ => Err(context.syntax_error(argv)),
     }
@@ -515,20 +515,19 @@ fn add_rule(
     when: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Reply, Error> {
-    let seed = context.engine.random.bits() >> 1;
+    let seed = context.random().bits() >> 1;
     let when = RuleConditions::parse(when, seed);
     let when = when.map_err(|error| explained(context, argv, error))?;
     if let Some(pattern) = &when.command {
         check_command(context, pattern)?;
     }
-    let engine = &mut *context.engine;
     if action == FaultAction::Refuse && when.has_request_conditions() {
         return Err(Error::line("ERR a connection has no name, no command and no key yet"));
     }
-    if matches!(action, FaultAction::LoseWrites { .. }) && !engine.keeps_writes() {
+    if matches!(action, FaultAction::LoseWrites { .. }) && !context.engine().keeps_writes() {
         return Err(NOTHING_KEPT);
     }
-    Ok(commands::number(engine.add_fault(action, when)))
+    Ok(commands::number(context.add_fault(action, when)))
 }
 
 /// Replaces a syntax error by one that names the word.
@@ -538,7 +537,7 @@ fn explained(context: &Context<'_>, argv: &[&[u8]], error: Error) -> Error {
 
 /// Refuses a pattern that no command matches: the rule would never apply.
 fn check_command(context: &Context<'_>, pattern: &str) -> Result<(), Error> {
-    let entries = context.engine.commands.entries();
+    let entries = context.commands().entries();
     let names = || entries.iter().map(|entry| &*entry.full_name);
     if names().any(|name| glob::matches(pattern.as_bytes(), name.as_bytes())) {
         return Ok(());
@@ -549,7 +548,7 @@ fn check_command(context: &Context<'_>, pattern: &str) -> Result<(), Error> {
 /// Parses the number of a rule, which must be a gate, or must not be one.
 fn parse_rule_id(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
     let id = u64::try_from(integer(id)?).unwrap_or(0);
-    match context.engine.fault(id).map(Rule::is_gate) {
+    match context.engine().fault(id).map(Rule::is_gate) {
         Some(is_gate) if is_gate == gate => Ok(id),
         _ => Err(Error::line("ERR no rule or gate has this number")),
     }
@@ -562,23 +561,20 @@ fn failover(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word, writes] if is(word, "lose") => rule::count(writes)?,
         _ => return Err(context.syntax_error(argv)),
     };
-    if lost > 0 && !context.engine.keeps_writes() {
+    if lost > 0 && !context.engine().keeps_writes() {
         return Err(NOTHING_KEPT);
     }
     let lost = context.lose_writes(lost);
-    context.engine.flush_scripts();
-    for client in context.engine.sessions.clients.in_order() {
-        if client != context.client {
-            context.engine.kill(client);
-        }
-    }
+    context.flush_scripts();
+    let caller = context.client;
+    context.close_clients(|client| client.id != caller);
     Ok(Reply::from(lost))
 }
 
 /// `LOCKWHEEL RESET`: replies with OK.
 fn reset(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let rate = context.engine.reset(context.client, context.time)?;
-    context.engine.flow = Some(Flow::Clock(ClockOrder::Restart(rate)));
+    let rate = context.reset_server()?;
+    context.end_with(Flow::Clock(ClockOrder::Restart(rate)));
     Ok(Reply::OK)
 }
 
