@@ -146,7 +146,7 @@ impl Context<'_> {
 
     /// Runs the command of this context, which has passed its gates.
     #[inline(always)]
-    pub(crate) fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
+    fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
         let result = self.run_observed(entry, argv);
         let (engine, command) = (&mut *self.engine, entry.command);
         match &result {
@@ -314,7 +314,7 @@ impl Engine {
 
     /// Creates the context of a command that is about to run.
     #[inline(always)]
-    pub(crate) fn context(
+    fn context(
         &mut self,
         client: ClientId,
         caller: Caller,
@@ -370,7 +370,7 @@ impl Engine {
 
     /// Checks whether the client may still run a queued command. Returns the error, if not.
     #[inline]
-    pub(crate) fn refuse_queued(
+    fn refuse_queued(
         &mut self,
         client: ClientId,
         entry: &'static Entry,

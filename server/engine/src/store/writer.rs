@@ -5,8 +5,8 @@
 //! an effect does not compile outside it:
 //!
 //! ```compile_fail,E0616
-//! fn handler(context: &mut lockwheel_engine::context::Context<'_>) {
-//!     context.engine.writer.state.keyspace.clear(0);
+//! fn handler(writer: &mut lockwheel_engine::store::writer::Writer) {
+//!     writer.state.keyspace.clear(0);
 //! }
 //! ```
 //! ```compile_fail,E0624

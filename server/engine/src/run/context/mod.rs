@@ -7,7 +7,13 @@
 //!   what only tests use.
 //!
 //! Rule: a handler changes the engine only through the methods of this type, and never sees an
-//! expired key unless it visits all keys.
+//! expired key unless it visits all keys. The engine itself is private to `run/`:
+//!
+//! ```compile_fail,E0616
+//! fn handler(context: &mut lockwheel_engine::run::context::Context<'_>) {
+//!     context.engine.set_busy();
+//! }
+//! ```
 
 mod caller;
 mod clients;
@@ -26,7 +32,7 @@ use crate::timing::time::Time;
 /// See the module's documentation.
 pub struct Context<'a> {
     /// The engine, for the methods of this type and for what runs commands.
-    pub engine: &'a mut Engine,
+    pub(super) engine: &'a mut Engine,
     /// The client that sent the request, transaction or script.
     pub client: ClientId,
     /// How the command was called.
