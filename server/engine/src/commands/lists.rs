@@ -12,7 +12,7 @@ use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::waiters::WaitCondition;
+use crate::sessions::waiters::WaitKind;
 use crate::store::events::Events;
 use crate::store::list::{Element, End, List, SmallList};
 use crate::store::value::Kind;
@@ -610,7 +610,7 @@ fn blocking_pop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<R
             return Ok(Reply::Array(vec![Reply::bulk(key), Reply::bulk(element)]));
         }
     }
-    let wait = context.wait_for(WaitCondition::any(keys, Kind::List), deadline, argv);
+    let wait = context.wait_for(WaitKind::Value(Kind::List), keys, deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
@@ -621,7 +621,7 @@ fn blmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let Some(popped) = request.run(context, take_all)? {
         return Ok(popped);
     }
-    let wait = context.wait_for(WaitCondition::any(request.keys, Kind::List), deadline, argv);
+    let wait = context.wait_for(WaitKind::Value(Kind::List), request.keys, deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
@@ -641,7 +641,7 @@ fn blocking_move(
     if let Some(element) = move_element(context, [argv[1], argv[2]], ends)? {
         return Ok(Reply::bulk(element));
     }
-    let wait = context.wait_for(WaitCondition::any(&argv[1..2], Kind::List), deadline, argv);
+    let wait = context.wait_for(WaitKind::Value(Kind::List), &argv[1..2], deadline, argv);
     Ok(wait.unwrap_or(Reply::Null))
 }
 

@@ -20,14 +20,14 @@ use crate::error::Error;
 use crate::glob;
 use crate::limits::{LOCK_HOLDS_MAX, LOCK_LEASES_MAX, LOCK_META_BYTES_MAX, LOCK_NAME_BYTES_MAX};
 use crate::run::context::Context;
-use crate::sessions::waiters::WaitCondition;
+use crate::sessions::waiters::WaitKind;
 use crate::store::dict::Slot;
 use crate::store::events::Events;
 use crate::store::lock::{Hold, Lease, Leases, Lock, LockMode};
 use crate::store::lock_notes::{OwnerChange, Way};
 use crate::store::packed::Items;
 use crate::store::records::NewValue;
-use crate::store::value::{Kind, Typed, ValueRef};
+use crate::store::value::{Typed, ValueRef};
 use crate::timing::time::{Millis, Time};
 use lockwheel_defects::defect;
 
@@ -322,20 +322,15 @@ fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     let slot = context.find(key);
     if let Some(until) = request.wait_until
-        && !context.may_not_block()
+        && let Some(waits) = context.wait_for(WaitKind::Lock, &[key], Some(until), argv)
     {
-        let condition =
-            WaitCondition { keys: &[key], kind: Kind::Lock, wake_if_gone: true, in_order: true };
-        if let Some(waits) = context.wait_for(condition, Some(until), argv) {
-            if context.caller == Caller::Client {
-                context.note_wait_for_lock(key);
-            }
-            let retry = slot.filter(|_| is_first && request.mode.permits().is_some());
-            let retry_at =
-                retry.and_then(|slot| lock_at(context, slot)?.next_deadline(context.time));
-            context.retry_at(retry_at);
-            return Ok(waits);
+        if context.caller == Caller::Client {
+            context.note_wait_for_lock(key);
         }
+        let retry = slot.filter(|_| is_first && request.mode.permits().is_some());
+        let retry_at = retry.and_then(|slot| lock_at(context, slot)?.next_deadline(context.time));
+        context.retry_at(retry_at);
+        return Ok(waits);
     }
     if let Some(slot) = slot {
         context.note_refused_lock(slot);
@@ -642,7 +637,7 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.read_as::<Box<Lock>>(key)?.is_none() {
         return Ok(Reply::Null);
     }
-    let queue = context.engine().sessions.queue_in_order(database, key);
+    let queue = context.engine().sessions.lock_queue(database, key);
     let queue = queue.map(|(client, arguments, until)| {
         let request = Request::read(&arguments, time);
         let (owner, mode) = request.map_or((&b""[..], ""), |it| (it.owner, it.mode.name()));

@@ -439,7 +439,7 @@ impl<'e> LockView<'e> {
             let clients = subscribers(&channel);
             waiters.extend(clients.map(|client| (client.serial, Waiting::Subscribed)));
         }
-        let queue = sessions.queue_in_order(database, key);
+        let queue = sessions.lock_queue(database, key);
         waiters.extend(queue.map(|(client, ..)| (client.serial, Waiting::Queued)));
         for key in kinds::signal_key(key).iter().map(|key| &key[..]).chain([key]) {
             let clients = sessions.waiting_for(database, key);

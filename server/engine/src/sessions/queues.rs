@@ -11,7 +11,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::waiters::WaitCondition;
+use super::waiters::WaitKind;
 use crate::store::dict::HashSeed;
 use crate::store::index::Index;
 use crate::store::packed::{self, Items, Part};
@@ -30,8 +30,8 @@ pub(super) struct Queues {
     queues: PodSlab<Queue>,
     /// The queues by database and key.
     index: Index,
-    /// How many clients are served in their order, in all queues.
-    in_order: usize,
+    /// How many clients wait for native locks.
+    for_locks: usize,
 }
 
 /// A client in the queue of one key.
@@ -42,7 +42,7 @@ struct Node {
     command_length: u16,
     /// The kind of value that the client waits for, as a number.
     kind: u8,
-    /// See `WAKE_IF_GONE` and `IN_ORDER`.
+    /// See `WAKE_IF_GONE` and `FOR_LOCK`.
     flags: u8,
     queue: u32,
     prev: u32,
@@ -53,8 +53,8 @@ struct Node {
 
 /// The flag of a client that is also served when the key is gone.
 const WAKE_IF_GONE: u8 = 1;
-/// The flag of a client that is served strictly in its order.
-const IN_ORDER: u8 = 2;
+/// The flag of a client that waits for a native lock: it is served strictly in its order.
+const FOR_LOCK: u8 = 2;
 
 /// The clients that wait for one key.
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -65,8 +65,8 @@ struct Queue {
     len: u32,
     /// How many clients are also served when the key is gone.
     wake_if_gone: u32,
-    /// How many clients are served in their order.
-    in_order: u32,
+    /// How many clients wait for a native lock.
+    for_lock: u32,
     database: u16,
     is_marked: u16,
 }
@@ -84,8 +84,7 @@ impl Cursor {
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) database: usize,
-    /// Whether the client is served strictly in its order.
-    pub(super) in_order: bool,
+    pub(super) kind: WaitKind,
     command: StringHandle,
     nodes: Nodes,
 }
@@ -120,7 +119,7 @@ impl Queues {
             nodes: PodSlab::default(),
             queues: PodSlab::default(),
             index: Index::default(),
-            in_order: 0,
+            for_locks: 0,
         }
     }
 
@@ -157,9 +156,9 @@ impl Queues {
         key_of(&self.commands, self.nodes.get(queue.first))
     }
 
-    /// The number of clients that are served in their order.
-    pub(super) fn len_in_order(&self) -> usize {
-        self.in_order
+    /// The number of clients that wait for native locks.
+    pub(super) fn len_for_locks(&self) -> usize {
+        self.for_locks
     }
 
     // --- joining and leaving ---
@@ -170,7 +169,8 @@ impl Queues {
         &mut self,
         client: u32,
         database: usize,
-        condition: WaitCondition<'_>,
+        kind: WaitKind,
+        keys: &[&[u8]],
         arguments: &[&[u8]],
     ) -> Wait {
         let mut bytes = client.to_le_bytes().to_vec();
@@ -180,34 +180,33 @@ impl Queues {
             bytes.extend_from_slice(&packed::concat(&[Part::Item(argument)]));
         }
         let command = self.commands.add([Part::Bytes(&bytes)]);
-        let mut nodes = Vec::with_capacity(condition.keys.len());
+        let mut nodes = Vec::with_capacity(keys.len());
         let mut from = 0;
-        for key in condition.keys {
+        for key in keys {
             // Keys are in the order of the arguments.
             let mut positions = (from..arguments.len()).chain(0..from);
             let Some(at) = positions.find(|&at| arguments[at] == *key) else { continue };
             let Ok(key_at) = u32::try_from(places[at]) else { continue };
             from = at + 1;
-            nodes.extend(self.append(database, &condition, key, command, key_at));
+            nodes.extend(self.append(database, kind, key, command, key_at));
         }
         let nodes = match nodes[..] {
             [node] => Nodes::One(node),
             _ => Nodes::Several(nodes.into()),
         };
-        self.in_order += usize::from(condition.in_order);
-        Wait { database, in_order: condition.in_order, command, nodes }
+        self.for_locks += usize::from(kind == WaitKind::Lock);
+        Wait { database, kind, command, nodes }
     }
 
     /// Appends a node to the queue of a key, unless its command named this key before.
     fn append(
         &mut self,
         database: usize,
-        condition: &WaitCondition<'_>,
+        kind: WaitKind,
         key: &[u8],
         command: StringHandle,
         key_at: u32,
     ) -> Option<u32> {
-        let WaitCondition { kind, wake_if_gone, in_order, .. } = *condition;
         let found = self.find(database, key);
         let number = found.unwrap_or_else(|| self.queues.insert(Queue::of(database)));
         let queue = self.queues.get_mut(number);
@@ -215,11 +214,13 @@ impl Queues {
         if prev != NIL && self.nodes.get(prev).command() == command {
             return None;
         }
-        let flags = u8::from(wake_if_gone) * WAKE_IF_GONE + u8::from(in_order) * IN_ORDER;
+        let is_for_lock = kind == WaitKind::Lock;
+        let flags =
+            u8::from(kind.wakes_if_gone()) * WAKE_IF_GONE + u8::from(is_for_lock) * FOR_LOCK;
         let node = self.nodes.insert(Node {
             command: command.number,
             command_length: command.length,
-            kind: kind as u8,
+            kind: kind.value() as u8,
             flags,
             queue: number,
             prev,
@@ -249,7 +250,7 @@ impl Queues {
             self.remove(node);
         }
         self.commands.remove(wait.command);
-        self.in_order -= usize::from(wait.in_order);
+        self.for_locks -= usize::from(wait.kind == WaitKind::Lock);
     }
 
     fn remove(&mut self, number: u32) {
@@ -298,9 +299,9 @@ impl Queues {
             .map(|node| self.client(node))
     }
 
-    /// The number of clients that wait for this key and are served in their order.
-    pub(super) fn count_in_order(&self, database: usize, key: &[u8]) -> usize {
-        self.find(database, key).map_or(0, |queue| self.queues.get(queue).in_order as usize)
+    /// The number of clients that wait for the native lock at this key.
+    pub(super) fn count_for_lock(&self, database: usize, key: &[u8]) -> usize {
+        self.find(database, key).map_or(0, |queue| self.queues.get(queue).for_lock as usize)
     }
 
     /// The keys of a database that clients wait for.
@@ -361,14 +362,14 @@ impl Queues {
         kind: Option<Kind>,
         is_order_kept: bool,
     ) -> Option<&Node> {
-        if kind.is_none() && queue.wake_if_gone == 0 || is_order_kept && queue.in_order == queue.len
+        if kind.is_none() && queue.wake_if_gone == 0 || is_order_kept && queue.for_lock == queue.len
         {
             return None;
         }
         let kind = kind.map(|kind| kind as u8);
         let is_ready = |node: &&Node| {
             (node.flags & WAKE_IF_GONE > 0 || kind == Some(node.kind))
-                && !(is_order_kept && node.flags & IN_ORDER > 0)
+                && !(is_order_kept && node.flags & FOR_LOCK > 0)
         };
         let node = |number| (number != NIL).then(|| self.nodes.get(number));
         std::iter::successors(node(from), |before| node(before.next)).find(is_ready)
@@ -390,7 +391,7 @@ impl Queue {
             last: NIL,
             len: 0,
             wake_if_gone: 0,
-            in_order: 0,
+            for_lock: 0,
             database,
             is_marked: 0,
         }
@@ -402,8 +403,8 @@ impl Queue {
         if flags & WAKE_IF_GONE > 0 {
             self.wake_if_gone = self.wake_if_gone.wrapping_add_signed(by);
         }
-        if flags & IN_ORDER > 0 {
-            self.in_order = self.in_order.wrapping_add_signed(by);
+        if flags & FOR_LOCK > 0 {
+            self.for_lock = self.for_lock.wrapping_add_signed(by);
         }
     }
 }

@@ -67,24 +67,40 @@ impl Blocked {
     }
 }
 
-/// The condition that a blocked command waits for.
-#[derive(Clone, Copy, Debug)]
-pub struct WaitCondition<'a> {
-    /// The keys, any of which may meet the condition.
-    pub keys: &'a [&'a [u8]],
-    /// The type of value that the key must hold.
-    pub kind: Kind,
-    /// Whether the client is also served when a key is deleted or changes its type.
-    pub wake_if_gone: bool,
-    /// Whether the clients that wait for a key are served strictly in their order: while one of
-    /// them has to wait on, none behind it is served.
-    pub in_order: bool,
+/// What a blocked client waits for at its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitKind {
+    /// A value of this type.
+    Value(Kind),
+    /// A value of this type, or that there is none any more, which is an error.
+    ValueOrNone(Kind),
+    /// A native lock.
+    Lock,
 }
 
-impl<'a> WaitCondition<'a> {
-    /// Any of these keys, as soon as it holds a value of this type.
-    pub fn any(keys: &'a [&'a [u8]], kind: Kind) -> WaitCondition<'a> {
-        WaitCondition { keys, kind, wake_if_gone: false, in_order: false }
+impl WaitKind {
+    /// The type of the value that the key must hold.
+    pub(super) fn value(self) -> Kind {
+        match self {
+            WaitKind::Value(kind) | WaitKind::ValueOrNone(kind) => kind,
+            WaitKind::Lock => Kind::Lock,
+        }
+    }
+
+    /// Whether the client is also served when a key is deleted or changes its type.
+    pub(super) fn wakes_if_gone(self) -> bool {
+        !matches!(self, WaitKind::Value(_))
+    }
+
+    /// Whether the clients that wait for a key are served strictly in their order: while one of
+    /// them has to wait on, none behind it is served.
+    fn is_in_order(self) -> bool {
+        self == WaitKind::Lock
+    }
+
+    /// Whether the command runs a last time at the timeout, to give the reply.
+    fn runs_at_timeout(self) -> bool {
+        self == WaitKind::Lock
     }
 }
 
@@ -93,7 +109,7 @@ struct WaitingCommand {
     /// Its position in the table.
     at: usize,
     database: usize,
-    in_order: bool,
+    kind: WaitKind,
     arguments: Box<[u8]>,
 }
 
@@ -153,12 +169,12 @@ impl Waiters {
 
     /// The number of clients that wait for native locks.
     pub(crate) fn for_locks(&self) -> usize {
-        self.queues.len_in_order()
+        self.queues.len_for_locks()
     }
 
-    /// The number of clients that wait for this key and are served in their order.
-    pub(crate) fn queued_in_order(&self, database: usize, key: &[u8]) -> usize {
-        self.queues.count_in_order(database, key)
+    /// The number of clients that wait for the native lock at this key.
+    pub(crate) fn queued_for_lock(&self, database: usize, key: &[u8]) -> usize {
+        self.queues.count_for_lock(database, key)
     }
 
     /// Marks a key that now holds a value of this type, or none, if that meets a waiter's
@@ -209,7 +225,7 @@ impl Waiters {
 
     /// Removes a client from all queues.
     fn leave(&mut self, wait: &Wait) {
-        let keys = if wait.in_order { self.queues.keys_of(wait) } else { Vec::new() };
+        let keys = if wait.kind.is_in_order() { self.queues.keys_of(wait) } else { Vec::new() };
         let mut unused = Cursor::END;
         let cursor = self.served.as_mut().map_or(&mut unused, |served| &mut served.next);
         self.queues.leave(wait, cursor);
@@ -266,12 +282,13 @@ impl Sessions {
         &mut self,
         client: ClientId,
         database: usize,
-        condition: WaitCondition<'_>,
+        kind: WaitKind,
+        keys: &[&[u8]],
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) {
         self.block(client, Reply::NullArray, deadline);
-        let wait = self.waiters.queues.join(client.slot, database, condition, &argv[1..]);
+        let wait = self.waiters.queues.join(client.slot, database, kind, keys, &argv[1..]);
         self.clients.hold(client, wait.bytes(&self.waiters.queues));
         if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.key_wait = Some(wait);
@@ -307,16 +324,16 @@ impl Sessions {
         clients.filter_map(|place| self.clients.at_place(place))
     }
 
-    /// The clients that wait for a key and are served in their order: with the arguments of their
-    /// commands and until when they wait.
-    pub(crate) fn queue_in_order(
+    /// The clients that wait for the native lock at a key, in their order: with the arguments of
+    /// their commands and until when they wait.
+    pub(crate) fn lock_queue(
         &self,
         database: usize,
         key: &[u8],
     ) -> impl Iterator<Item = (ClientId, Vec<&[u8]>, Option<Millis>)> {
         self.waiting_for(database, key).filter_map(|client| {
             let blocked = self.get(client)?.blocked.as_ref()?;
-            let wait = blocked.key_wait.as_ref().filter(|wait| wait.in_order)?;
+            let wait = blocked.key_wait.as_ref().filter(|wait| wait.kind == WaitKind::Lock)?;
             let until = blocked.timer.map(|timer| self.timers.deadline(timer));
             Some((client, self.waiters.queues.arguments(wait).collect(), until))
         })
@@ -369,7 +386,7 @@ impl Sessions {
         let blocked = self.get(client)?.blocked.as_ref()?;
         let (at, wait) = (blocked.command?, blocked.key_wait.as_ref()?);
         let arguments = self.waiters.queues.arguments(wait).0.into();
-        Some(WaitingCommand { at, database: wait.database, in_order: wait.in_order, arguments })
+        Some(WaitingCommand { at, database: wait.database, kind: wait.kind, arguments })
     }
 
     fn exchange_pending(&mut self, client: ClientId, bytes: BytesMut) -> BytesMut {
@@ -433,11 +450,12 @@ impl Engine {
         &mut self,
         client: ClientId,
         database: usize,
-        condition: WaitCondition<'_>,
+        kind: WaitKind,
+        keys: &[&[u8]],
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) {
-        self.sessions.block_for_keys(client, database, condition, deadline, argv);
+        self.sessions.block_for_keys(client, database, kind, keys, deadline, argv);
         self.update_consumers();
     }
 
@@ -536,7 +554,7 @@ impl Engine {
         let messages = self.sessions.exchange_pending(client, before);
         if reply != Reply::NOTHING {
             self.finish(client, &reply);
-        } else if command.in_order
+        } else if command.kind.is_in_order()
             && let Some(served) = &mut self.sessions.waiters.served
         {
             served.is_order_kept = true;
@@ -598,7 +616,7 @@ impl Engine {
     /// Ends the wait of a blocked command as its timeout does.
     pub(crate) fn time_out(&mut self, client: ClientId, time: Time) {
         let command = self.sessions.waiting_command(client);
-        match command.filter(|command| command.in_order) {
+        match command.filter(|command| command.kind.runs_at_timeout()) {
             Some(command) => {
                 let argv = self.argv(&command);
                 let reply = self.run_last(client, command.at, command.database, &argv, time);

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
 use crate::run::context::Context;
-use crate::sessions::waiters::WaitCondition;
+use crate::sessions::waiters::WaitKind;
 use crate::store::dict::HashSeed;
 use crate::store::events::Events;
 use crate::store::records::NewValue;
@@ -586,7 +586,7 @@ fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, E
             return Ok(Reply::Array(std::iter::once(Reply::bulk(key)).chain(popped).collect()));
         }
     }
-    let wait = context.wait_for(WaitCondition::any(keys, Kind::SortedSet), deadline, argv);
+    let wait = context.wait_for(WaitKind::Value(Kind::SortedSet), keys, deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 
@@ -597,7 +597,7 @@ fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if let Some(popped) = request.run(context, pop_pairs)? {
         return Ok(popped);
     }
-    let wait = context.wait_for(WaitCondition::any(request.keys, Kind::SortedSet), deadline, argv);
+    let wait = context.wait_for(WaitKind::Value(Kind::SortedSet), request.keys, deadline, argv);
     Ok(wait.unwrap_or(Reply::NullArray))
 }
 

@@ -13,7 +13,7 @@ use crate::command::{
 use crate::commands::streams::entries::{entry_id, entry_reply, id_reply};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::sessions::waiters::WaitCondition;
+use crate::sessions::waiters::WaitKind;
 use crate::store::edit::GroupEdit;
 use crate::store::events::Events;
 use crate::store::stream::Stream;
@@ -151,10 +151,11 @@ fn wait(
     for (id, settled) in argv[first..].iter_mut().zip(&settled) {
         *id = settled.as_ref().map_or(*id, |text| text.as_bytes());
     }
-    let wake_if_gone = request.reader.is_some();
-    let any = WaitCondition::any(request.keys, Kind::Stream);
-    let condition = WaitCondition { wake_if_gone, ..any };
-    context.wait_for(condition, deadline, &argv)
+    let kind = match request.reader {
+        Some(_) => WaitKind::ValueOrNone(Kind::Stream),
+        None => WaitKind::Value(Kind::Stream),
+    };
+    context.wait_for(kind, request.keys, deadline, &argv)
 }
 
 impl<'a> Request<'a> {

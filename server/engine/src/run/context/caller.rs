@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::sessions::Session;
 use crate::sessions::tracking::Tracking;
 use crate::sessions::transaction::Transaction;
-use crate::sessions::waiters::WaitCondition;
+use crate::sessions::waiters::WaitKind;
 use crate::timing::time::Millis;
 
 impl Context<'_> {
@@ -109,13 +109,14 @@ impl Context<'_> {
         matches!(self.caller, Caller::Transaction | Caller::Script)
     }
 
-    /// Blocks the client until a key meets the condition, or until `deadline`. Then `argv` is run
-    /// for the client: the command itself, or one that names its start more exactly. For commands
-    /// that have changed nothing; they return the result of this function, `Reply::NOTHING`. `None`
-    /// if the client may not block.
+    /// Blocks the client until one of the keys has what it waits for, or until `deadline`. Then
+    /// `argv` is run for the client: the command itself, or one that names its start more exactly.
+    /// For commands that have changed nothing; they return the result of this function,
+    /// `Reply::NOTHING`. `None` if the client may not block.
     pub fn wait_for(
         &mut self,
-        condition: WaitCondition<'_>,
+        kind: WaitKind,
+        keys: &[&[u8]],
         deadline: Option<Millis>,
         argv: &[&[u8]],
     ) -> Option<Reply> {
@@ -124,7 +125,8 @@ impl Context<'_> {
             // The client keeps its position in all queues and its deadline.
             Caller::Waiter => {}
             Caller::Client => {
-                self.engine.block_for_keys(self.client, self.database, condition, deadline, argv);
+                let Context { client, database, .. } = *self;
+                self.engine.block_for_keys(client, database, kind, keys, deadline, argv);
             }
         }
         Some(Reply::NOTHING)

@@ -19,7 +19,7 @@ impl Context<'_> {
     pub fn begin_acquire(&mut self, key: &[u8]) -> usize {
         let sessions = &mut self.engine.sessions;
         sessions.bindings.begin_grant(self.client);
-        sessions.waiters.queued_in_order(self.database, key)
+        sessions.waiters.queued_for_lock(self.database, key)
     }
 
     /// The next fencing token; `None` if none are left.
