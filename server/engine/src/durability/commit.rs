@@ -16,7 +16,7 @@ use crate::store::value::Kind;
 use crate::timing::time::Time;
 
 /// The client and the kind of call that have caused a change.
-pub(crate) type Author = Option<(ClientId, Caller)>;
+pub(crate) type Cause = Option<(ClientId, Caller)>;
 
 impl Engine {
     /// Turns the recording of effects and the observation of commands on if they have a consumer,
@@ -40,16 +40,16 @@ impl Engine {
         self.update_consumers();
     }
 
-    /// Passes the effects of a command to those that inform clients. `author` has called it.
+    /// Passes the effects of a command to those that inform clients. `cause` is its call.
     #[inline]
-    pub(crate) fn observe_effects(&mut self, author: Author) {
+    pub(crate) fn observe_effects(&mut self, cause: Cause) {
         if self.writer.has_unobserved() {
-            self.observe_new_effects(author);
+            self.observe_new_effects(cause);
         }
     }
 
     #[cold]
-    fn observe_new_effects(&mut self, author: Author) {
+    fn observe_new_effects(&mut self, cause: Cause) {
         let (effects, start) = self.writer.take_unobserved();
         let mut touched: Option<(Place<'_>, Option<Kind>)> = None;
         let mut is_flushed = false;
@@ -72,14 +72,14 @@ impl Engine {
                     self.sessions.mark_for_waiters(place.database, place.key, Some(Kind::Stream));
                 }
                 Effect::Moved { database, key } => {
-                    self.touch(place, None, author);
+                    self.touch(place, None, cause);
                     let kind = self.writer.keyspace().kind_of(database, key);
-                    self.touch(Place { database, key }, kind, author);
+                    self.touch(Place { database, key }, kind, cause);
                     touched = None;
                 }
                 Effect::Copied { database, key } => {
                     let kind = self.writer.keyspace().kind_of(database, key);
-                    self.touch(Place { database, key }, kind, author);
+                    self.touch(Place { database, key }, kind, cause);
                     touched = None;
                 }
                 Effect::Expired { deadline } => {
@@ -96,7 +96,7 @@ impl Engine {
                     };
                     // A command that changes many elements touches its key once.
                     if touched != Some((place, kind)) {
-                        self.touch(place, kind, author);
+                        self.touch(place, kind, cause);
                         touched = Some((place, kind));
                     }
                 }
@@ -112,10 +112,10 @@ impl Engine {
 
     /// Handles a change of a key, which now has a value of this type: breaks the transactions that
     /// watch it, marks it for waiting clients, and invalidates it for tracking clients.
-    fn touch(&mut self, place: Place<'_>, kind: Option<Kind>, author: Author) {
+    fn touch(&mut self, place: Place<'_>, kind: Option<Kind>, cause: Cause) {
         self.sessions.mark_for_waiters(place.database, place.key, kind);
         self.sessions.break_watches(place);
-        self.sessions.invalidate(place.key, author);
+        self.sessions.invalidate(place.key, cause);
     }
 
     /// Handles a database that was emptied or swapped with `other`.
