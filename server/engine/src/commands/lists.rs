@@ -350,19 +350,19 @@ fn lrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `LPOS`: replies with the index of the element or nil, with `COUNT` with all indexes.
 fn lpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let options = Position::parse(&argv[3..])?;
+    let search = Search::parse(&argv[3..])?;
     let found = match context.read_as::<List>(argv[1])? {
-        Some(list) => options.search(list, argv[2]),
+        Some(list) => search.run(list, argv[2]),
         None => Vec::new(),
     };
-    Ok(match options.count {
+    Ok(match search.count {
         Some(_) => Reply::Array(found.into_iter().map(Reply::from).collect()),
         None => found.first().map_or(Reply::Null, |&place| place.into()),
     })
 }
 
-/// The options of `LPOS`.
-struct Position {
+/// What `LPOS` looks for.
+struct Search {
     /// The number of equal elements to skip.
     skip: usize,
     from: End,
@@ -372,29 +372,29 @@ struct Position {
     examined_max: usize,
 }
 
-impl Position {
-    fn parse(options: &[&[u8]]) -> Result<Position, Error> {
-        let mut position = Position { skip: 0, from: End::Left, count: None, examined_max: 0 };
+impl Search {
+    fn parse(options: &[&[u8]]) -> Result<Search, Error> {
+        let mut search = Search { skip: 0, from: End::Left, count: None, examined_max: 0 };
         for option in options.chunks(2) {
             let &[name, value] = option else { return Err(Error::Syntax) };
             if is(name, "rank") {
                 let rank = parse_direction(value)?;
-                position.from = if rank < 0 { End::Right } else { End::Left };
+                search.from = if rank < 0 { End::Right } else { End::Left };
                 let skip = rank.unsigned_abs().checked_sub(1).ok_or(RANK_ZERO)?;
-                position.skip = usize::try_from(skip).unwrap_or(usize::MAX);
+                search.skip = usize::try_from(skip).unwrap_or(usize::MAX);
             } else if is(name, "count") {
-                position.count = Some(at_least(value, 0, "ERR COUNT can't be negative")?);
+                search.count = Some(at_least(value, 0, "ERR COUNT can't be negative")?);
             } else if is(name, "maxlen") {
-                position.examined_max = at_least(value, 0, "ERR MAXLEN can't be negative")?;
+                search.examined_max = at_least(value, 0, "ERR MAXLEN can't be negative")?;
             } else {
                 return Err(Error::Syntax);
             }
         }
-        Ok(position)
+        Ok(search)
     }
 
     /// The indexes of equal elements, in the order of the search.
-    fn search(&self, list: &List, wanted: &[u8]) -> Vec<usize> {
+    fn run(&self, list: &List, wanted: &[u8]) -> Vec<usize> {
         let unless_0 = |count: usize| if count == 0 { usize::MAX } else { count };
         let (examined_max, count) =
             (unless_0(self.examined_max), unless_0(self.count.unwrap_or(1)));

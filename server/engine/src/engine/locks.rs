@@ -3,14 +3,14 @@
 
 use crate::engine::Engine;
 use crate::sessions::ClientId;
-use crate::sessions::bindings::{BoundKey, EndedBinding};
-use crate::store::Keyspace;
+use crate::sessions::bindings::EndedBinding;
 use crate::store::dict::Slot;
 use crate::store::edit::Edit;
 use crate::store::events::Events;
 use crate::store::lock::{Lease, Lock};
 use crate::store::lock_notes::{Author, OwnerChange};
 use crate::store::value::Typed;
+use crate::store::{DatabaseKey, Keyspace};
 use crate::timing::time::{Millis, Time};
 use lockwheel_defects::defect;
 
@@ -24,7 +24,7 @@ impl Engine {
     pub(crate) fn bind_lock(
         &mut self,
         client: ClientId,
-        key: BoundKey,
+        key: DatabaseKey,
         granted_by: Option<&'static str>,
     ) {
         if self.sessions.bindings.bind(client, key, granted_by) {
@@ -34,7 +34,7 @@ impl Engine {
     }
 
     /// Ends what [`Engine::bind_lock`] has begun, unless the lock is still bound to the client.
-    pub(crate) fn unbind_lock(&mut self, client: u64, key: &BoundKey) {
+    pub(crate) fn unbind_lock(&mut self, client: u64, key: &DatabaseKey) {
         if !is_bound(self.writer.keyspace(), key, client) {
             self.sessions.bindings.unbind(client, key);
         }
@@ -110,7 +110,7 @@ impl Engine {
         self.writer.set_deadline(database, slot, deadline);
         if self.sessions.set_hold_end((database, key), next_end) {
             let keyspace = self.writer.keyspace();
-            let is_there = |(database, key): &BoundKey| keyspace.find(*database, key).is_some();
+            let is_there = |(database, key): &DatabaseKey| keyspace.find(*database, key).is_some();
             self.sessions.retain_hold_ends(is_there);
         }
     }
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// The keys of the locks that meet a condition.
-    fn locks_with(&self, condition: impl Fn(&Lock) -> bool) -> Vec<BoundKey> {
+    fn locks_with(&self, condition: impl Fn(&Lock) -> bool) -> Vec<DatabaseKey> {
         let mut places = Vec::new();
         for database in 0..self.writer.keyspace().count() {
             let records = self.writer.keyspace().database(database).records();
@@ -209,7 +209,7 @@ impl Engine {
 }
 
 /// Whether the lock at a key is bound to a client.
-fn is_bound(keyspace: &Keyspace, (database, key): &BoundKey, client: u64) -> bool {
+fn is_bound(keyspace: &Keyspace, (database, key): &DatabaseKey, client: u64) -> bool {
     let slot = keyspace.find(*database, key);
     let record = slot.map(|slot| keyspace.database(*database).record(slot));
     let lock = record.and_then(|record| <Box<Lock>>::of(record.value()));

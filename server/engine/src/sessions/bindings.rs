@@ -6,15 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClientId, Session};
+use crate::store::DatabaseKey;
 
 /// Half the keys that are recorded for one client before those that are out of date are removed.
 const KEYS_BEFORE_SWEEP: usize = 32;
 
-/// A key with its database.
-pub(crate) type BoundKey = (usize, Box<[u8]>);
-
 /// Where a key is after two databases were swapped.
-pub(super) fn swapped((database, key): BoundKey, a: usize, b: usize) -> BoundKey {
+pub(super) fn swapped((database, key): DatabaseKey, a: usize, b: usize) -> DatabaseKey {
     match database {
         database if database == a => (b, key),
         database if database == b => (a, key),
@@ -34,11 +32,11 @@ pub struct Bindings {
 /// The keys of the locks that are bound to one client.
 #[derive(Debug, Default)]
 struct BoundKeys {
-    keys: BTreeSet<BoundKey>,
+    keys: BTreeSet<DatabaseKey>,
     /// The keys that were left when those that are out of date were removed last.
     kept: usize,
     /// The last lock that was granted to the client, and the name of the command that did it.
-    last_grant: Option<(BoundKey, &'static str)>,
+    last_grant: Option<(DatabaseKey, &'static str)>,
     /// The client cannot have received that grant.
     is_lost: bool,
 }
@@ -49,9 +47,9 @@ pub(crate) struct EndedBinding {
     /// The serial of the client.
     pub(crate) client: u64,
     /// The keys of the locks.
-    pub(crate) keys: BTreeSet<BoundKey>,
+    pub(crate) keys: BTreeSet<DatabaseKey>,
     /// One of them was granted by a reply that the client has not received.
-    pub(crate) lost: Option<BoundKey>,
+    pub(crate) lost: Option<DatabaseKey>,
 }
 
 impl Bindings {
@@ -61,7 +59,7 @@ impl Bindings {
     pub(crate) fn bind(
         &mut self,
         client: ClientId,
-        key: BoundKey,
+        key: DatabaseKey,
         granted_by: Option<&'static str>,
     ) -> bool {
         let bound = self.keys.entry(client.serial).or_default();
@@ -83,7 +81,7 @@ impl Bindings {
     }
 
     /// Keeps only the keys of a client that are still bound to it.
-    pub(crate) fn retain(&mut self, client: ClientId, is_bound: impl FnMut(&BoundKey) -> bool) {
+    pub(crate) fn retain(&mut self, client: ClientId, is_bound: impl FnMut(&DatabaseKey) -> bool) {
         if let Some(bound) = self.keys.get_mut(&client.serial) {
             bound.keys.retain(is_bound);
             bound.kept = bound.keys.len();
@@ -91,7 +89,7 @@ impl Bindings {
     }
 
     /// Removes a key of a client.
-    pub(crate) fn unbind(&mut self, client: u64, key: &BoundKey) {
+    pub(crate) fn unbind(&mut self, client: u64, key: &DatabaseKey) {
         if let Some(bound) = self.keys.get_mut(&client) {
             bound.keys.remove(key);
             if bound.keys.is_empty() {

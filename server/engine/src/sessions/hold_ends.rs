@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bindings::{BoundKey, swapped};
+use super::bindings::swapped;
 use super::{Sessions, Timer};
+use crate::store::DatabaseKey;
 use crate::timing::time::Millis;
 use crate::timing::timers::TimerId;
 
@@ -16,8 +17,8 @@ const LOCKS_BEFORE_SWEEP: usize = 1_000;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct HoldEnds {
-    of_locks: BTreeMap<BoundKey, Millis>,
-    in_order: BTreeSet<(Millis, BoundKey)>,
+    of_locks: BTreeMap<DatabaseKey, Millis>,
+    in_order: BTreeSet<(Millis, DatabaseKey)>,
     /// Fires at the first end.
     timer: Option<(Millis, TimerId)>,
     /// The locks that were left when those that are gone were removed last.
@@ -25,7 +26,7 @@ pub(crate) struct HoldEnds {
 }
 
 impl HoldEnds {
-    fn remove(&mut self, place: &BoundKey) {
+    fn remove(&mut self, place: &DatabaseKey) {
         if let Some((place, end)) = self.of_locks.remove_entry(place) {
             self.in_order.remove(&(end, place));
         }
@@ -56,7 +57,7 @@ impl Sessions {
     }
 
     /// Keeps only the locks that are still there.
-    pub(crate) fn retain_hold_ends(&mut self, mut is_there: impl FnMut(&BoundKey) -> bool) {
+    pub(crate) fn retain_hold_ends(&mut self, mut is_there: impl FnMut(&DatabaseKey) -> bool) {
         let ends = &mut self.hold_ends;
         ends.of_locks.retain(|place, _| is_there(place));
         ends.in_order = ends.of_locks.iter().map(|(place, end)| (*end, place.clone())).collect();
@@ -65,7 +66,7 @@ impl Sessions {
     }
 
     /// Removes a lock of which a lease has ended; the timer has fired and no longer exists.
-    pub(crate) fn take_ended_hold(&mut self) -> Option<BoundKey> {
+    pub(crate) fn take_ended_hold(&mut self) -> Option<DatabaseKey> {
         self.hold_ends.timer = None;
         let (_, place) = self.hold_ends.in_order.pop_first()?;
         self.hold_ends.of_locks.remove(&place);

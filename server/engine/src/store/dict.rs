@@ -31,12 +31,13 @@ impl HashSeed {
 pub struct Dict<V> {
     seed: HashSeed,
     index: HashTable<Slot>,
-    slots: Vec<Place<V>>,
+    slots: Vec<SlotContent<V>>,
     free: Option<Slot>,
 }
 
 #[derive(Clone, Debug)]
-enum Place<V> {
+enum SlotContent<V> {
+    /// A key with its value.
     Taken(Box<[u8]>, V),
     /// Holds the next free slot.
     Free(Option<Slot>),
@@ -71,24 +72,24 @@ impl<V> Dict<V> {
     /// The key in an occupied slot.
     pub fn key(&self, slot: Slot) -> &[u8] {
         match &self.slots[slot as usize] {
-            Place::Taken(key, _) => key,
-            Place::Free(_) => unreachable!("slot {slot} is free"),
+            SlotContent::Taken(key, _) => key,
+            SlotContent::Free(_) => unreachable!("slot {slot} is free"),
         }
     }
 
     /// The value in an occupied slot.
     pub fn value(&self, slot: Slot) -> &V {
         match &self.slots[slot as usize] {
-            Place::Taken(_, value) => value,
-            Place::Free(_) => unreachable!("slot {slot} is free"),
+            SlotContent::Taken(_, value) => value,
+            SlotContent::Free(_) => unreachable!("slot {slot} is free"),
         }
     }
 
     /// The value in an occupied slot.
     pub fn value_mut(&mut self, slot: Slot) -> &mut V {
         match &mut self.slots[slot as usize] {
-            Place::Taken(_, value) => value,
-            Place::Free(_) => unreachable!("slot {slot} is free"),
+            SlotContent::Taken(_, value) => value,
+            SlotContent::Free(_) => unreachable!("slot {slot} is free"),
         }
     }
 
@@ -104,10 +105,10 @@ impl<V> Dict<V> {
 
     /// Adds an entry; its key must be absent.
     pub fn insert_new(&mut self, key: &[u8], value: V) -> Slot {
-        let place = Place::Taken(key.into(), value);
+        let place = SlotContent::Taken(key.into(), value);
         let slot = match self.free {
             Some(slot) => {
-                let Place::Free(next) = self.slots[slot as usize] else {
+                let SlotContent::Free(next) = self.slots[slot as usize] else {
                     unreachable!("slot {slot} is on the free list")
                 };
                 self.free = next;
@@ -122,8 +123,8 @@ impl<V> Dict<V> {
         };
         let (seed, slots) = (self.seed, &self.slots);
         self.index.insert_unique(seed.hash(key), slot, |&slot| match &slots[slot as usize] {
-            Place::Taken(key, _) => seed.hash(key),
-            Place::Free(_) => unreachable!("slot {slot} is indexed"),
+            SlotContent::Taken(key, _) => seed.hash(key),
+            SlotContent::Free(_) => unreachable!("slot {slot} is indexed"),
         });
         slot
     }
@@ -149,12 +150,12 @@ impl<V> Dict<V> {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("slot {slot} is not indexed"),
         }
-        let place = std::mem::replace(&mut self.slots[slot as usize], Place::Free(self.free));
+        let place = std::mem::replace(&mut self.slots[slot as usize], SlotContent::Free(self.free));
         self.free = Some(slot);
         self.shrink();
         match place {
-            Place::Taken(key, value) => (key, value),
-            Place::Free(_) => unreachable!("slot {slot} is free"),
+            SlotContent::Taken(key, value) => (key, value),
+            SlotContent::Free(_) => unreachable!("slot {slot} is free"),
         }
     }
 
@@ -173,8 +174,8 @@ impl<V> Dict<V> {
     /// All entries, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> {
         self.slots.iter().filter_map(|place| match place {
-            Place::Taken(key, value) => Some((&**key, value)),
-            Place::Free(_) => None,
+            SlotContent::Taken(key, value) => Some((&**key, value)),
+            SlotContent::Free(_) => None,
         })
     }
 
@@ -185,7 +186,7 @@ impl<V> Dict<V> {
         let start = usize::try_from(cursor).unwrap_or(usize::MAX).min(len);
         let end = start.saturating_add(count).min(len);
         let taken = (start..end)
-            .filter(|&at| matches!(self.slots[at], Place::Taken(..)))
+            .filter(|&at| matches!(self.slots[at], SlotContent::Taken(..)))
             .map(|at| at as Slot);
         (taken, if end == len { 0 } else { end as u64 })
     }
@@ -200,14 +201,14 @@ impl<V> Dict<V> {
         let len = self.slots.len();
         for _ in 0..TRIALS {
             let at = random.below(len);
-            if matches!(self.slots[at], Place::Taken(..)) {
+            if matches!(self.slots[at], SlotContent::Taken(..)) {
                 return Some(at as Slot);
             }
         }
         let start = random.below(len);
         (start..len)
             .chain(0..start)
-            .find(|&at| matches!(self.slots[at], Place::Taken(..)))
+            .find(|&at| matches!(self.slots[at], SlotContent::Taken(..)))
             .map(|at| at as Slot)
     }
 
@@ -238,8 +239,8 @@ impl<V> Dict<V> {
         {
             let (seed, slots) = (self.seed, &self.slots);
             self.index.shrink_to(self.index.len() * 2, |&slot| match &slots[slot as usize] {
-                Place::Taken(key, _) => seed.hash(key),
-                Place::Free(_) => unreachable!("slot {slot} is indexed"),
+                SlotContent::Taken(key, _) => seed.hash(key),
+                SlotContent::Free(_) => unreachable!("slot {slot} is indexed"),
             });
         }
     }

@@ -15,6 +15,9 @@ use crate::timing::time::{Millis, Time};
 /// each time.
 const IDLE_WHEELS_MAX: usize = 16;
 
+/// A key with its database. Borrowed, it is a [`Place`].
+pub type DatabaseKey = (usize, Box<[u8]>);
+
 /// One of the numbered databases.
 #[derive(Debug)]
 pub struct Database {

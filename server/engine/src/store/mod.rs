@@ -45,5 +45,5 @@ pub mod value;
 pub mod writer;
 
 pub(crate) use keyspace::random_sample;
-pub use keyspace::{Database, Keyspace};
+pub use keyspace::{Database, DatabaseKey, Keyspace};
 pub use records::{DUE_TOGETHER, Due};

@@ -27,7 +27,7 @@ pub struct Sequence<T> {
 
 /// The position of an item, or the one it would have. Valid until the sequence changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PieceIndex {
     piece: usize,
     at: usize,
 }
@@ -51,25 +51,25 @@ impl<T> Sequence<T> {
 
     /// The place of the first item for which `before` is false. The items for which it is true must
     /// come first.
-    pub fn search(&self, mut before: impl FnMut(&T) -> bool) -> Place {
+    pub fn search(&self, mut before: impl FnMut(&T) -> bool) -> PieceIndex {
         let wholly = |piece: &Vec<T>| piece.last().is_some_and(&mut before);
         let piece = self.pieces.partition_point(wholly).min(self.pieces.len() - 1);
-        Place { piece, at: self.pieces[piece].partition_point(before) }
+        PieceIndex { piece, at: self.pieces[piece].partition_point(before) }
     }
 
     /// The number of items before a place.
-    pub fn rank(&self, place: Place) -> usize {
+    pub fn rank(&self, place: PieceIndex) -> usize {
         self.pieces[..place.piece].iter().map(Vec::len).sum::<usize>() + place.at
     }
 
     /// The place of a rank; the end for a rank beyond it.
-    pub fn place(&self, rank: usize) -> Place {
+    pub fn place(&self, rank: usize) -> PieceIndex {
         let (mut piece, mut at) = (0, rank.min(self.len));
         while piece + 1 < self.pieces.len() && at >= self.pieces[piece].len() {
             at -= self.pieces[piece].len();
             piece += 1;
         }
-        Place { piece, at }
+        PieceIndex { piece, at }
     }
 
     /// The items of a range of ranks, which must be within the sequence.
@@ -82,7 +82,7 @@ impl<T> Sequence<T> {
     }
 
     /// Inserts an item at a place, before the item there.
-    pub fn insert(&mut self, place: Place, item: T) {
+    pub fn insert(&mut self, place: PieceIndex, item: T) {
         let piece = &mut self.pieces[place.piece];
         piece.insert(place.at, item);
         if piece.len() > PIECE_MAX {
@@ -93,7 +93,7 @@ impl<T> Sequence<T> {
     }
 
     /// Removes the item at a place, which must not be the end.
-    pub fn remove(&mut self, place: Place) -> T {
+    pub fn remove(&mut self, place: PieceIndex) -> T {
         let item = self.pieces[place.piece].remove(place.at);
         self.len -= 1;
         self.join(place.piece);
@@ -141,7 +141,7 @@ impl<T> Sequence<T> {
 }
 
 /// The items between two places that are in the piece of this number.
-fn part<T>(from: Place, to: Place, number: usize, piece: &[T]) -> Range<usize> {
+fn part<T>(from: PieceIndex, to: PieceIndex, number: usize, piece: &[T]) -> Range<usize> {
     let start = if number == from.piece { from.at } else { 0 };
     let end = if number == to.piece { to.at } else { piece.len() };
     start..end

@@ -96,7 +96,7 @@ struct Request<'a> {
 
 /// The position in a stream from which to read.
 #[derive(Clone, Copy)]
-enum Position {
+enum ReadFrom {
     After(StreamId),
     /// `>`: the position of the group.
     New,
@@ -110,8 +110,8 @@ fn read(context: &mut Context<'_>, argv: &[&[u8]], grouped: bool) -> Result<Repl
     for (&key, &position) in request.keys.iter().zip(&positions) {
         let entries = match (request.reader, position) {
             (Some(reader), _) => read_for_consumer(context, &request, reader, key, position)?,
-            (None, Position::After(id)) => read_streams(context, &request, key, id)?,
-            (None, Position::New) => None,
+            (None, ReadFrom::After(id)) => read_streams(context, &request, key, id)?,
+            (None, ReadFrom::New) => None,
         };
         served.extend(entries.map(|entries| (Reply::bulk(key), Reply::Array(entries))));
     }
@@ -133,7 +133,7 @@ fn read(context: &mut Context<'_>, argv: &[&[u8]], grouped: bool) -> Result<Repl
 fn wait(
     context: &mut Context<'_>,
     request: &Request<'_>,
-    positions: &[Position],
+    positions: &[ReadFrom],
     deadline: Option<Millis>,
     argv: &[&[u8]],
 ) -> Option<Reply> {
@@ -142,7 +142,7 @@ fn wait(
         .iter()
         .zip(positions)
         .map(|(&id, position)| match position {
-            Position::After(last) if id == b"$" => Some(last.to_string()),
+            ReadFrom::After(last) if id == b"$" => Some(last.to_string()),
             _ => None,
         })
         .collect();
@@ -244,7 +244,7 @@ fn only_for_groups(option: &str) -> Error {
 }
 
 /// The positions from which to read. All of them are parsed before the first stream is read.
-fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Position>, Error> {
+fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<ReadFrom>, Error> {
     let mut positions = Vec::with_capacity(request.keys.len());
     for (&key, &id) in request.keys.iter().zip(request.ids) {
         let stream = context.read_as::<Box<Stream>>(key)?;
@@ -254,7 +254,7 @@ fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Pos
             return Err(no_group(key, group, " in XREADGROUP with GROUP option"));
         }
         positions.push(match (id, request.reader) {
-            (b"$", None) => Position::After(stream.map_or(StreamId::MIN, |stream| stream.last_id)),
+            (b"$", None) => ReadFrom::After(stream.map_or(StreamId::MIN, |stream| stream.last_id)),
             (b"$", Some(_)) => {
                 return Err(Error::line(
                     "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read \
@@ -262,7 +262,7 @@ fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Pos
                      get new messages. The $ ID would just return an empty result set.",
                 ));
             }
-            (b">", Some(_)) => Position::New,
+            (b">", Some(_)) => ReadFrom::New,
             (b">", None) => {
                 return Err(Error::line(
                     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
@@ -271,8 +271,8 @@ fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Pos
             }
             _ => match entry_id(id)? {
                 // As in Redis, which represents `>` by this id.
-                StreamId::MAX if request.reader.is_some() => Position::New,
-                id => Position::After(id),
+                StreamId::MAX if request.reader.is_some() => ReadFrom::New,
+                id => ReadFrom::After(id),
             },
         });
     }
@@ -306,7 +306,7 @@ fn read_for_consumer(
     request: &Request<'_>,
     (group, consumer): (&[u8], &[u8]),
     key: &[u8],
-    position: Position,
+    position: ReadFrom,
 ) -> Result<Option<Vec<Reply>>, Error> {
     let now = context.time.wall();
     let count = request.count_max();
@@ -315,8 +315,8 @@ fn read_for_consumer(
     let Some(mut group) = stream.into_group(group) else { return Ok(None) };
     let is_new = group.seen(consumer, now);
     let entries = match position {
-        Position::After(id) => Some(history(&mut group, consumer, id, count, now)),
-        Position::New => new_entries(&mut group, consumer, count, now, !request.acknowledged),
+        ReadFrom::After(id) => Some(history(&mut group, consumer, id, count, now)),
+        ReadFrom::New => new_entries(&mut group, consumer, count, now, !request.acknowledged),
     };
     if is_new {
         context.changed(Events::STREAM, "xgroup-createconsumer", key);

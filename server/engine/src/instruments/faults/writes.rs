@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::Engine;
 use crate::instruments::faults::Faults;
 use crate::limits;
+use crate::store::DatabaseKey;
 use crate::store::effects::image::Image;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::store::records::NewValue;
 use crate::timing::time::{Millis, Time};
-
-/// A key with its database.
-type DatabaseKey = (usize, Box<[u8]>);
 
 /// The contents of a key: its value in byte form, and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
