@@ -85,9 +85,25 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+/// By what elements are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By<'a> {
+    Element,
+    /// A name without `*`, which is the same for all elements: they are not sorted.
+    Constant,
+    /// The values of other keys.
+    Pattern(&'a [u8]),
+}
+
+impl<'a> By<'a> {
+    fn named(pattern: &'a [u8]) -> By<'a> {
+        if pattern.contains(&b'*') { By::Pattern(pattern) } else { By::Constant }
+    }
+}
+
 /// The options after the key.
 struct Options<'a> {
-    by: Option<&'a [u8]>,
+    by: By<'a>,
     get: Vec<&'a [u8]>,
     limit: (i64, i64),
     alpha: bool,
@@ -98,7 +114,7 @@ struct Options<'a> {
 impl<'a> Options<'a> {
     fn parse(arguments: &[&'a [u8]], may_store: bool) -> Result<Options<'a>, Error> {
         let mut options = Options {
-            by: None,
+            by: By::Element,
             get: Vec::new(),
             limit: (0, -1),
             alpha: false,
@@ -125,7 +141,7 @@ impl<'a> Options<'a> {
                     after
                 }
                 [pattern, after @ ..] if is(word, "by") => {
-                    options.by = Some(pattern);
+                    options.by = By::named(pattern);
                     after
                 }
                 [pattern, after @ ..] if is(word, "get") => {
@@ -138,30 +154,12 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Returns an error in a cluster if keys outside the arguments would be read.
-    fn stay_in_slot(&self) -> Result<(), Error> {
-        if self.by.is_some_and(|pattern| pattern.contains(&b'*')) {
-            return Err(Error::line("ERR BY option of SORT denied in Cluster mode."));
+    /// The option because of which keys outside the arguments are read, if there is one.
+    fn reading_other_keys(&self) -> Option<&'static str> {
+        match self.by {
+            By::Pattern(_) => Some("BY"),
+            By::Element | By::Constant => (!self.get.is_empty()).then_some("GET"),
         }
-        if !self.get.is_empty() {
-            return Err(Error::line("ERR GET option of SORT denied in Cluster mode."));
-        }
-        Ok(())
-    }
-
-    /// Whether keys outside the arguments may be read.
-    fn reads_other_keys(&self) -> bool {
-        self.by.is_some_and(|pattern| pattern.contains(&b'*')) || !self.get.is_empty()
-    }
-
-    /// The error for a user that may not read all keys.
-    fn not_permitted(&self) -> Error {
-        if self.by.is_some_and(|pattern| pattern.contains(&b'*')) {
-            return Error::line(
-                "ERR BY option of SORT denied due to insufficient ACL permissions.",
-            );
-        }
-        Error::line("ERR GET option of SORT denied due to insufficient ACL permissions.")
     }
 
     /// The range of `length` results that `LIMIT` selects.
@@ -177,24 +175,26 @@ impl<'a> Options<'a> {
 /// `SORT` and `SORT_RO`: reply with the results, or with their number after `STORE`.
 fn sort(context: &mut Context<'_>, argv: &[&[u8]], may_store: bool) -> Result<Reply, Error> {
     let mut options = Options::parse(&argv[2..], may_store)?;
-    if context.settings().cluster_enabled {
-        options.stay_in_slot()?;
-    }
-    if options.reads_other_keys() && !may_read_all_keys(context, argv) {
-        return Err(options.not_permitted());
+    if let Some(option) = options.reading_other_keys() {
+        let denied = |why| Err(Error::text(format!("ERR {option} option of SORT denied {why}.")));
+        if context.settings().cluster_enabled {
+            return denied("in Cluster mode");
+        }
+        if !may_read_all_keys(context, argv) {
+            return denied("due to insufficient ACL permissions");
+        }
     }
     let (mut elements, is_set) = elements(context, argv[1])?;
-    let constant = options.by.is_some_and(|pattern| !pattern.contains(&b'*'));
     let order_is_visible = options.store.is_some() || context.caller == Caller::Script;
-    if !constant {
-        elements = sorted(context, elements, &options)?;
-    } else if is_set && order_is_visible {
+    if options.by == By::Constant && is_set && order_is_visible {
         // Results that are stored, or are used by a script, must not depend on the encoding of a
         // set.
-        (options.by, options.alpha) = (None, true);
-        elements = sorted(context, elements, &options)?;
-    } else if options.descending && !is_set {
-        elements.reverse();
+        (options.by, options.alpha) = (By::Element, true);
+    }
+    match options.by {
+        By::Element | By::Pattern(_) => elements = sorted(context, elements, &options)?,
+        By::Constant if options.descending && !is_set => elements.reverse(),
+        By::Constant => {}
     }
     let shown = elements.get(options.window(elements.len())).unwrap_or_default();
     let mut results = Vec::with_capacity(shown.len());
@@ -251,15 +251,18 @@ fn sorted(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let mut texts = Vec::with_capacity(elements.len());
     for element in &elements {
-        texts.push(options.by.and_then(|pattern| look_up(context, pattern, element)));
+        texts.push(match options.by {
+            By::Pattern(pattern) => look_up(context, pattern, element),
+            By::Element | By::Constant => None,
+        });
     }
     let mut weighed = Vec::with_capacity(elements.len());
     for (element, text) in elements.into_iter().zip(texts) {
-        let weight = match (options.by, text) {
-            (None, _) if options.alpha => Weight::Itself,
-            (None, _) => Weight::Number(to_number(&element)?),
-            (Some(_), text) if options.alpha => Weight::Text(text),
-            (Some(_), text) => Weight::Number(text.map_or(Ok(0.0), |text| to_number(&text))?),
+        let weight = match options.by {
+            By::Pattern(_) if options.alpha => Weight::Text(text),
+            By::Pattern(_) => Weight::Number(text.map_or(Ok(0.0), |text| to_number(&text))?),
+            By::Element | By::Constant if options.alpha => Weight::Itself,
+            By::Element | By::Constant => Weight::Number(to_number(&element)?),
         };
         weighed.push((weight, element));
     }
