@@ -40,10 +40,10 @@ impl Ceiling {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct LeaseCeiling {
-    /// What the caller has taken.
-    taken: Ceiling,
+    /// What the caller has recorded, ahead of `required` by `AHEAD_MS` and `AHEAD_TOKENS`.
+    recorded: Ceiling,
     /// The leases that were granted.
-    needed: Ceiling,
+    required: Ceiling,
     /// Patterns of keys that are no locks.
     exempt: Vec<Vec<u8>>,
 }
@@ -53,14 +53,14 @@ impl LeaseCeiling {
         self.exempt.iter().any(|pattern| glob::matches(pattern, key))
     }
 
-    fn exceeds_taken(&self) -> bool {
-        self.needed.deadline > self.taken.deadline
-            || self.exceeds_taken_tokens()
-            || self.needed.has_lasting_keys && !self.taken.has_lasting_keys
+    fn exceeds_recorded(&self) -> bool {
+        self.required.deadline > self.recorded.deadline
+            || self.exceeds_recorded_tokens()
+            || self.required.has_lasting_keys && !self.recorded.has_lasting_keys
     }
 
-    fn exceeds_taken_tokens(&self) -> bool {
-        self.needed.token > self.taken.token && !defect!(TokenNotReserved)
+    fn exceeds_recorded_tokens(&self) -> bool {
+        self.required.token > self.recorded.token && !defect!(TokenNotReserved)
     }
 }
 
@@ -79,7 +79,7 @@ impl Engine {
     /// match a pattern of `exempt` do not count. Fencing tokens are greater than the recorded one.
     pub fn track_ceiling(&mut self, recorded: Ceiling, exempt: Vec<Vec<u8>>) {
         self.token_floor = self.token_floor.max(recorded.token);
-        let ceiling = LeaseCeiling { taken: recorded, needed: recorded, exempt };
+        let ceiling = LeaseCeiling { recorded, required: recorded, exempt };
         self.lease_ceiling = Some(Box::new(ceiling));
         self.update_consumers();
     }
@@ -94,21 +94,21 @@ impl Engine {
     #[inline]
     pub fn take_ceiling(&mut self, now: Millis) -> Option<Ceiling> {
         let ceiling = self.lease_ceiling.as_mut()?;
-        if !ceiling.exceeds_taken() {
+        if !ceiling.exceeds_recorded() {
             return None;
         }
-        let exceeds_tokens = ceiling.exceeds_taken_tokens();
-        let LeaseCeiling { taken, needed, .. } = &mut **ceiling;
-        taken.has_lasting_keys |= needed.has_lasting_keys;
-        if needed.deadline > taken.deadline {
-            let lease_ms = needed.deadline.0.saturating_sub(now.0);
+        let exceeds_tokens = ceiling.exceeds_recorded_tokens();
+        let LeaseCeiling { recorded, required, .. } = &mut **ceiling;
+        recorded.has_lasting_keys |= required.has_lasting_keys;
+        if required.deadline > recorded.deadline {
+            let lease_ms = required.deadline.0.saturating_sub(now.0);
             let ahead_ms = lease_ms.clamp(AHEAD_MS.0, AHEAD_MS.1);
-            taken.deadline = Millis(needed.deadline.0.saturating_add(ahead_ms));
+            recorded.deadline = Millis(required.deadline.0.saturating_add(ahead_ms));
         }
         if exceeds_tokens {
-            taken.token = needed.token.saturating_add(AHEAD_TOKENS);
+            recorded.token = required.token.saturating_add(AHEAD_TOKENS);
         }
-        Some(ceiling.taken)
+        Some(ceiling.recorded)
     }
 
     /// The ceiling of the leases that still run: of the keys that exist, and of those that the
@@ -144,7 +144,7 @@ impl Engine {
     pub fn lower_ceiling(&mut self) -> Option<Ceiling> {
         let exact = self.ceiling_of_keys()?;
         let ceiling = self.lease_ceiling.as_mut()?;
-        (ceiling.taken, ceiling.needed) = (exact, exact);
+        (ceiling.recorded, ceiling.required) = (exact, exact);
         Some(exact)
     }
 
@@ -154,26 +154,26 @@ impl Engine {
         for (place, effect) in effects.iter() {
             match effect {
                 Effect::HoldGranted { hold } => {
-                    ceiling.needed.token = ceiling.needed.token.max(hold.token);
+                    ceiling.required.token = ceiling.required.token.max(hold.token);
                 }
                 Effect::Deadline { deadline: Some(deadline) }
-                    if deadline > ceiling.needed.deadline && !ceiling.is_exempt(place.key) =>
+                    if deadline > ceiling.required.deadline && !ceiling.is_exempt(place.key) =>
                 {
-                    ceiling.needed.deadline = deadline;
+                    ceiling.required.deadline = deadline;
                 }
                 Effect::Moved { database, key } | Effect::Copied { database, key } => {
                     self.raise_by_key(&mut ceiling, Place { database, key });
                 }
                 Effect::Postponed { span } => {
-                    let deadline = ceiling.needed.deadline.0.saturating_add(span.0.max(0));
-                    ceiling.needed.deadline = Millis(deadline);
+                    let deadline = ceiling.required.deadline.0.saturating_add(span.0.max(0));
+                    ceiling.required.deadline = Millis(deadline);
                 }
                 Effect::Swapped { .. } | Effect::Flushed {} | Effect::Published { .. } => {}
-                _ if !ceiling.needed.has_lasting_keys => self.raise_by_key(&mut ceiling, place),
+                _ if !ceiling.required.has_lasting_keys => self.raise_by_key(&mut ceiling, place),
                 _ => {}
             }
         }
-        let exceeds = ceiling.exceeds_taken();
+        let exceeds = ceiling.exceeds_recorded();
         self.lease_ceiling = Some(ceiling);
         exceeds
     }
@@ -184,8 +184,8 @@ impl Engine {
         let Some(slot) = keyspace.find(place.database, place.key) else { return };
         match keyspace.database(place.database).record(slot).deadline() {
             _ if ceiling.is_exempt(place.key) => {}
-            None => ceiling.needed.has_lasting_keys = true,
-            Some(deadline) => ceiling.needed.deadline = ceiling.needed.deadline.max(deadline),
+            None => ceiling.required.has_lasting_keys = true,
+            Some(deadline) => ceiling.required.deadline = ceiling.required.deadline.max(deadline),
         }
     }
 }
@@ -204,9 +204,9 @@ mod tests {
         for (step, expected) in steps {
             stage.check(step);
             let now = stage.time().now;
-            let taken = stage.engine.take_ceiling(now);
-            let taken = taken.map(|it| (it.deadline.0 - now.0, it.has_lasting_keys));
-            assert_eq!(taken, *expected, "{step}");
+            let recorded = stage.engine.take_ceiling(now);
+            let recorded = recorded.map(|it| (it.deadline.0 - now.0, it.has_lasting_keys));
+            assert_eq!(recorded, *expected, "{step}");
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
         let mut grant = |command: &str| {
             stage.check(command);
             let now = stage.time().now;
-            stage.engine.take_ceiling(now).map(|taken| taken.token)
+            stage.engine.take_ceiling(now).map(|recorded| recorded.token)
         };
         let wall_us = 1_700_000_000_000_000;
         assert_eq!(grant("LOCK.ACQUIRE k a TTL 9"), Some(wall_us + 1 + AHEAD_TOKENS));
