@@ -321,9 +321,11 @@ fn apply_to_group(target: Target<'_>, effect: &Effect<'_>) -> Result<(), ApplyEr
             (group.last_id, group.entries_read) = (last_id, entries_read);
         }
         Effect::ConsumerSeen { group, consumer, at } => {
-            target.group(group)?.seen(consumer, at);
+            target.group(group)?.note_attempt(consumer, at);
         }
-        Effect::ConsumerActive { group, consumer, at } => target.group(group)?.active(consumer, at),
+        Effect::ConsumerActive { group, consumer, at } => {
+            target.group(group)?.note_delivery(consumer, at);
+        }
         Effect::ConsumerRemoved { group, consumer } => {
             target.group(group)?.remove_consumer(consumer).ok_or(ApplyError::Missing)?;
         }

@@ -429,16 +429,16 @@ impl GroupEdit<'_> {
         Some(removed)
     }
 
-    /// As [`Group::seen`].
-    pub fn seen(&mut self, consumer: &[u8], now: Millis) -> bool {
+    /// As [`Group::note_attempt`].
+    pub fn note_attempt(&mut self, consumer: &[u8], now: Millis) -> bool {
         self.recorder.push(&Effect::ConsumerSeen { group: self.name, consumer, at: now });
-        self.group.seen(consumer, now)
+        self.group.note_attempt(consumer, now)
     }
 
-    /// As [`Group::active`].
-    pub fn active(&mut self, consumer: &[u8], now: Millis) {
+    /// As [`Group::note_delivery`].
+    pub fn note_delivery(&mut self, consumer: &[u8], now: Millis) {
         self.recorder.push(&Effect::ConsumerActive { group: self.name, consumer, at: now });
-        self.group.active(consumer, now);
+        self.group.note_delivery(consumer, now);
     }
 
     /// As [`Group::assign`].
@@ -465,7 +465,7 @@ impl GroupEdit<'_> {
         }
         if is_kept {
             self.assign(id, consumer, now, 1);
-            self.active(consumer, now);
+            self.note_delivery(consumer, now);
         }
     }
 

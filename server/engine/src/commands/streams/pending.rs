@@ -248,7 +248,7 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         group.set_position(claim.last_id, entries_read);
     }
     let mut changes = u64::from(moves);
-    let is_new = group.seen(consumer, now);
+    let is_new = group.note_attempt(consumer, now);
     let mut replies = Vec::new();
     for &id in &claim.ids {
         let Some(entry) = entries.get(&id) else {
@@ -263,7 +263,7 @@ fn xclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         };
         let deliveries = claim.deliveries_after(deliveries);
         group.assign(id, consumer, claim.delivered_at, deliveries);
-        group.active(consumer, now);
+        group.note_delivery(consumer, now);
         replies.push(if claim.just_id { id_reply(id) } else { entry_reply((id, entry)) });
         changes += 1;
     }
@@ -362,7 +362,7 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
         return Err(no_group(key, name, ""));
     };
     let entries = group.entries;
-    let is_new = group.seen(consumer, now);
+    let is_new = group.note_attempt(consumer, now);
     let (mut claimed, mut deleted) = (Vec::new(), Vec::new());
     let mut next = group.pending().range(start..).next().map(|(&id, _)| id);
     while let Some(id) = next.filter(|_| examinations_left > 0 && room > 0) {
@@ -375,7 +375,7 @@ fn xautoclaim(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error>
                 room -= 1;
                 let deliveries = deliveries.wrapping_add(u64::from(!just_id));
                 group.assign(id, consumer, now, deliveries);
-                group.active(consumer, now);
+                group.note_delivery(consumer, now);
                 claimed.push(if just_id { id_reply(id) } else { entry_reply((id, entry)) });
             }
         } else {

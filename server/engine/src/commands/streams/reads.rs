@@ -313,7 +313,7 @@ fn read_for_consumer(
     context.find_for_read(key);
     let Some(stream) = context.write_as::<Box<Stream>>(key)? else { return Ok(None) };
     let Some(mut group) = stream.into_group(group) else { return Ok(None) };
-    let is_new = group.seen(consumer, now);
+    let is_new = group.note_attempt(consumer, now);
     let entries = match position {
         ReadFrom::After(id) => Some(history(&mut group, consumer, id, count, now)),
         ReadFrom::New => new_entries(&mut group, consumer, count, now, !request.acknowledged),

@@ -225,7 +225,7 @@ fn read_group(form: u8, from: &mut Reader<'_>, stream: &Stream) -> Result<Group,
         }
         let active_at = if form == form::STREAM_3 { read_time(from)? } else { seen_at };
         if active_at != Millis(-1) {
-            group.active(&name, active_at);
+            group.note_delivery(&name, active_at);
         }
         for _ in 0..from.count(ID_BYTES)? {
             let id = StreamId::from_bytes(from.chunk()?);

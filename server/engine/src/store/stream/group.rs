@@ -100,7 +100,7 @@ impl Group {
 
     /// Records that a consumer tries to read entries, and adds it if it is new; returns whether it
     /// is new.
-    pub fn seen(&mut self, name: &[u8], now: Millis) -> bool {
+    pub fn note_attempt(&mut self, name: &[u8], now: Millis) -> bool {
         let added = self.add_consumer(name, now);
         if let Some(consumer) = self.consumers.get_mut(name) {
             consumer.seen_at = now;
@@ -109,7 +109,7 @@ impl Group {
     }
 
     /// Records that a consumer has received an entry.
-    pub fn active(&mut self, name: &[u8], now: Millis) {
+    pub fn note_delivery(&mut self, name: &[u8], now: Millis) {
         if let Some(consumer) = self.consumers.get_mut(name) {
             consumer.active_at = Some(now);
         }
