@@ -343,11 +343,17 @@ fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 pub(super) fn on_or_off(word: &[u8]) -> Result<bool, Error> {
-    match () {
-        () if is(word, "on") => Ok(true),
-        () if is(word, "off") => Ok(false),
-        () => Err(Error::Syntax),
-    }
+    one_of(word, [("on", true), ("off", false)])
+}
+
+pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
+    one_of(word, [("yes", true), ("no", false)])
+}
+
+/// The value that the word names.
+fn one_of<T, const N: usize>(word: &[u8], values: [(&str, T); N]) -> Result<T, Error> {
+    let mut values = values.into_iter();
+    values.find(|(name, _)| is(word, name)).map(|(_, value)| value).ok_or(Error::Syntax)
 }
 
 /// `CLIENT REPLY`: replies with OK, or not at all.
@@ -369,14 +375,6 @@ fn reply(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 // --- other connections ---
-
-pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
-    match () {
-        () if is(word, "yes") => Ok(true),
-        () if is(word, "no") => Ok(false),
-        () => Err(Error::Syntax),
-    }
-}
 
 /// `CLIENT PAUSE`: starts a pause and replies with OK.
 fn pause(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {

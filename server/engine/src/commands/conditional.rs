@@ -146,17 +146,18 @@ fn delex(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let key = argv[1];
     let condition = match argv[2..] {
         [] => None,
-        [option, operand] => Some(Condition::named(option, operand)),
+        [option, operand] => Some((option, operand)),
         _ => return Err(Error::Arity(context.name.to_owned())),
     };
     if context.find(key).is_none() {
         return Ok(Reply::from(false));
     }
-    if let Some(condition) = condition {
+    if let Some((option, operand)) = condition {
         let found = context.find_to_write::<StringValue>(key).map_err(|_| {
             Error::line("ERR Key should be of string type if conditions are specified")
         })?;
-        let condition = condition
+        // As in Redis, the type of the key is checked before the name of the condition.
+        let condition = Condition::named(option, operand)
             .ok_or(Error::line("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))?;
         if !found.map_or(Ok(false), |(_, value)| condition.holds(value))? {
             return Ok(Reply::from(false));

@@ -107,8 +107,7 @@ impl SortedSet {
     pub(super) fn set_in_form(&mut self, member: &[u8], score: f64) -> Option<f64> {
         match self {
             SortedSet::Small(members) => {
-                // Redis keeps this form as text, which has no negative zero.
-                let score = score + 0.0;
+                let score = without_negative_zero(score);
                 let old = position(members, member).map(|at| members.remove(at));
                 let at =
                     members.partition_point(|(m, s)| compare((m, *s), (member, score)).is_lt());
@@ -227,8 +226,9 @@ impl SortedSet {
     pub fn settle(&mut self, small: SmallSortedSet) {
         let fits = |(member, _): Scored<'_>| member.len() <= small.member_bytes_max;
         if self.len() <= small.entries_max && self.iter().all(fits) {
-            // See `set` for the reason to add 0.
-            let members = self.iter().map(|(member, score)| (member.into(), score + 0.0));
+            let scored =
+                |(member, score): Scored<'_>| (member.into(), without_negative_zero(score));
+            let members = self.iter().map(scored);
             *self = SortedSet::Small(members.collect());
         }
     }
@@ -252,6 +252,11 @@ impl SortedSet {
         }
         *self = SortedSet::Large(Box::new(large));
     }
+}
+
+/// The score of a member in the small form, which Redis keeps as text without a negative zero.
+fn without_negative_zero(score: f64) -> f64 {
+    score + 0.0
 }
 
 impl Large {
