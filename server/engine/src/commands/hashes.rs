@@ -15,7 +15,7 @@ use crate::run::context::Context;
 use crate::run::growth::fits;
 use crate::store::dict::HashSeed;
 use crate::store::events::Events;
-use crate::store::hash::{Field, Fields, Hash, SmallHash};
+use crate::store::hash::{Field, Fields, Hash, SmallHashLimits};
 use crate::store::records::NewValue;
 use crate::store::value::ValueRef;
 
@@ -483,7 +483,7 @@ fn add_hash(
     key: &[u8],
     field: &[u8],
     value: &[u8],
-    (small, seed): (SmallHash, HashSeed),
+    (small, seed): (SmallHashLimits, HashSeed),
 ) {
     if small.admits(field, value) {
         context.add(key, NewValue::Field(field, value));
@@ -495,9 +495,9 @@ fn add_hash(
 }
 
 /// The limits of a small hash, and the seed of the dictionary of a large one.
-pub(super) fn forms(context: &Context<'_>) -> (SmallHash, HashSeed) {
+pub(super) fn forms(context: &Context<'_>) -> (SmallHashLimits, HashSeed) {
     let settings = context.settings();
-    let small = SmallHash {
+    let small = SmallHashLimits {
         entries_max: usize::try_from(settings.hash_max_listpack_entries).unwrap_or(usize::MAX),
         value_bytes_max: usize::try_from(settings.hash_max_listpack_value_bytes)
             .unwrap_or(usize::MAX),
@@ -528,7 +528,7 @@ mod tests {
     fn random_fields_are_distinct_and_all_are_drawn() {
         let mut random = Random::new(1);
         for fields in [10_usize, 100] {
-            let small = SmallHash { entries_max: 50, value_bytes_max: 64 };
+            let small = SmallHashLimits { entries_max: 50, value_bytes_max: 64 };
             let mut hash = Hash::default();
             for field in 0..fields {
                 hash.set(field.to_string().as_bytes(), b"v", small, HashSeed::default());

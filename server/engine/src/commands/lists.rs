@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::run::context::Context;
 use crate::sessions::waiters::WaitKind;
 use crate::store::events::Events;
-use crate::store::list::{Element, End, List, SmallList};
+use crate::store::list::{Element, End, List, SmallListLimits};
 use crate::store::value::Kind;
 
 const LIST: Command =
@@ -681,8 +681,8 @@ fn places(start: i64, end: i64, length: usize) -> Range<usize> {
 }
 
 /// The limits of a listpack.
-pub(super) fn small(context: &Context<'_>) -> SmallList {
-    SmallList::from_directive(context.settings().list_max_listpack_size)
+pub(super) fn small(context: &Context<'_>) -> SmallListLimits {
+    SmallListLimits::from_directive(context.settings().list_max_listpack_size)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::run::context::Context;
 use crate::store::dict::HashSeed;
 use crate::store::events::Events;
 use crate::store::records::NewValue;
-use crate::store::set::{Set, SetForm, SmallSet};
+use crate::store::set::{Set, SetForm, SmallSetLimits};
 
 const SET: Command =
     Command { group: Group::Set, categories: Categories::SET, keys: READ_KEY, ..Command::BASE };
@@ -437,10 +437,10 @@ fn spop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 /// The limits of the small forms of a set, and the seed of the dictionary of a large one.
-pub(super) fn forms(context: &Context<'_>) -> (SmallSet, HashSeed) {
+pub(super) fn forms(context: &Context<'_>) -> (SmallSetLimits, HashSeed) {
     let settings = context.settings();
     let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    let small = SmallSet {
+    let small = SmallSetLimits {
         integers_max: size(settings.set_max_intset_entries),
         entries_max: size(settings.set_max_listpack_entries),
         value_bytes_max: size(settings.set_max_listpack_value_bytes),
@@ -623,7 +623,7 @@ mod tests {
     fn random_members_are_distinct_and_all_are_drawn() {
         let (mut random, seed) = (Random::new(1), HashSeed::default());
         for (members, prefix) in [(10_usize, ""), (10, "m"), (100, ""), (100, "m")] {
-            let small = SmallSet { integers_max: 50, entries_max: 50, value_bytes_max: 64 };
+            let small = SmallSetLimits { integers_max: 50, entries_max: 50, value_bytes_max: 64 };
             let mut set = Set::default();
             for number in 0..members {
                 set.add(format!("{prefix}{number}").as_bytes(), small, seed);

@@ -5,12 +5,12 @@ use std::ops::{Deref, Range};
 
 use super::dict::HashSeed;
 use super::effects::{Effect, Effects, Place};
-use super::hash::{Fields, Found, SmallHash};
-use super::list::{Element, End, List, SmallList};
+use super::hash::{Fields, Found, SmallHashLimits};
+use super::list::{Element, End, List, SmallListLimits};
 use super::lock::{Hold, Leases, Lock};
 use super::records::{HashMut, Update};
-use super::set::{Set, SetForm, SmallSet};
-use super::sorted_set::{SmallSortedSet, SortedSet};
+use super::set::{Set, SetForm, SmallSetLimits};
+use super::sorted_set::{SmallSortedSetLimits, SortedSet};
 use super::stream::group::Group;
 use super::stream::id::StreamId;
 use super::stream::nodes::NodeLimits;
@@ -94,7 +94,7 @@ impl<'a> HashEdit<'a> {
     pub fn update<'v, E>(
         &mut self,
         field: &[u8],
-        forms: (SmallHash, HashSeed),
+        forms: (SmallHashLimits, HashSeed),
         next: impl FnOnce(Option<&[u8]>) -> Result<&'v [u8], E>,
     ) -> Result<(), E> {
         match self.hash.update(field, next)? {
@@ -113,15 +113,15 @@ impl<'a> HashEdit<'a> {
         found: Found,
         field: &[u8],
         value: &[u8],
-        (small, seed): (SmallHash, HashSeed),
+        (limits, seed): (SmallHashLimits, HashSeed),
     ) -> bool {
         if self.recorder.is_on() {
-            if found.outgrows(field, value, small) {
+            if found.outgrows(field, value, limits) {
                 self.recorder.push(&Effect::HashGrown {});
             }
             self.recorder.push(&Effect::FieldSet { field, value });
         }
-        self.hash.put(found, field, value, (small, seed))
+        self.hash.put(found, field, value, (limits, seed))
     }
 
     /// Removes a field; returns whether it existed.
@@ -179,13 +179,13 @@ impl Edit<'_, List> {
     }
 
     /// As [`List::grow`].
-    pub fn grow(&mut self, added: &[&[u8]], small: SmallList) {
-        self.change_form(|list| list.grow(added, small));
+    pub fn grow(&mut self, added: &[&[u8]], limits: SmallListLimits) {
+        self.change_form(|list| list.grow(added, limits));
     }
 
     /// As [`List::shrink`].
-    pub fn shrink(&mut self, small: SmallList) {
-        self.change_form(|list| list.shrink(small));
+    pub fn shrink(&mut self, limits: SmallListLimits) {
+        self.change_form(|list| list.shrink(limits));
     }
 
     fn change_form(&mut self, change: impl FnOnce(&mut List)) {
@@ -200,16 +200,16 @@ impl Edit<'_, List> {
 
 impl Edit<'_, Set> {
     /// As [`Set::expect`].
-    pub fn expect(&mut self, first: &[u8], count: usize, small: SmallSet, seed: HashSeed) {
+    pub fn expect(&mut self, first: &[u8], count: usize, limits: SmallSetLimits, seed: HashSeed) {
         let before = self.value.form();
-        self.value.expect(first, count, small, seed);
+        self.value.expect(first, count, limits, seed);
         self.record_form(before);
     }
 
     /// As [`Set::add`].
-    pub fn add(&mut self, member: &[u8], small: SmallSet, seed: HashSeed) -> bool {
+    pub fn add(&mut self, member: &[u8], limits: SmallSetLimits, seed: HashSeed) -> bool {
         let before = self.value.form();
-        let added = self.value.add(member, small, seed);
+        let added = self.value.add(member, limits, seed);
         if added {
             self.record_form(before);
             self.recorder.push(&Effect::MemberAdded { member });
@@ -227,9 +227,9 @@ impl Edit<'_, Set> {
     }
 
     /// As [`Set::rebuild`].
-    pub fn rebuild(&mut self, small: SmallSet, seed: HashSeed) {
+    pub fn rebuild(&mut self, limits: SmallSetLimits, seed: HashSeed) {
         let before = self.value.form();
-        self.value.rebuild(small, seed);
+        self.value.rebuild(limits, seed);
         self.record_form(before);
     }
 
@@ -247,11 +247,11 @@ impl Edit<'_, SortedSet> {
         &mut self,
         member: &[u8],
         score: f64,
-        small: SmallSortedSet,
+        limits: SmallSortedSetLimits,
         seed: HashSeed,
     ) -> Option<f64> {
         let was_small = matches!(self.value, SortedSet::Small(_));
-        let old = self.value.set(member, score, small, seed);
+        let old = self.value.set(member, score, limits, seed);
         if was_small && matches!(self.value, SortedSet::Large(_)) {
             self.recorder.push(&Effect::SortedSetGrown {});
         }

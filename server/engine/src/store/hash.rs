@@ -14,7 +14,7 @@ use crate::store::random_sample;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SmallHash {
+pub struct SmallHashLimits {
     /// A hash with more fields than this becomes a dictionary.
     pub entries_max: usize,
     /// A hash with a longer field or value than this becomes one, too.
@@ -74,7 +74,7 @@ pub enum Found {
     NotLarge,
 }
 
-impl SmallHash {
+impl SmallHashLimits {
     /// Whether the small form can hold such a field and value at all.
     pub fn admits(self, field: &[u8], value: &[u8]) -> bool {
         self.entries_max > 0 && field.len().max(value.len()) <= self.value_bytes_max
@@ -107,9 +107,15 @@ impl Hash {
     }
 
     /// Sets a field; returns whether it is new.
-    pub fn set(&mut self, field: &[u8], value: &[u8], small: SmallHash, seed: HashSeed) -> bool {
+    pub fn set(
+        &mut self,
+        field: &[u8],
+        value: &[u8],
+        limits: SmallHashLimits,
+        seed: HashSeed,
+    ) -> bool {
         let found = self.fields().find(field);
-        if found.outgrows(field, value, small) {
+        if found.outgrows(field, value, limits) {
             *self = Hash::Large(Box::new(self.fields().to_large(seed)));
         }
         self.set_in_form(field, value)
@@ -134,11 +140,11 @@ impl Found {
     }
 
     /// Whether setting the field would make the small form too large.
-    pub(super) fn outgrows(&self, field: &[u8], value: &[u8], small: SmallHash) -> bool {
-        let long = field.len().max(value.len()) > small.value_bytes_max;
+    pub(super) fn outgrows(&self, field: &[u8], value: &[u8], limits: SmallHashLimits) -> bool {
+        let long = field.len().max(value.len()) > limits.value_bytes_max;
         match *self {
             Found::Small { .. } => long,
-            Found::NotSmall(count) => long || count >= small.entries_max,
+            Found::NotSmall(count) => long || count >= limits.entries_max,
             Found::Large(_) | Found::NotLarge => false,
         }
     }

@@ -23,19 +23,19 @@ pub enum End {
 
 /// When a list is reported as a quicklist: the parsed `list-max-listpack-size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SmallList {
+pub struct SmallListLimits {
     entries_max: usize,
     bytes_max: usize,
 }
 
-impl SmallList {
+impl SmallListLimits {
     /// Redis's meaning: -1 to -5 limit the bytes, from 4 KiB on, doubling; other values limit the
     /// elements.
-    pub fn from_directive(size: i32) -> SmallList {
+    pub fn from_directive(size: i32) -> SmallListLimits {
         match usize::try_from(size) {
             // Even a few elements may not take more bytes than this.
-            Ok(entries) => SmallList { entries_max: entries.max(1), bytes_max: 8192 },
-            Err(_) => SmallList {
+            Ok(entries) => SmallListLimits { entries_max: entries.max(1), bytes_max: 8192 },
+            Err(_) => SmallListLimits {
                 entries_max: usize::MAX,
                 bytes_max: 4096 << (size.unsigned_abs() - 1).min(4),
             },
@@ -48,8 +48,8 @@ impl SmallList {
 
     /// The limits at which a list is reported as a listpack again: half as large, so that it does
     /// not change at every push and pop.
-    fn half(self) -> SmallList {
-        SmallList { entries_max: self.entries_max / 2, bytes_max: self.bytes_max / 2 }
+    fn half(self) -> SmallListLimits {
+        SmallListLimits { entries_max: self.entries_max / 2, bytes_max: self.bytes_max / 2 }
     }
 }
 
@@ -154,15 +154,15 @@ impl List {
 
     /// Must be called before elements are added: marks the list as a quicklist if they would make a
     /// listpack too large.
-    pub fn grow(&mut self, added: &[&[u8]], small: SmallList) {
+    pub fn grow(&mut self, added: &[&[u8]], limits: SmallListLimits) {
         let bytes: usize = added.iter().map(|element| element.len()).sum();
         let entries = self.len() + added.len();
-        self.0.outgrown |= !small.admits(entries, self.listpack_bytes() + bytes);
+        self.0.outgrown |= !limits.admits(entries, self.listpack_bytes() + bytes);
     }
 
     /// Must be called after elements have been removed: frees room that is no longer needed.
-    pub fn shrink(&mut self, small: SmallList) {
-        self.0.outgrown &= !small.half().admits(self.len(), self.listpack_bytes());
+    pub fn shrink(&mut self, limits: SmallListLimits) {
+        self.0.outgrown &= !limits.half().admits(self.len(), self.listpack_bytes());
         let elements = &mut self.0.elements;
         if elements.capacity() > ROOM_KEPT && elements.capacity() / 4 > elements.len() {
             elements.shrink_to(elements.len() * 2);
@@ -332,12 +332,12 @@ mod tests {
 
     #[test]
     fn unused_capacity_is_freed() {
-        let small = SmallList::from_directive(-2);
+        let limits = SmallListLimits::from_directive(-2);
         let mut list = List::default();
         (0..10_000).for_each(|_| list.push(End::Right, b"x"));
         while list.len() > 10 {
             list.pop(End::Left);
-            list.shrink(small);
+            list.shrink(limits);
         }
         assert!(list.0.elements.capacity() <= 100, "{}", list.0.elements.capacity());
     }

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dict::{HashSeed, Slot};
 use super::garbage::Garbage;
-use super::hash::{Fields, FieldsMut, Found, Hash, SmallHash};
+use super::hash::{Fields, FieldsMut, Found, Hash, SmallHashLimits};
 use super::index::Index;
 use super::lock::Lock;
 use super::packed::{self, Edit, Part};
@@ -819,9 +819,9 @@ impl HashMut<'_> {
         mut found: Found,
         field: &[u8],
         value: &[u8],
-        (small, seed): (SmallHash, HashSeed),
+        (limits, seed): (SmallHashLimits, HashSeed),
     ) -> bool {
-        if found.outgrows(field, value, small) {
+        if found.outgrows(field, value, limits) {
             self.make_large(seed);
             found = self.find(field);
         }
@@ -1067,7 +1067,7 @@ mod tests {
     use super::*;
     use crate::store::list::{End, List};
 
-    const SMALL: SmallHash = SmallHash { entries_max: 4, value_bytes_max: 300 };
+    const SMALL: SmallHashLimits = SmallHashLimits { entries_max: 4, value_bytes_max: 300 };
     const SEED: HashSeed = HashSeed(1, 2);
 
     /// The value of the reference model.

@@ -15,7 +15,7 @@ use crate::store::string_value::digits;
 /// When a set leaves its small forms. Redis's `set-max-intset-entries`, `set-max-listpack-entries`
 /// and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SmallSet {
+pub struct SmallSetLimits {
     /// A set with more integers than this becomes a dictionary.
     pub integers_max: usize,
     /// A set with more members than this becomes one, if one of them is not an integer.
@@ -125,8 +125,8 @@ impl Set {
     }
 
     /// Prepares an empty or small set for `count` more members, of which the `first` is known.
-    pub fn expect(&mut self, first: &[u8], count: usize, small: SmallSet, seed: HashSeed) {
-        let (few_integers, few) = (count <= small.integers_max, count <= small.entries_max);
+    pub fn expect(&mut self, first: &[u8], count: usize, limits: SmallSetLimits, seed: HashSeed) {
+        let (few_integers, few) = (count <= limits.integers_max, count <= limits.entries_max);
         let is_integer = number::parse_integer(first).is_some();
         match self {
             Set::Integers(members) if members.is_empty() => match () {
@@ -141,17 +141,17 @@ impl Set {
     }
 
     /// Adds a member; returns whether it is new.
-    pub fn add(&mut self, member: &[u8], small: SmallSet, seed: HashSeed) -> bool {
+    pub fn add(&mut self, member: &[u8], limits: SmallSetLimits, seed: HashSeed) -> bool {
         if self.contains(member) {
             return false;
         }
-        self.make_room(member, number::parse_integer(member), small, seed);
+        self.make_room(member, number::parse_integer(member), limits, seed);
         self.add_in_form(member)
     }
 
     /// Takes the integer form if all members are integers and there are few enough.
-    pub fn settle(&mut self, small: SmallSet) {
-        if matches!(self, Set::Integers(_)) || self.len() > small.integers_max {
+    pub fn settle(&mut self, limits: SmallSetLimits) {
+        if matches!(self, Set::Integers(_)) || self.len() > limits.integers_max {
             return;
         }
         let integers: Option<Vec<i64>> = self.iter().map(|m| number::parse_integer(&m)).collect();
@@ -162,10 +162,10 @@ impl Set {
     }
 
     /// Adds all members anew, to the smallest form that holds them.
-    pub fn rebuild(&mut self, small: SmallSet, seed: HashSeed) {
+    pub fn rebuild(&mut self, limits: SmallSetLimits, seed: HashSeed) {
         let mut rebuilt = Set::Small(Vec::new());
         for member in self.iter() {
-            rebuilt.add(&member, small, seed);
+            rebuilt.add(&member, limits, seed);
         }
         *self = rebuilt;
     }
@@ -249,17 +249,23 @@ impl Set {
 
     /// Takes a form that has room for one more member, which is known to be absent. A set never
     /// returns to a smaller form, as in Redis.
-    fn make_room(&mut self, member: &[u8], integer: Option<i64>, small: SmallSet, seed: HashSeed) {
-        let fits = self.len() < small.entries_max && member.len() <= small.value_bytes_max;
+    fn make_room(
+        &mut self,
+        member: &[u8],
+        integer: Option<i64>,
+        limits: SmallSetLimits,
+        seed: HashSeed,
+    ) {
+        let fits = self.len() < limits.entries_max && member.len() <= limits.value_bytes_max;
         match self {
             Set::Integers(members) if integer.is_some() => {
-                if members.len() >= small.integers_max {
+                if members.len() >= limits.integers_max {
                     self.make_large(seed);
                 }
             }
             Set::Integers(members) => {
                 let longest = members.first().into_iter().chain(members.last());
-                if fits && longest.map(|&m| digits(m).len()).all(|n| n <= small.value_bytes_max) {
+                if fits && longest.map(|&m| digits(m).len()).all(|n| n <= limits.value_bytes_max) {
                     self.take_form(SetForm::Small, seed);
                 } else {
                     self.make_large(seed);

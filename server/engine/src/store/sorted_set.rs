@@ -15,7 +15,7 @@ use crate::store::sequence::Sequence;
 
 /// When a sorted set leaves its small form. Redis's `zset-max-listpack-entries` and `-value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SmallSortedSet {
+pub struct SmallSortedSetLimits {
     /// A sorted set with more members than this takes the large form.
     pub entries_max: usize,
     /// A sorted set with a longer member than this does, too.
@@ -87,10 +87,10 @@ impl SortedSet {
         &mut self,
         member: &[u8],
         score: f64,
-        small: SmallSortedSet,
+        limits: SmallSortedSetLimits,
         seed: HashSeed,
     ) -> Option<f64> {
-        self.make_room(member, small, seed);
+        self.make_room(member, limits, seed);
         self.set_in_form(member, score)
     }
 
@@ -223,9 +223,9 @@ impl SortedSet {
     }
 
     /// Takes the small form if the members fit into it.
-    pub fn settle(&mut self, small: SmallSortedSet) {
-        let fits = |(member, _): Scored<'_>| member.len() <= small.member_bytes_max;
-        if self.len() <= small.entries_max && self.iter().all(fits) {
+    pub fn settle(&mut self, limits: SmallSortedSetLimits) {
+        let fits = |(member, _): Scored<'_>| member.len() <= limits.member_bytes_max;
+        if self.len() <= limits.entries_max && self.iter().all(fits) {
             let scored =
                 |(member, score): Scored<'_>| (member.into(), without_negative_zero(score));
             let members = self.iter().map(scored);
@@ -235,9 +235,9 @@ impl SortedSet {
 
     /// Takes the large form if `member` would make the small one too large. A large sorted set
     /// never becomes small again, as in Redis.
-    fn make_room(&mut self, member: &[u8], small: SmallSortedSet, seed: HashSeed) {
+    fn make_room(&mut self, member: &[u8], limits: SmallSortedSetLimits, seed: HashSeed) {
         let SortedSet::Small(members) = self else { return };
-        let fits = members.len() < small.entries_max && member.len() <= small.member_bytes_max;
+        let fits = members.len() < limits.entries_max && member.len() <= limits.member_bytes_max;
         if !fits && position(members, member).is_none() {
             self.make_large(seed);
         }
@@ -315,7 +315,8 @@ mod tests {
 
     use super::*;
 
-    const SMALL: SmallSortedSet = SmallSortedSet { entries_max: 8, member_bytes_max: 4 };
+    const SMALL: SmallSortedSetLimits =
+        SmallSortedSetLimits { entries_max: 8, member_bytes_max: 4 };
 
     fn add(set: &mut SortedSet, member: &[u8], score: f64) -> Option<f64> {
         set.set(member, score, SMALL, HashSeed(1, 2))

@@ -11,7 +11,7 @@ use crate::commands::sorted_sets::members::{self, SORTED_SET, forms};
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::store::set::Set;
-use crate::store::sorted_set::{SmallSortedSet, SortedSet};
+use crate::store::sorted_set::{SmallSortedSetLimits, SortedSet};
 use crate::store::value::ValueRef;
 
 /// Common fields of the commands that return the result.
@@ -360,7 +360,8 @@ fn evaluate(
     operation: Operation,
     shows: bool,
 ) -> Result<(SortedSet, bool), Error> {
-    const LARGE: SmallSortedSet = SmallSortedSet { entries_max: 0, member_bytes_max: 0 };
+    const LARGE: SmallSortedSetLimits =
+        SmallSortedSetLimits { entries_max: 0, member_bytes_max: 0 };
     let seed = context.keyspace().seed;
     let (mut inputs, options) = inputs(context, arguments)?;
     let (aggregate, with_scores) = read_options(options, operation, shows, &mut inputs)?;

@@ -21,7 +21,7 @@ use crate::sessions::waiters::WaitKind;
 use crate::store::dict::HashSeed;
 use crate::store::events::Events;
 use crate::store::records::NewValue;
-use crate::store::sorted_set::{Scored, SmallSortedSet, SortedSet};
+use crate::store::sorted_set::{Scored, SmallSortedSetLimits, SortedSet};
 use crate::store::value::{Kind, ValueRef};
 
 /// Common fields of the rows in all files for sorted sets.
@@ -604,9 +604,9 @@ fn bzmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 // --- shared by the files for sorted sets ---
 
 /// The limits of a small sorted set, and the seed of the dictionary of a large one.
-pub(crate) fn forms(context: &Context<'_>) -> (SmallSortedSet, HashSeed) {
+pub(crate) fn forms(context: &Context<'_>) -> (SmallSortedSetLimits, HashSeed) {
     let settings = context.settings();
-    let small = SmallSortedSet {
+    let small = SmallSortedSetLimits {
         entries_max: usize::try_from(settings.zset_max_listpack_entries).unwrap_or(usize::MAX),
         member_bytes_max: usize::try_from(settings.zset_max_listpack_value_bytes)
             .unwrap_or(usize::MAX),

@@ -92,21 +92,21 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
     use crate::store::dict::HashSeed;
-    use crate::store::hash::SmallHash;
-    use crate::store::list::SmallList;
+    use crate::store::hash::SmallHashLimits;
+    use crate::store::list::SmallListLimits;
     use crate::store::serialised::{Forms, read, write};
-    use crate::store::set::SmallSet;
-    use crate::store::sorted_set::SmallSortedSet;
+    use crate::store::set::SmallSetLimits;
+    use crate::store::sorted_set::SmallSortedSetLimits;
     use crate::store::stream::nodes::NodeLimits;
     use crate::store::value::Value;
     use crate::testing::Stage;
 
     fn forms() -> Forms {
         Forms {
-            hash: SmallHash { entries_max: 8, value_bytes_max: 64 },
-            list: SmallList::from_directive(-2),
-            set: SmallSet { integers_max: 8, entries_max: 8, value_bytes_max: 64 },
-            sorted_set: SmallSortedSet { entries_max: 8, member_bytes_max: 64 },
+            hash: SmallHashLimits { entries_max: 8, value_bytes_max: 64 },
+            list: SmallListLimits::from_directive(-2),
+            set: SmallSetLimits { integers_max: 8, entries_max: 8, value_bytes_max: 64 },
+            sorted_set: SmallSortedSetLimits { entries_max: 8, member_bytes_max: 64 },
             stream: NodeLimits { entries_max: 3, bytes_max: 4096 },
             seed: HashSeed(1, 2),
         }

@@ -7,10 +7,10 @@ use lockwheel_resp::number;
 use super::{encoding, form, legacy, listpack, lzf, node, stream};
 use crate::limits;
 use crate::store::dict::HashSeed;
-use crate::store::hash::{Hash, SmallHash};
-use crate::store::list::{End, List, SmallList};
-use crate::store::set::{Set, SmallSet};
-use crate::store::sorted_set::{SmallSortedSet, SortedSet};
+use crate::store::hash::{Hash, SmallHashLimits};
+use crate::store::list::{End, List, SmallListLimits};
+use crate::store::set::{Set, SmallSetLimits};
+use crate::store::sorted_set::{SmallSortedSetLimits, SortedSet};
 use crate::store::stream::nodes::NodeLimits;
 use crate::store::string_value::{StringValue, digits};
 use crate::store::value::Value;
@@ -26,13 +26,13 @@ pub(super) type Text<'a> = Result<Cow<'a, [u8]>, Malformed>;
 #[derive(Clone, Copy, Debug)]
 pub struct Forms {
     /// The limits of a small hash.
-    pub hash: SmallHash,
+    pub hash: SmallHashLimits,
     /// The limits of a small list.
-    pub list: SmallList,
+    pub list: SmallListLimits,
     /// The limits of a small set.
-    pub set: SmallSet,
+    pub set: SmallSetLimits,
     /// The limits of a small sorted set.
-    pub sorted_set: SmallSortedSet,
+    pub sorted_set: SmallSortedSetLimits,
     /// The limits of a stream node.
     pub stream: NodeLimits,
     /// The seed of dictionaries.
