@@ -6,6 +6,7 @@ use lockwheel_resp::Reply;
 use lockwheel_scripting::LogLevel;
 
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::sessions::ClientId;
 use crate::store::counter::increment;
 
@@ -52,6 +53,15 @@ impl Engine {
         self.script_messages.push((LogLevel::Verbose, line));
     }
 
+    /// The reply for an error, which is counted.
+    #[cold]
+    pub(crate) fn error_reply(&mut self, error: Error) -> Reply {
+        let reply = Reply::from(error);
+        self.count_error(&reply);
+        reply
+    }
+
+    /// Counts a reply, if it is an error.
     #[cold]
     pub(crate) fn count_error(&mut self, reply: &Reply) {
         let Reply::Error(line) = reply else { return };

@@ -240,9 +240,8 @@ impl Engine {
             Ok(Admission::Queued) => DispatchResult::Reply(Reply::status("QUEUED")),
             Ok(Admission::Paused) => DispatchResult::Again,
             Err(error) => {
-                let reply = Reply::from(self.break_transaction(client, error, argv));
-                self.count_error(&reply);
-                DispatchResult::Reply(reply)
+                let error = self.break_transaction(client, error, argv);
+                DispatchResult::Reply(self.error_reply(error))
             }
         }
     }
@@ -275,8 +274,7 @@ impl Engine {
 
     #[cold]
     fn refuse_script(&mut self, error: Error) -> Reply {
-        let reply = Reply::from(error);
-        self.count_error(&reply);
+        let reply = self.error_reply(error);
         self.remember_counted_error(&reply);
         reply
     }
@@ -284,22 +282,16 @@ impl Engine {
     /// Counts a command that a script has called and that has a rare result. Returns its reply.
     #[inline(never)]
     fn finish_for_script(&mut self, at: usize, result: Result<Reply, Error>) -> Reply {
-        match result {
+        let reply = match result {
             Ok(reply) => {
                 self.count_call(at, false);
-                if reply.is_error() {
-                    self.remember_counted_error(&reply);
-                }
                 reply
             }
-            Err(error) => self.failed_for_script(at, error),
+            Err(error) => self.failed(at, error),
+        };
+        if reply.is_error() {
+            self.remember_counted_error(&reply);
         }
-    }
-
-    #[cold]
-    fn failed_for_script(&mut self, at: usize, error: Error) -> Reply {
-        let reply = self.failed(at, error);
-        self.remember_counted_error(&reply);
         reply
     }
 
@@ -329,9 +321,7 @@ impl Engine {
     #[cold]
     fn failed(&mut self, at: usize, error: Error) -> Reply {
         self.count_call(at, true);
-        let reply = Reply::from(error);
-        self.count_error(&reply);
-        reply
+        self.error_reply(error)
     }
 
     /// Runs the command of a blocked client again; returns `Reply::NOTHING` if it still has to
@@ -348,9 +338,8 @@ impl Engine {
         let call = waiter_call(client, entry, argv, database, time);
         if let Err(closed) = self.pass_gates(&call) {
             self.command_stats[at].rejected += 1;
-            let reply = Reply::from(self.refusal(&call, closed));
-            self.count_error(&reply);
-            return reply;
+            let refusal = self.refusal(&call, closed);
+            return self.error_reply(refusal);
         }
         self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
     }
@@ -385,9 +374,8 @@ impl Engine {
         let (flags, path, database) = (entry.command.flags, Paths::QUEUED, 0);
         let call = Invocation { client, entry, argv, flags, path, database, time };
         self.command_stats[entry.at].rejected += 1;
-        let reply = Reply::from(self.deny(&call, denial));
-        self.count_error(&reply);
-        Some(reply)
+        let refusal = self.deny(&call, denial);
+        Some(self.error_reply(refusal))
     }
 
     /// Whether the command of a blocked client is delayed until the end of a pause.

@@ -198,8 +198,8 @@ impl Engine {
     }
 
     fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String) -> Outcome {
-        let reply = Reply::from(self.break_transaction(client, Error::text(line), argv));
-        self.count_error(&reply);
+        let error = self.break_transaction(client, Error::text(line), argv);
+        let reply = self.error_reply(error);
         let mut outcome = Outcome::without_reply(Flow::Next);
         if let Some(state) = self.sessions.get(client) {
             outcome.protocol = state.protocol;
