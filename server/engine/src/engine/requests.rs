@@ -42,8 +42,8 @@ pub(crate) struct Outcome {
     pub(crate) protocol: Protocol,
     /// Whether messages for the client follow the reply.
     pub(crate) has_messages: bool,
-    /// How many bytes a fault lets through.
-    pub(crate) bytes_max: usize,
+    /// The bytes of the output that a fault lets through, if it cuts it.
+    pub(crate) cut_after: Option<usize>,
 }
 
 /// What receives the reply to a request.
@@ -87,8 +87,8 @@ impl Receiver<'_> {
 
 impl Outcome {
     pub(crate) fn without_reply(flow: Flow) -> Outcome {
-        let (protocol, bytes_max) = (Protocol::Resp2, usize::MAX);
-        Outcome { flow, reply: None, protocol, has_messages: false, bytes_max }
+        let protocol = Protocol::Resp2;
+        Outcome { flow, reply: None, protocol, has_messages: false, cut_after: None }
     }
 }
 
@@ -129,7 +129,9 @@ impl Engine {
         if outcome.has_messages {
             self.take_messages(client, out);
         }
-        out.truncate(sent.saturating_add(outcome.bytes_max));
+        if let Some(bytes) = outcome.cut_after {
+            out.truncate(sent.saturating_add(bytes));
+        }
         outcome.flow
     }
 
@@ -152,11 +154,11 @@ impl Engine {
             self.take_messages(client, messages);
         }
         let reply = outcome.reply.and_then(|reply| {
-            let is_whole = outcome.bytes_max == usize::MAX || {
+            let is_whole = outcome.cut_after.is_none_or(|bytes| {
                 let mut out = BytesMut::new();
                 encode(&reply, outcome.protocol, &mut out);
-                out.len() <= outcome.bytes_max
-            };
+                out.len() <= bytes
+            });
             is_whole.then(|| replies::received(reply, outcome.protocol))
         });
         (outcome.flow, reply)

@@ -120,7 +120,7 @@ impl Engine {
             }
             Some(FaultAction::LoseAndClose) => return Outcome::without_reply(Flow::Close),
             Some(FaultAction::Cut { bytes }) => {
-                (outcome.flow, outcome.bytes_max) = (Flow::Close, bytes);
+                (outcome.flow, outcome.cut_after) = (Flow::Close, Some(bytes));
             }
             Some(FaultAction::Jump { span }) if outcome.flow == Flow::Next => {
                 outcome.flow = Flow::Clock(ClockOrder::Jump(span));
