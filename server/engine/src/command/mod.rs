@@ -17,7 +17,7 @@ pub mod slots;
 pub mod syntax_error;
 
 pub use caller::Caller;
-pub use parse::{integer, is, unsigned};
+pub use parse::{integer, is, one_of, unsigned};
 pub use row::{
     AddsNothing, Arity, Categories, Command, CommandStats, CommandTable, Entry, FindKeyFlags,
     FindKeys, Flags, Group, Handler, KeyFlags, KeySpec, LockMeaning, Options, ScriptArgument,

@@ -21,3 +21,9 @@ pub fn unsigned(argument: &[u8]) -> Result<u64, Error> {
 pub fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }
+
+/// The value that an argument names, if it is one of these words, ignoring case.
+pub fn one_of<T, const N: usize>(argument: &[u8], values: [(&str, T); N]) -> Option<T> {
+    let named = values.into_iter().find(|(word, _)| is(argument, word));
+    named.map(|(_, value)| value)
+}

@@ -4,7 +4,7 @@ use lockwheel_resp::{Reply, number};
 use smallvec::SmallVec;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
+use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is, one_of};
 use crate::commands::strings::zeros;
 use crate::error::Error;
 use crate::run::context::Context;
@@ -523,13 +523,9 @@ fn operations(context: &Context<'_>, mut rest: &[&[u8]]) -> Result<Vec<Operation
     let mut overflow = Overflow::Wrap;
     let mut operations = Vec::new();
     while let [word, after @ ..] = rest {
-        let arguments = match () {
-            () if is(word, "get") => 2,
-            () if is(word, "set") || is(word, "incrby") => 3,
-            () if is(word, "overflow") => 1,
-            () => return Err(Error::Syntax),
-        };
-        let (arguments, after) = after.split_at_checked(arguments).ok_or(Error::Syntax)?;
+        let arguments = one_of(word, [("get", 2), ("set", 3), ("incrby", 3), ("overflow", 1)]);
+        let arguments = after.split_at_checked(arguments.ok_or(Error::Syntax)?);
+        let (arguments, after) = arguments.ok_or(Error::Syntax)?;
         rest = after;
         let [kind, place, value @ ..] = arguments else {
             overflow = Overflow::parse(arguments[0])?;

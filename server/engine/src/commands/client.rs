@@ -4,7 +4,7 @@ use bytes::Bytes;
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
+use crate::command::{Arity, Categories, Command, Flags, Group, integer, is, one_of};
 use crate::commands::{client_list, tracking, unknown_form};
 use crate::error::Error;
 use crate::run::context::Context;
@@ -343,17 +343,11 @@ fn no_touch(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 pub(super) fn on_or_off(word: &[u8]) -> Result<bool, Error> {
-    one_of(word, [("on", true), ("off", false)])
+    one_of(word, [("on", true), ("off", false)]).ok_or(Error::Syntax)
 }
 
 pub(super) fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
-    one_of(word, [("yes", true), ("no", false)])
-}
-
-/// The value that the word names.
-fn one_of<T, const N: usize>(word: &[u8], values: [(&str, T); N]) -> Result<T, Error> {
-    let mut values = values.into_iter();
-    values.find(|(name, _)| is(word, name)).map(|(_, value)| value).ok_or(Error::Syntax)
+    one_of(word, [("yes", true), ("no", false)]).ok_or(Error::Syntax)
 }
 
 /// `CLIENT REPLY`: replies with OK, or not at all.

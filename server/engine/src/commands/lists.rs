@@ -7,7 +7,9 @@ use std::ops::Range;
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, integer, is};
+use crate::command::{
+    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, integer, is, one_of,
+};
 use crate::commands::at_least;
 use crate::commands::multi_pop::MultiPop;
 use crate::error::Error;
@@ -649,11 +651,7 @@ fn blocking_move(
 
 /// Parses `LEFT` or `RIGHT`.
 fn end(word: &[u8]) -> Result<End, Error> {
-    match () {
-        () if is(word, "left") => Ok(End::Left),
-        () if is(word, "right") => Ok(End::Right),
-        () => Err(Error::Syntax),
-    }
+    one_of(word, [("left", End::Left), ("right", End::Right)]).ok_or(Error::Syntax)
 }
 
 /// Parses an integer; its sign gives the end to count from.

@@ -7,7 +7,7 @@ use lockwheel_resp::{Protocol, Reply, format_double, number};
 
 use crate::command::argument as arg;
 use crate::command::{
-    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is,
+    Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, LockMeaning, integer, is, one_of,
 };
 use crate::commands;
 use crate::commands::multi_pop::MultiPop;
@@ -557,11 +557,7 @@ fn zmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// Parses the end for `ZMPOP`.
 fn end(word: &[u8]) -> Result<End, Error> {
-    match () {
-        () if is(word, "min") => Ok(End::Min),
-        () if is(word, "max") => Ok(End::Max),
-        () => Err(Error::Syntax),
-    }
+    one_of(word, [("min", End::Min), ("max", End::Max)]).ok_or(Error::Syntax)
 }
 
 /// Removes up to `count` members from one end of a sorted set, as a reply.

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::command::is;
+use crate::command::{is, one_of};
 use crate::error::Error;
 use crate::glob;
 use crate::random::Random;
@@ -245,17 +245,16 @@ impl FaultAction {
     /// If there is no such action, or its value is invalid.
     pub fn parse<'a, 'b>(words: &'a [&'b [u8]]) -> Result<(FaultAction, &'a [&'b [u8]]), Error> {
         let [word, rest @ ..] = words else { return Err(Error::Syntax) };
-        let plain = match () {
-            () if is(word, "drop") => Some(FaultAction::Drop),
-            () if is(word, "close") => Some(FaultAction::Close),
-            () if is(word, "lose") => Some(FaultAction::Lose),
-            () if is(word, "lose-and-close") => Some(FaultAction::LoseAndClose),
-            () if is(word, "stall") => Some(FaultAction::Stall),
-            () if is(word, "flush-scripts") => Some(FaultAction::FlushScripts),
-            () if is(word, "refuse") => Some(FaultAction::Refuse),
-            () => None,
-        };
-        if let Some(action) = plain {
+        let plain = [
+            ("drop", FaultAction::Drop),
+            ("close", FaultAction::Close),
+            ("lose", FaultAction::Lose),
+            ("lose-and-close", FaultAction::LoseAndClose),
+            ("stall", FaultAction::Stall),
+            ("flush-scripts", FaultAction::FlushScripts),
+            ("refuse", FaultAction::Refuse),
+        ];
+        if let Some(action) = one_of(word, plain) {
             return Ok((action, rest));
         }
         let [value, rest @ ..] = rest else { return Err(Error::Syntax) };
