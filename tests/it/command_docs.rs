@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_tests::target::{Release, Target};
 use lockwheel_tests::{PROTOCOLS, say, words};

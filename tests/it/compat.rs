@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockwheel::Server;
-use lockwheel_compat::wrapping::Wrapping;
+use lockwheel_compat::cases::wrapping::Wrapping;
 use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
 use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::frame::show;

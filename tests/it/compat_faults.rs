@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lockwheel_compat::case::Action;
+use lockwheel_compat::cases::case::Action;
 use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
 use lockwheel_tests::faulty::{Fault, FaultyServer, families, faults};
 

@@ -2,7 +2,7 @@
 //! engines with the same seed are equal, although their memory lies elsewhere. The program
 //! `determinism` compares more, also commands in transactions and scripts.
 
-use lockwheel_compat::wrapping::Wrapping;
+use lockwheel_compat::cases::wrapping::Wrapping;
 use lockwheel_engine::settings::Settings;
 use lockwheel_tests::random_inputs;
 use lockwheel_tests::recorded_suite::{self, Part};

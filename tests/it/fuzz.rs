@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use lockwheel_compat::frame::Frame;
 use lockwheel_compat::fuzz::generate::episode;
 use lockwheel_compat::fuzz::grammar::{self, Form, Grammar};
 use lockwheel_compat::fuzz::{Manner, Options, fuzz, rules};
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::{Address, Interrupt};
 use lockwheel_engine::settings::{CompatVersion, Settings};
 use lockwheel_tests::target::{Kind, Target};

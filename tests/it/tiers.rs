@@ -29,7 +29,7 @@ fn known() -> BTreeMap<String, String> {
             }
         }
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/compat/src/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/compat/src/cases/scripts");
     let mut files = Vec::new();
     walk(&folder, &mut files);
     files

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use lockwheel::{Reply, Server};
-use lockwheel_compat::tls::TlsClient;
+use lockwheel_compat::wire::tls::TlsClient;
 use lockwheel_tests::blocked_clients;
 use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::daemon::{Daemon, Folder, run};

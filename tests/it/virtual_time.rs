@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use lockwheel::Server;
-use lockwheel_compat::frame::Frame;
 use lockwheel_compat::wire::Wire as Connection;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::say;
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};

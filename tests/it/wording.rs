@@ -62,7 +62,7 @@ const SCRIPTS: &[&str] = &["run", "build"];
 const HIDDEN: &[&str] = &[".ci/run", ".cargo/mutants.toml"];
 
 /// Scripts of lock libraries, whose text is given by others.
-const THIRD_PARTY: &str = "server/compat/src/scripts/";
+const THIRD_PARTY: &str = "server/compat/src/cases/scripts/";
 
 /// This file, which contains every refused word.
 const THIS_FILE: &str = "tests/it/wording.rs";

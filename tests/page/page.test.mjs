@@ -9,7 +9,7 @@ import { Server, openBrowser } from "./server.mjs";
 
 const LEASE_MS = 60_000;
 const REDISSON_LOCK =
-  new URL("../../server/compat/src/scripts/redisson/lock.lua", import.meta.url);
+  new URL("../../server/compat/src/cases/scripts/redisson/lock.lua", import.meta.url);
 const MANY = 100_000;
 const WRITES_DOCS = process.env.LOCKWHEEL_WRITE_DOCS === "1";
 

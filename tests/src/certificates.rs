@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lockwheel::{Builder, Server};
-use lockwheel_compat::tls::TlsClient;
+use lockwheel_compat::wire::tls::TlsClient;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
     date_time_ymd,

@@ -25,8 +25,8 @@ pub mod tiers;
 pub mod wire;
 
 use lockwheel::{Reply, Server};
-pub use lockwheel_compat::frame;
-use lockwheel_compat::frame::Frame;
+pub use lockwheel_compat::wire::frame;
+use lockwheel_compat::wire::frame::Frame;
 
 /// The protocol versions of every comparison.
 pub const PROTOCOLS: [u8; 2] = [2, 3];

@@ -7,12 +7,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use lockwheel_compat::frame::Frame;
 use lockwheel_compat::fuzz::arguments::{self, Commands};
 use lockwheel_compat::fuzz::episode::Episode;
 use lockwheel_compat::fuzz::generate;
 use lockwheel_compat::fuzz::grammar::Grammar;
 use lockwheel_compat::fuzz::run::expand;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
 
 use crate::daemon::{self, Daemon, Folder};

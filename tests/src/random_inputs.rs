@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use lockwheel_compat::cases;
-use lockwheel_compat::frame::Frame;
 use lockwheel_compat::fuzz::arguments::{self, Commands};
 use lockwheel_compat::fuzz::episode::Episode;
 use lockwheel_compat::fuzz::grammar::Grammar;
 use lockwheel_compat::fuzz::run::expand;
 use lockwheel_compat::fuzz::{generate, kinds};
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_engine::Flow;
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::timing::time::{Millis, Time};

@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 
-use lockwheel_compat::wrapping::Wrapping;
+use lockwheel_compat::cases::wrapping::Wrapping;
 use lockwheel_compat::{Options, Suite, cases};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::timing::time::Time;

@@ -2,7 +2,7 @@
 
 macro_rules! script {
     ($name:literal) => {
-        include_str!(concat!("../../server/compat/src/scripts/", $name, ".lua"))
+        include_str!(concat!("../../server/compat/src/cases/scripts/", $name, ".lua"))
     };
 }
 

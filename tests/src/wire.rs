@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwheel_compat::address::{Address, Endpoint};
-use lockwheel_compat::frame::show;
-use lockwheel_compat::tls::TlsClient;
 use lockwheel_compat::wire;
+use lockwheel_compat::wire::address::{Address, Endpoint};
+use lockwheel_compat::wire::frame::show;
+use lockwheel_compat::wire::tls::TlsClient;
 
 /// The time within which a reply must arrive. No reply needs nearly as long, so a loaded machine
 /// does not fail a test.

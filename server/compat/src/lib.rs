@@ -1,7 +1,7 @@
 //! The lock compatibility suite: looks for behaviour that breaks locks in a server that speaks
 //! Redis's protocol.
 //!
-//! It plays conversations with known replies ([`case`]) for every command and script that lock
+//! It plays conversations with known replies ([`cases`]) for every command and script that lock
 //! libraries send, and checks properties under contention from the replies that many clients
 //! received. It needs only the address of the server under test, and uses no Lockwheel code.
 //!
@@ -25,37 +25,24 @@
 
 #![forbid(unsafe_code)]
 
-pub mod address;
-pub mod case;
-pub mod case_player;
 pub mod cases;
-pub mod frame;
 pub mod fuzz;
-pub mod history;
 pub mod interrupt;
 pub mod judge;
-pub mod pattern;
 pub mod properties;
 pub mod random;
-pub mod record;
-pub mod reference;
 pub mod report;
 mod suite;
-pub mod target;
-pub mod tidy;
 pub mod time;
-#[cfg(feature = "tls")]
-pub mod tls;
 pub mod wire;
 pub mod words;
-pub mod wrapping;
 
 use std::time::Duration;
 
-pub use address::Address;
 pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
 pub use suite::{Error, Options, Progress, Suite, TIME_LIMIT, key_prefix_of_run};
+pub use wire::address::Address;
 
 /// The default time within which a reply must arrive: 10 seconds. No case needs nearly as long, so
 /// a loaded machine does not fail a case.

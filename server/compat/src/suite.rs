@@ -7,19 +7,19 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::REPLY_TIMEOUT;
-use super::address::Address;
-use super::case::{Case, Need};
-use super::case_player::{Performance, Setting, perform};
-use super::cases;
-use super::interrupt::Interrupt;
-use super::properties::{self, Arena, Property};
-use super::report::{Failure, Outcome, Report, Verdict};
-use super::target::Target;
-use super::tidy::Tidy;
-use super::time::{self, Deadline};
-use super::wire::{Timeouts, describe, is_no_reply};
-use super::wrapping::Wrapping;
+use crate::REPLY_TIMEOUT;
+use crate::cases;
+use crate::cases::case::{Case, Need};
+use crate::cases::player::{Performance, Setting, perform};
+use crate::cases::tidy::Tidy;
+use crate::cases::wrapping::Wrapping;
+use crate::interrupt::Interrupt;
+use crate::properties::{self, Arena, Property};
+use crate::report::{Failure, Outcome, Report, Verdict};
+use crate::time::{self, Deadline};
+use crate::wire::address::Address;
+use crate::wire::target::Target;
+use crate::wire::{Timeouts, describe, is_no_reply};
 
 /// The number of cases that are played at a time: they mostly wait.
 const JOBS: usize = 8;

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lockwheel::simulation::pipe::Pipe;
-use lockwheel_compat::frame::{Frame, show};
-use lockwheel_compat::history;
+use lockwheel_compat::wire::frame::{Frame, show};
+use lockwheel_compat::judge::history;
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::request;
 use lockwheel_log::Disk;

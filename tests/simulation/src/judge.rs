@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwheel_compat::history::Event;
+use lockwheel_compat::judge::history::Event;
 use lockwheel_compat::judge::entitlement::ViolationKind;
 use lockwheel_compat::judge::linear::{Budget, Linear};
 use lockwheel_compat::judge::{Rules, entitlement, lock};

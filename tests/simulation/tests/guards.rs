@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockwheel::simulation::clocks::{self, Clocks};
 use lockwheel::simulation::{SimulatedServer, StartOptions};
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::request;
 use lockwheel_log::repair::Repair;

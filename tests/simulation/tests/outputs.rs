@@ -10,7 +10,7 @@ use lockwheel::simulation::clocks::{self, Clocks};
 use lockwheel::simulation::pipe::Pipe;
 use lockwheel::simulation::{SimulatedServer, StartOptions};
 use lockwheel::{Client, Reply};
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
 use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 

@@ -5,8 +5,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use lockwheel_compat::address::{Address, Endpoint};
 use lockwheel_compat::wire::Wire;
+use lockwheel_compat::wire::address::{Address, Endpoint};
 
 use crate::daemon::{Daemon, Folder, command};
 use crate::process::{Held, eventually};

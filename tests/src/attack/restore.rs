@@ -8,10 +8,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwheel_compat::case::Action;
 use lockwheel_compat::cases;
-use lockwheel_compat::frame::{Frame, quoted};
+use lockwheel_compat::cases::case::Action;
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::{Frame, quoted};
 use lockwheel_compat::wire::{Wire, request};
 use lockwheel_engine::store::serialised::seal_as;
 

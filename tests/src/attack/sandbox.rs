@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use lockwheel_compat::frame::{Frame, quoted};
 use lockwheel_compat::random::Random;
 use lockwheel_compat::time;
 use lockwheel_compat::wire::Wire;
+use lockwheel_compat::wire::frame::{Frame, quoted};
 
 use super::Report;
 use super::attack_target::AttackTarget;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lockwheel_compat::history::{self, Event};
+use lockwheel_compat::judge::history::{self, Event};
 use lockwheel_compat::time;
 
 /// The time within which the clients are installed and take locks.

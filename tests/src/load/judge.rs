@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lockwheel_compat::history::{self, Action, Answer, Event};
 use lockwheel_compat::judge::entitlement::{self, ViolationKind};
+use lockwheel_compat::judge::history::{self, Action, Answer, Event};
 use lockwheel_compat::judge::linear::{Budget, Linear};
 use lockwheel_compat::judge::{Rules, lock};
 

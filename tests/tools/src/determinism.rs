@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use lockwheel_compat::wrapping::Wrapping;
+use lockwheel_compat::cases::wrapping::Wrapping;
 use lockwheel_engine::settings::Settings;
 use lockwheel_tests::random_inputs;
 use lockwheel_tests::recorded_suite::{self, Part};

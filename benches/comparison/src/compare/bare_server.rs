@@ -329,8 +329,8 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
     use std::thread;
 
-    use lockwheel_compat::address::Endpoint;
     use lockwheel_compat::wire::Wire;
+    use lockwheel_compat::wire::address::Endpoint;
     use lockwheel_tests::redis_server::free_port;
 
     use super::{LOCK, QUEUE, REPLIES, SUBSCRIBE, serve};

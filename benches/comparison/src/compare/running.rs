@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwheel_comparison::Outcome;
-use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::wire::Wire;
+use lockwheel_compat::wire::address::Endpoint;
 use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::redis_server::free_port;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -12,16 +12,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-#[cfg(feature = "tls")]
-use lockwheel_compat::address::Endpoint;
-use lockwheel_compat::case::Case;
+use lockwheel_compat::cases::case::Case;
+use lockwheel_compat::cases::record;
 use lockwheel_compat::report::{Format, Report};
-use lockwheel_compat::target::Target;
 #[cfg(feature = "tls")]
-use lockwheel_compat::tls::TlsClient;
+use lockwheel_compat::wire::address::Endpoint;
+use lockwheel_compat::wire::target::Target;
+#[cfg(feature = "tls")]
+use lockwheel_compat::wire::tls::TlsClient;
 use lockwheel_compat::{
     Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, TIME_LIMIT, fuzz, key_prefix_of_run,
-    record, time::show_span,
+    time::show_span,
 };
 use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};

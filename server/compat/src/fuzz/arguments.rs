@@ -9,10 +9,10 @@ use super::generate::{LISTENER, block_ms, step_is_safe};
 use super::grammar::Grammar;
 use super::kinds::{self, Draw, edge};
 use super::known_differences::may_differ;
-use crate::frame::Frame;
+use super::reference::is_named;
 use crate::random::Random;
-use crate::reference::is_named;
 use crate::wire::Wire;
+use crate::wire::frame::Frame;
 
 /// The range of the number of requests in an episode.
 const STEPS: (i64, i64) = (80, 200);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::reference::{self, Leaves};
 use super::run::Observation;
-use crate::frame::{Frame, quoted};
-use crate::reference::{self, Leaves};
+use crate::wire::frame::{Frame, quoted};
 
 /// A conversation of several clients with one protocol version.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use super::arguments;
 use super::episode::{Episode, Step};
 use super::grammar::Grammar;
 use super::kinds::{Draw, edge};
+use super::reference::is_named;
 use crate::random::Random;
-use crate::reference::is_named;
 
 /// The range of the number of commands in an episode.
 const STEPS: (i64, i64) = (100, 300);

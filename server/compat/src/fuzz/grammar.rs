@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::kinds::{Draw, ValueKind};
 use super::rules::{LEFT_OUT_OPTIONS, OFTEN, RULES, UNDOCUMENTED, USUAL, With, left_out};
-use crate::frame::Frame;
 use crate::random::Random;
+use crate::wire::frame::Frame;
 
 /// The weight of commands that are drawn often.
 const OFTEN_WEIGHT: usize = 5;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::arguments;
 use super::episode::Step;
-use crate::frame::Frame;
-use crate::reference::{self, is_named};
+use super::reference::{self, is_named};
+use crate::wire::frame::Frame;
 
 /// A known difference.
 pub struct KnownDifference {

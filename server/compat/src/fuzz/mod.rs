@@ -12,6 +12,7 @@ pub mod generate;
 pub mod grammar;
 pub mod kinds;
 pub mod known_differences;
+pub mod reference;
 pub mod rules;
 pub mod run;
 mod script;
@@ -25,9 +26,9 @@ use episode::{Episode, as_case};
 use grammar::{Grammar, names};
 use run::{End, Observation, Pair, Played};
 
-use super::suite::{Error, key_prefix_of_run};
-use super::target::Target;
-use super::{Address, Interrupt, REPLY_TIMEOUT, time};
+use crate::suite::{Error, key_prefix_of_run};
+use crate::wire::target::Target;
+use crate::{Address, Interrupt, REPLY_TIMEOUT, time};
 
 /// The number of differences that are shortened; the others are only listed.
 const FOUND_MAX: usize = 20;

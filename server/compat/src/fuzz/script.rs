@@ -3,8 +3,8 @@
 use super::generate::{block_ms, is_safe};
 use super::kinds::Draw;
 use super::known_differences;
+use super::reference;
 use crate::random::Random;
-use crate::reference;
 
 /// The largest number of calls in a script.
 const CALLS_MAX: u64 = 4;

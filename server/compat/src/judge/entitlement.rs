@@ -11,8 +11,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::super::history::{Action, Answer, Event};
 use super::Rules;
+use super::history::{Action, Answer, Event};
 use super::holds::{self, Hold};
 
 /// A violation of the rules of a lock.

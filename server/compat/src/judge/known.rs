@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 
-use super::super::history::{Action, Answer, Event, read, write};
-use super::super::random::Random;
 use super::entitlement::{self, ViolationKind};
+use super::history::{Action, Answer, Event, read, write};
 use super::linear::{Budget, Linear};
 use super::{Rules, lock};
+use crate::random::Random;
 
 const STEPS: u64 = 200_000;
 

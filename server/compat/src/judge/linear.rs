@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-use super::super::time;
+use crate::time;
 
 /// The number of steps between two readings of the clock.
 const STEPS_PER_CLOCK_READ: u64 = 4096;

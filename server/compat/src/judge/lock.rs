@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::history::{Action, Answer, Event};
 use super::Rules;
+use super::history::{Action, Answer, Event};
 use super::linear::{Budget, Linear, Model, Operation, check};
 
 /// The precision of a reported remaining time.

@@ -4,6 +4,7 @@
 //! history is linearizable with the model of a correct lock in [`lock`].
 
 pub mod entitlement;
+pub mod history;
 mod holds;
 #[cfg(test)]
 mod known;

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::super::case_player::lacking;
-use super::super::frame::Frame;
-use super::super::random::Random;
-use super::super::report::Failure;
-use super::super::target::Target;
-use super::super::time::Deadline;
-use super::super::wire::{Wire, describe, is_end, request};
+use crate::cases::player::lacking;
+use crate::random::Random;
+use crate::report::Failure;
+use crate::time::Deadline;
+use crate::wire::frame::Frame;
+use crate::wire::target::Target;
+use crate::wire::{Wire, describe, is_end, request};
 
 /// A property that has not ended this long after its time is given up: far longer than the
 /// time-outs in properties, of at most 10 seconds.

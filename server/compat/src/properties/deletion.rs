@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::super::cases;
-use super::super::time;
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::cases;
+use crate::time;
 
 const WHY: &str = "A client that releases another client's lock admits a third one.";
 

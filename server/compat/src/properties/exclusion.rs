@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::super::history::{Action, Answer, Event, around};
-use super::super::judge::linear::{Budget, Linear};
-use super::super::judge::{entitlement, lock};
-use super::super::random::Random;
-use super::super::time::{self, Deadline};
 use super::recipe::{self, Recipe};
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::judge::history::{Action, Answer, Event, around};
+use crate::judge::linear::{Budget, Linear};
+use crate::judge::{entitlement, lock};
+use crate::random::Random;
+use crate::time::{self, Deadline};
 
 const TWICE: &str = "Two clients that hold the lock at once both run the code that it guards.";
 

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::super::frame::Frame;
-use super::super::random::Random;
-use super::super::report::Failure;
-use super::super::time;
 use super::arena::integer;
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::random::Random;
+use crate::report::Failure;
+use crate::time;
+use crate::wire::frame::Frame;
 
 const EARLY: &str = "A lease that ends early admits another client while the holder still works.";
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::cases;
-use super::super::frame::Frame;
-use super::super::time;
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::cases;
+use crate::time;
+use crate::wire::frame::Frame;
 
 const EARLY: &str = "A client that is woken before the lock is free waits again, and no later \
                      message wakes it.";

@@ -19,7 +19,7 @@ mod waiters;
 
 pub use arena::{Arena, ArenaClient, PropertyError};
 
-use super::report::{Outcome, Verdict};
+use crate::report::{Outcome, Verdict};
 
 /// The family of all properties, a row of the table.
 pub const FAMILY: &str = "Properties under contention";

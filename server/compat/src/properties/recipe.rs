@@ -3,11 +3,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::cases;
-use super::super::frame::Frame;
-use super::super::history::{Action, Answer};
-use super::super::judge::Rules;
 use super::arena::text;
+use crate::cases;
+use crate::judge::Rules;
+use crate::judge::history::{Action, Answer};
+use crate::wire::frame::Frame;
 
 /// An answer, and the fencing token in it.
 type AnswerAndToken = (Answer, Option<i64>);

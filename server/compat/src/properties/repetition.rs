@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use super::super::cases;
-use super::super::frame::Frame;
-use super::super::random::Random;
 use super::arena::text;
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::cases;
+use crate::random::Random;
+use crate::wire::frame::Frame;
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::time;
 use super::arena::text;
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::time;
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[

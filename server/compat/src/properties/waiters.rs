@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::super::frame::Frame;
-use super::super::random::Random;
-use super::super::time;
 use super::arena::text;
 use super::{Arena, ArenaClient, Property, PropertyError};
+use crate::random::Random;
+use crate::time;
+use crate::wire::frame::Frame;
 
 const LOST: &str = "Libraries wait in a blocking pop for an element: a client that gets none \
 waits for ever, and two clients that get the same one hold one lock.";

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use table::{Row, Score, Table};
 
-use super::properties::FAMILY;
+use crate::properties::FAMILY;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! A client that changes keys of all types and reads them back in the same transaction. After a
 //! restart it must find them as it left them. It has a database for itself.
 
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::request;
 

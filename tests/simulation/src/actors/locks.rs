@@ -1,6 +1,6 @@
 //! A client that takes, renews and releases a lock on one server.
 
-use lockwheel_compat::history::{Action, Answer, Event};
+use lockwheel_compat::judge::history::{Action, Answer, Event};
 use lockwheel_compat::random::Random;
 
 use super::recipes::{meaning, request};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::random::Random;
 
 use super::{Actor, REPLY_TIMEOUT_US, is_missing, report_late_reply, text};

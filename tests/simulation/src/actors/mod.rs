@@ -12,7 +12,7 @@ mod redlock;
 mod snapshots;
 mod subscriber;
 
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 
 pub use locks::PERMITS;
 

@@ -1,6 +1,6 @@
 //! A client that takes a lock on a majority of servers, as Redlock does.
 
-use lockwheel_compat::history::{Action, Answer, Event};
+use lockwheel_compat::judge::history::{Action, Answer, Event};
 use lockwheel_compat::random::Random;
 
 use super::Actor;

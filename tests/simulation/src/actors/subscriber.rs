@@ -1,6 +1,6 @@
 //! A client that subscribes to messages, keyspace events and invalidations of marks.
 
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 
 use super::marks::CHANNEL;
 use super::{Actor, text};

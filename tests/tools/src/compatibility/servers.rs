@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lockwheel_compat::Address;
 use lockwheel_compat::time;
-use lockwheel_compat::tls::TlsClient;
 use lockwheel_compat::wire::Wire;
+use lockwheel_compat::wire::tls::TlsClient;
 use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::daemon::{self, Folder};
 use lockwheel_tests::redis_server::{self, free_port};

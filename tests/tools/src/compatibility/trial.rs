@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lockwheel_compat::case::{Case, Need};
+use lockwheel_compat::cases::case::{Case, Need};
 use lockwheel_compat::{
     Error, Failure, Interrupt, Options, Outcome, Report, Suite, Verdict, cases, properties,
 };

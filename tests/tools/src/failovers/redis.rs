@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use lockwheel_compat::frame::Frame;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::until;
 use lockwheel_tests::redis_server;

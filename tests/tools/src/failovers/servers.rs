@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lockwheel_compat::address::Endpoint;
-use lockwheel_compat::frame::Frame;
 use lockwheel_compat::wire::Wire;
+use lockwheel_compat::wire::address::Endpoint;
+use lockwheel_compat::wire::frame::Frame;
 use nix::sys::signal::Signal;
 
 use crate::network::Network;

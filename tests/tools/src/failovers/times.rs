@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lockwheel_compat::history::{Action, Answer};
+use lockwheel_compat::judge::history::{Action, Answer};
 use lockwheel_tests::load::clients::Record;
 
 use crate::faults::{Failed, Fault};

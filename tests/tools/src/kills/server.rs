@@ -6,9 +6,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lockwheel_compat::address::Endpoint;
 use lockwheel_compat::time;
 use lockwheel_compat::wire::Wire;
+use lockwheel_compat::wire::address::Endpoint;
 use lockwheel_tests::daemon::{self, Folder};
 use lockwheel_tests::load::{Fault, now_us};
 

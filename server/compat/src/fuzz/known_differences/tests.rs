@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     KNOWN_DIFFERENCES, ObservedDifference, References, Version, alone, find, seventeen_digits,
 };
-use crate::frame::Frame;
 use crate::fuzz::episode::Step;
+use crate::wire::frame::Frame;
 use crate::words;
 
 /// A difference that occurred.

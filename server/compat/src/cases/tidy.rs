@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::case::{Action, Case};
-use super::frame::{Frame, show};
-use super::target::Target;
-use super::wire::Wire;
+use crate::wire::Wire;
+use crate::wire::frame::{Frame, show};
+use crate::wire::target::Target;
 
 /// The COUNT of the SCAN for the keys of a run.
 const SCAN_COUNT: &str = "1000";
@@ -206,7 +206,7 @@ fn remove_listed(wire: &mut Wire, pattern: &str) -> io::Result<()> {
 }
 
 /// Removes the keys in an array reply.
-pub(super) fn remove(wire: &mut Wire, keys: &Frame) -> io::Result<()> {
+pub(crate) fn remove(wire: &mut Wire, keys: &Frame) -> io::Result<()> {
     if !keys.items.is_empty() {
         let keys = keys.items.iter().map(|key| key.text.as_slice());
         let del: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys).collect();

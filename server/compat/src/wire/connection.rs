@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::address::{Address, Endpoint};
 use super::frame::Frame;
-use super::time::Deadline;
 #[cfg(feature = "tls")]
 use super::tls::TlsStream;
+use crate::time::Deadline;
 
 /// The shortest time-out of a socket (zero would mean none), and the precision of time-outs.
 const SOCKET_TIMEOUT_MIN: Duration = Duration::from_millis(1);
@@ -251,7 +251,7 @@ impl Wire {
     }
 
     /// Reads until the server has closed the connection, perhaps after an alert of TLS.
-    pub(super) fn read_refusal(&mut self) -> io::Result<()> {
+    pub(crate) fn read_refusal(&mut self) -> io::Result<()> {
         let until = self.timeouts.next()?;
         loop {
             match self.fill_until(until) {
@@ -317,12 +317,12 @@ pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
 }
 
 /// Whether the error is a time-out.
-pub(super) fn is_silence(error: &io::Error) -> bool {
+pub(crate) fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Whether the server closed the connection.
-pub(super) fn is_end(error: &io::Error) -> bool {
+pub(crate) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
@@ -338,12 +338,12 @@ fn is_alert(error: &io::Error) -> bool {
 }
 
 /// Whether the server has accepted the connection and has not given a valid reply.
-pub(super) fn is_no_reply(error: &io::Error) -> bool {
+pub(crate) fn is_no_reply(error: &io::Error) -> bool {
     is_silence(error) || is_end(error) || error.kind() == io::ErrorKind::InvalidData
 }
 
 /// The error of a connection in the words of the report.
-pub(super) fn describe(error: &io::Error) -> String {
+pub(crate) fn describe(error: &io::Error) -> String {
     match error {
         error if is_silence(error) => "nothing in time".to_owned(),
         error if is_end(error) => "the server closed the connection".to_owned(),

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::case::{Action, Case, Step};
-use super::frame::Frame;
 use super::pattern::Pattern;
-use super::wire::{Wire, request};
+use crate::wire::frame::Frame;
+use crate::wire::{Wire, request};
 
 /// The way in which the commands of a case are wrapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -272,8 +272,8 @@ fn error_in_script(error: Pattern) -> Pattern {
 #[cfg(test)]
 mod tests {
     use super::{Wrapping, through_lua};
-    use crate::case::Case;
-    use crate::pattern::Pattern;
+    use crate::cases::case::Case;
+    use crate::cases::pattern::Pattern;
 
     #[test]
     fn only_commands_with_one_reply_are_wrapped() {

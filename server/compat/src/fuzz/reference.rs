@@ -1,7 +1,7 @@
 //! The parts of replies in which two correct servers may differ. Everything else is compared byte
 //! for byte.
 
-use super::frame::Frame;
+use crate::wire::frame::Frame;
 
 /// How far below the reply of the reference a remaining time may be in a printed case. The case is
 /// played later, on a machine that may be busy; its leases last 90 seconds at least.
@@ -204,7 +204,7 @@ fn near(ours: &mut Frame, theirs: &mut Frame, least: i64, apart: i64) {
 }
 
 /// Calls `apply` on each pair of nodes at the same place of two trees.
-pub(super) fn pairwise(
+pub(crate) fn pairwise(
     ours: &mut Frame,
     theirs: &mut Frame,
     apply: &mut dyn FnMut(&mut Frame, &mut Frame),
@@ -216,7 +216,7 @@ pub(super) fn pairwise(
 }
 
 /// Removes the values, so that only types and numbers of elements are compared.
-pub(super) fn shapes(ours: &mut Frame, theirs: &mut Frame) {
+pub(crate) fn shapes(ours: &mut Frame, theirs: &mut Frame) {
     for frame in [ours, theirs] {
         frame.walk(&mut |frame| {
             if frame.kind != b'-' {
@@ -263,7 +263,7 @@ fn moments(ours: &mut Frame, theirs: &mut Frame, apart_ms: i64) {
 }
 
 /// Sorts the elements of a reply in groups of `step`.
-pub(super) fn sort(frame: &mut Frame, step: usize) {
+pub(crate) fn sort(frame: &mut Frame, step: usize) {
     let mut parts: Vec<_> = frame.items.chunks(step).map(<[Frame]>::to_vec).collect();
     parts.sort();
     frame.items = parts.concat();
@@ -272,7 +272,7 @@ pub(super) fn sort(frame: &mut Frame, step: usize) {
 #[cfg(test)]
 mod tests {
     use super::normalise;
-    use crate::frame::Frame;
+    use crate::wire::frame::Frame;
     use crate::words;
 
     /// The time between the requests to the two servers.

@@ -5,12 +5,12 @@ use std::io;
 use std::time::Duration;
 
 use super::case::{Action, Case, expand_keys};
-use super::case_player::script_named;
-use super::cases;
-use super::target::Target;
+use super::player::script_named;
 use super::tidy::Tidy;
-use super::time;
-use super::wire::Wire;
+use crate::cases;
+use crate::time;
+use crate::wire::Wire;
+use crate::wire::target::Target;
 
 /// How long to wait for a reply that may or may not come.
 const LISTENING: Duration = Duration::from_millis(60);

@@ -5,10 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use super::address::Address;
-use super::case::{Need, Way};
 use super::frame::Frame;
-use super::time::{self, Deadline};
-use super::wire::{Timeouts, Wire, describe, is_silence};
+use crate::cases::case::{Need, Way};
+use crate::time::{self, Deadline};
+use crate::wire::{Timeouts, Wire, describe, is_silence};
 
 /// The number of databases that are searched for an empty one.
 const DATABASES_MAX: u32 = 16;

@@ -1,4 +1,4 @@
-//! The built-in cases and their scripts. Each file of `cases/` and `scripts/` is listed once, in
+//! The built-in cases and their scripts. Each file with cases or with a script is listed once, in
 //! the order of the table.
 
 use std::sync::OnceLock;
@@ -9,12 +9,12 @@ use super::case::{Action, Case, Mistake};
 /// A table of texts: name and contents of each file.
 macro_rules! texts {
     ($folder:literal; $extension:literal; $($name:literal)*) => {
-        &[$(($name, include_str!(concat!($folder, "/", $name, $extension)))),*]
+        &[$(($name, include_str!(concat!($folder, $name, $extension)))),*]
     };
 }
 
 /// Names and texts of the files of cases: `strings` is `cases/strings.txt`.
-pub const FILES: &[(&str, &str)] = texts! { "cases"; ".txt";
+pub const FILES: &[(&str, &str)] = texts! { ""; ".txt";
     "protocol"
     "connection"
     "conversions"
@@ -143,7 +143,7 @@ const QUICK: &[&str] = &[
 const QUICK_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.
-pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts"; ".lua";
+pub const SCRIPTS: &[(&str, &str)] = texts! { "scripts/"; ".lua";
     "compare-and-delete"
     "redisson-2.2/fair-lock"
     "redisson-2.2/fair-unlock"
@@ -308,7 +308,7 @@ pub fn all() -> Result<Vec<Case>, Mistake> {
 }
 
 /// As [`all`]. The files are read once in a process.
-pub(super) fn parsed() -> &'static Result<Vec<Case>, Mistake> {
+pub(crate) fn parsed() -> &'static Result<Vec<Case>, Mistake> {
     static PARSED: OnceLock<Result<Vec<Case>, Mistake>> = OnceLock::new();
     PARSED.get_or_init(|| {
         let mut cases = Vec::new();
@@ -354,20 +354,17 @@ mod tests {
 
     #[test]
     fn every_file_is_built_in() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let check = |name: &str, known: usize| {
-            let files = walk(&folder.join(name));
-            assert_eq!(files, known, "files below {name}");
-        };
-        check("cases", FILES.len());
-        check("scripts", SCRIPTS.len());
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cases");
+        assert_eq!(walk(&folder, "txt"), FILES.len());
+        assert_eq!(walk(&folder, "lua"), SCRIPTS.len());
     }
 
-    fn walk(folder: &Path) -> usize {
+    fn walk(folder: &Path, extension: &str) -> usize {
         let entries = std::fs::read_dir(folder).expect("the folder is there");
         let count = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.expect("readable").path();
-            if path.is_dir() { walk(&path) } else { 1 }
+            let is_listed = path.extension().is_some_and(|it| it == extension);
+            if path.is_dir() { walk(&path, extension) } else { usize::from(is_listed) }
         };
         entries.map(count).sum()
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use sha1::{Digest, Sha1};
 
 use super::case::{Action, Step, expand_keys};
-use super::frame::{Frame, quoted, show};
 use super::pattern::{Captures, Pattern};
-use super::target::Target;
-use super::wire::{Wire, describe, is_end};
 use super::wrapping::Wrapping;
+use crate::wire::frame::{Frame, quoted, show};
+use crate::wire::target::Target;
+use crate::wire::{Wire, describe, is_end};
 
 /// How long a blocked client must receive nothing.
 pub const QUIET: Duration = Duration::from_millis(30);
@@ -82,7 +82,7 @@ pub fn perform(steps: &[Step], setting: Setting<'_>, target: &Target) -> Perform
 
 /// Expands `@name` to the text of that script and `@name.sha1` to its digest; `None` for other
 /// words.
-pub(super) fn script_named(
+pub(crate) fn script_named(
     word: &[u8],
     script: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<Vec<u8>>, String> {
@@ -390,7 +390,7 @@ fn changed_protocol(frame: &Frame) -> Option<u8> {
 }
 
 /// The command that an error reports as unknown, if it is the one that was sent.
-pub(super) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
+pub(crate) fn lacking(frame: &Frame, words: &[Vec<u8>]) -> Option<String> {
     let text = String::from_utf8_lossy(&frame.text).to_lowercase();
     let name = |at: usize| words.get(at).map(|it| String::from_utf8_lossy(it).to_uppercase());
     let unknown = ["unknown", "not supported", "unsupported"].iter().any(|it| text.contains(it));
@@ -424,7 +424,7 @@ fn show_words(words: &[Vec<u8>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Requests, changed_protocol};
-    use crate::frame::Frame;
+    use crate::wire::frame::Frame;
 
     #[test]
     fn reply_belongs_to_oldest_request() {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::case::Way;
 #[cfg(feature = "tls")]
-use crate::tls::TlsClient;
+use super::tls::TlsClient;
+use crate::cases::case::Way;
 
 /// The default port.
 const PORT: u16 = 6379;

@@ -18,8 +18,8 @@
 
 use std::collections::BTreeMap;
 
-use super::frame::Frame;
-use super::words;
+use crate::wire::frame::Frame;
+use crate::words;
 
 /// Captured values by name.
 pub type Captures = BTreeMap<String, Vec<u8>>;
@@ -374,7 +374,7 @@ fn scalar(word: &str) -> Result<Pattern, String> {
 #[cfg(test)]
 mod tests {
     use super::{Captures, Pattern};
-    use crate::frame::Frame;
+    use crate::wire::frame::Frame;
 
     fn matches(text: &str, protocol: u8, bytes: &[u8]) -> bool {
         let frame = Frame::whole(bytes).expect("one reply");

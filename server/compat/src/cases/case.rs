@@ -61,7 +61,7 @@
 use std::time::Duration;
 
 use super::pattern::Pattern;
-use super::{time, words};
+use crate::{time, words};
 
 /// A conversation and its attributes.
 #[derive(Clone, Debug)]
