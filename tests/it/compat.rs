@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lockwheel::Server;
 use lockwheel_compat::cases::wrapping::Wrapping;
-use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
+use lockwheel_compat::report::PROPERTIES;
+use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases};
 use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::redis_server::RedisServer;
@@ -124,7 +125,7 @@ fn scripts_reply_the_same_with_and_without_plans() {
     let report = run_cases(&lua, Some(&plans));
     assert!(report.is_green(), "{}", report.text());
     let mut of_properties = options_of(&lua, None);
-    of_properties.only = vec![properties::FAMILY.to_owned()];
+    of_properties.only = vec![PROPERTIES.to_owned()];
     let report = run_with(&of_properties);
     assert!(report.is_green(), "{}", report.text());
     let tiers = |server: &Target| show(&server.run("INFO lockwheel"));

@@ -37,13 +37,8 @@ pub mod time;
 pub mod wire;
 pub mod words;
 
-use std::time::Duration;
-
 pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
 pub use suite::{Error, Options, Progress, Suite, TIME_LIMIT, key_prefix_of_run};
+pub use time::REPLY_TIMEOUT;
 pub use wire::address::Address;
-
-/// The default time within which a reply must arrive: 10 seconds. No case needs nearly as long, so
-/// a loaded machine does not fail a case.
-pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);

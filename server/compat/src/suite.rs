@@ -7,18 +7,17 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::REPLY_TIMEOUT;
 use crate::cases;
-use crate::cases::case::{Case, Need};
+use crate::cases::case::Case;
 use crate::cases::player::{Performance, Setting, perform};
 use crate::cases::tidy::Tidy;
 use crate::cases::wrapping::Wrapping;
 use crate::interrupt::Interrupt;
 use crate::properties::{self, Arena, Property};
-use crate::report::{Failure, Outcome, Report, Verdict};
-use crate::time::{self, Deadline};
+use crate::report::{Failure, Outcome, PROPERTIES, Report, Verdict};
+use crate::time::{self, Deadline, REPLY_TIMEOUT};
 use crate::wire::address::Address;
-use crate::wire::target::Target;
+use crate::wire::target::{Need, Target};
 use crate::wire::{Timeouts, describe, is_no_reply};
 
 /// The number of cases that are played at a time: they mostly wait.
@@ -166,7 +165,7 @@ impl Suite {
         let cases: Vec<_> =
             cases.iter().filter(is_quick).filter(of_case).filter(suits).cloned().collect();
         let with_properties = built_in && options.wrapping == Wrapping::None;
-        let of_property = |it: &&Property| chosen(properties::FAMILY, it.client, it.name);
+        let of_property = |it: &&Property| chosen(PROPERTIES, it.client, it.name);
         let properties: Vec<_> =
             properties::all().filter(|_| with_properties).filter(of_property).collect();
         if cases.is_empty() && properties.is_empty() {
@@ -347,7 +346,7 @@ impl Suite {
             let judge = |server| {
                 let verdict = property.judge(&Arena::new(server, number, span, connections, seed));
                 let may_be_cut = matches!(verdict, Verdict::Unknown(_));
-                run.unless_cut(verdict, may_be_cut, (properties::FAMILY, property.name))
+                run.unless_cut(verdict, may_be_cut, (PROPERTIES, property.name))
             };
             let verdict = match run.is_over() {
                 true => Verdict::NotReached,

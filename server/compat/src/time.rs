@@ -7,6 +7,10 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The default time within which a reply must arrive: 10 seconds. No case needs nearly as long, so
+/// a loaded machine does not fail a case.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A moment after which nothing waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use lockwheel_compat::judge::history::Event;
-use lockwheel_compat::judge::entitlement::ViolationKind;
 use lockwheel_compat::judge::linear::{Budget, Linear};
-use lockwheel_compat::judge::{Rules, entitlement, lock};
+use lockwheel_compat::judge::{Rules, ViolationKind, entitlement, lock};
 
 use crate::actors::PERMITS;
 use crate::core::Violation;

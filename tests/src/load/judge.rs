@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lockwheel_compat::judge::entitlement::{self, ViolationKind};
+use lockwheel_compat::judge::entitlement;
 use lockwheel_compat::judge::history::{self, Action, Answer, Event};
 use lockwheel_compat::judge::linear::{Budget, Linear};
-use lockwheel_compat::judge::{Rules, lock};
+use lockwheel_compat::judge::{Rules, ViolationKind, lock};
 
 use super::Fault;
 use super::clients::Record;

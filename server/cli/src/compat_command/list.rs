@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lockwheel_compat::Suite;
-use lockwheel_compat::properties::FAMILY;
+use lockwheel_compat::report::PROPERTIES;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ fn items(suite: &Suite) -> Vec<Item<'_>> {
         line: case.steps.first().map(|step| step.number),
     });
     let properties = suite.properties().iter().map(|property| Item {
-        family: FAMILY,
+        family: PROPERTIES,
         client: property.client,
         name: property.name,
         why: property.why,

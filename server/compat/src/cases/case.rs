@@ -61,6 +61,8 @@
 use std::time::Duration;
 
 use super::pattern::Pattern;
+use crate::wire::address::Way;
+use crate::wire::target::Need;
 use crate::{time, words};
 
 /// A conversation and its attributes.
@@ -86,25 +88,6 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// The file of the case.
     pub file: String,
-}
-
-/// A requirement on the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// A server that reports at least this version of Redis.
-    Redis(u32, u32),
-    /// A server that reports at least this version of Valkey.
-    Valkey(u32, u32),
-    /// A server that reports at least this version of Lockwheel.
-    Lockwheel(u32, u32),
-    /// A database that no other program uses.
-    Database,
-    /// The permission to flush scripts and functions.
-    Flush,
-    /// Connections with TLS.
-    Tls,
-    /// A certificate of the suite that the server checks, so that it can be required.
-    Certificate,
 }
 
 /// A line of a conversation.
@@ -137,15 +120,6 @@ pub enum Action {
     Connect(String, Way),
     /// Time passes.
     Pass(Duration),
-}
-
-/// How a client connects to a port for TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Without TLS.
-    Plain,
-    /// Without a certificate.
-    Anonymous,
 }
 
 /// A mistake in a file of cases.
@@ -246,30 +220,6 @@ impl Case {
     }
 }
 
-impl Need {
-    fn parse(text: &str) -> Result<Need, String> {
-        let version = |text: &str| {
-            let (major, minor) = text.split_once('.')?;
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        };
-        match text.split_once(' ') {
-            None if text == "database" => return Ok(Need::Database),
-            None if text == "flush" => return Ok(Need::Flush),
-            None if text == "tls" => return Ok(Need::Tls),
-            None if text == "certificate" => return Ok(Need::Certificate),
-            Some(("redis", text)) => version(text).map(|(major, minor)| Need::Redis(major, minor)),
-            Some(("valkey", text)) => {
-                version(text).map(|(major, minor)| Need::Valkey(major, minor))
-            }
-            Some(("lockwheel", text)) => {
-                version(text).map(|(major, minor)| Need::Lockwheel(major, minor))
-            }
-            _ => None,
-        }
-        .ok_or_else(|| format!("nothing that can be needed: {text}"))
-    }
-}
-
 impl Action {
     fn parse(line: &str) -> Result<Action, String> {
         if let Some(span) = line.strip_prefix('+') {
@@ -345,7 +295,8 @@ pub(crate) fn expand_keys(text: &[u8], key: &dyn Fn(&str) -> String) -> Vec<u8> 
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Case, Need, expand_keys};
+    use super::{Action, Case, expand_keys};
+    use crate::wire::target::Need;
 
     #[test]
     fn cases_are_parsed_with_all_attributes() {

@@ -28,7 +28,7 @@ use run::{End, Observation, Pair, Played};
 
 use crate::suite::{Error, key_prefix_of_run};
 use crate::wire::target::Target;
-use crate::{Address, Interrupt, REPLY_TIMEOUT, time};
+use crate::{Address, Interrupt, time};
 
 /// The number of differences that are shortened; the others are only listed.
 const FOUND_MAX: usize = 20;
@@ -114,7 +114,7 @@ pub fn fuzz(options: &Options, progress: &mut dyn Progress) -> Result<Report, Er
     let explore = |address: &Address| {
         let lost = |error| Error::Server(address.clone(), error);
         let target =
-            Target::explore(address, &prefix, false, REPLY_TIMEOUT.into()).map_err(lost)?;
+            Target::explore(address, &prefix, false, time::REPLY_TIMEOUT.into()).map_err(lost)?;
         if !target.own_database {
             let problem = format!("{address}: --fuzz needs an empty database");
             return Err(Error::Usage(problem));

@@ -15,14 +15,14 @@ use super::generate::{LISTENER, WORKERS, block_ms};
 use super::known_differences::{self, KnownDifference, ObservedDifference, SEVERAL_KEYS, Version};
 use super::reference;
 use super::{Manner, kinds};
+use crate::cases;
 use crate::cases::case::expand_keys;
 use crate::cases::player::script_named;
 use crate::cases::tidy::remove;
-use crate::time;
+use crate::time::{self, REPLY_TIMEOUT};
 use crate::wire::frame::Frame;
 use crate::wire::target::Target;
 use crate::wire::{Wire, is_silence, request};
-use crate::{REPLY_TIMEOUT, cases};
 
 /// The largest number of commands that are sent together.
 const CHUNK_MAX: usize = 32;

@@ -1,9 +1,9 @@
 //! Derives each client's holds on a lock from its events: when the client may act on the lock, and
 //! when it may have held the lock. [`super::entitlement`] checks the holds.
 
-use super::Rules;
-use super::entitlement::ViolationKind;
 use super::history::{Action, Answer, Event};
+use super::rules::Rules;
+use super::violation::ViolationKind;
 
 /// A client's hold on a lock.
 #[derive(Clone, Debug)]

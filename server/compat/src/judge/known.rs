@@ -3,10 +3,12 @@
 
 use proptest::prelude::*;
 
-use super::entitlement::{self, ViolationKind};
+use super::entitlement;
 use super::history::{Action, Answer, Event, read, write};
 use super::linear::{Budget, Linear};
-use super::{Rules, lock};
+use super::lock;
+use super::rules::Rules;
+use super::violation::{Violation, ViolationKind};
 use crate::random::Random;
 
 const STEPS: u64 = 200_000;
@@ -263,7 +265,7 @@ proptest! {
         events.push(second.answered(Answer::Granted, end_us - 1));
         let violations = entitlement::judge(&events, rules);
         let is_double =
-            |it: &entitlement::Violation| it.kind == ViolationKind::DoubleGrant;
+            |it: &Violation| it.kind == ViolationKind::DoubleGrant;
         prop_assert!(violations.iter().any(is_double), "{violations:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS * 10));
         prop_assert!(linear != Linear::Legal, "{}", write(&events));
@@ -278,7 +280,7 @@ proptest! {
         let renewal = Event::asked("l", &client, Action::Renew { ttl_us: 1 }, start_us);
         events.push(renewal.answered(Answer::NotOwner, end_us - 1));
         let violations = entitlement::judge(&events, rules);
-        let is_early = |it: &entitlement::Violation| it.kind == ViolationKind::EarlyLoss;
+        let is_early = |it: &Violation| it.kind == ViolationKind::EarlyLoss;
         prop_assert!(violations.iter().any(is_early), "{violations:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS * 10));
         prop_assert!(linear != Linear::Legal, "{}", write(&events));
@@ -300,7 +302,7 @@ proptest! {
         let Some(earlier) = granted.into_iter().find(before) else { return Ok(()) };
         events[last].token = events[earlier].token;
         let violations = entitlement::judge(&events, Rules::LOCK);
-        let is_token = |violation: &entitlement::Violation| violation.kind == ViolationKind::Token;
+        let is_token = |violation: &Violation| violation.kind == ViolationKind::Token;
         prop_assert!(violations.iter().any(is_token), "{violations:?}\n{}", write(&events));
     }
 }

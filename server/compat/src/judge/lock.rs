@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Rules;
 use super::history::{Action, Answer, Event};
 use super::linear::{Budget, Linear, Model, Operation, check};
+use super::rules::Rules;
 
 /// The precision of a reported remaining time.
 const REMAINING_GRAIN_US: i64 = 2000;

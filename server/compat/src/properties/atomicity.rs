@@ -1,7 +1,7 @@
 //! Scripts and transactions are atomic: no other client runs in between or sees a partial result.
 
-use super::arena::{integer, text};
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError, integer, text};
+use super::property::Property;
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[

@@ -5,7 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError};
+use super::property::Property;
 use crate::cases;
 use crate::time;
 

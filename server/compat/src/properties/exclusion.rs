@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use super::arena::{Arena, ArenaClient, PropertyError};
+use super::property::Property;
 use super::recipe::{self, Recipe};
-use super::{Arena, ArenaClient, Property, PropertyError};
 use crate::judge::history::{Action, Answer, Event, around};
 use crate::judge::linear::{Budget, Linear};
 use crate::judge::{entitlement, lock};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::arena::integer;
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError, integer};
+use super::property::Property;
 use crate::random::Random;
 use crate::report::Failure;
 use crate::time;

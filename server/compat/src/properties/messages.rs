@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError};
+use super::property::Property;
 use crate::cases;
 use crate::time;
 use crate::wire::frame::Frame;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use super::arena::text;
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError, text};
+use super::property::Property;
 use crate::cases;
 use crate::random::Random;
 use crate::wire::frame::Frame;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::arena::text;
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError, text};
+use super::property::Property;
 use crate::time;
 
 /// The properties.

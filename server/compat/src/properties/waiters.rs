@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::arena::text;
-use super::{Arena, ArenaClient, Property, PropertyError};
+use super::arena::{Arena, ArenaClient, PropertyError, text};
+use super::property::Property;
 use crate::random::Random;
 use crate::time;
 use crate::wire::frame::Frame;

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::{Failure, Outcome, Report, Row, Score, Verdict, not_reached};
+use super::outcome::{Failure, Outcome, Verdict};
+use super::results::{Report, not_reached};
+use super::table::{Row, Score};
 
 /// Increased when a field is renamed or removed, or its meaning changes.
 const SCHEMA: u32 = 1;

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Failure, Outcome, Report, Verdict, merged, not_reached};
+use super::outcome::{Failure, Outcome, Verdict, merged};
+use super::results::{Report, not_reached};
 
 /// The report as JUnit XML.
 pub(super) fn write(report: &Report) -> String {

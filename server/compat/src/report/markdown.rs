@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Failure, Outcome, Report, Row, Verdict, elapsed, merged, short, whole_name};
+use super::outcome::{Failure, Outcome, Verdict, merged, whole_name};
+use super::results::{Report, elapsed, short};
+use super::table::Row;
 
 /// Longer lines are cut to this length.
 const COLUMNS: usize = 400;

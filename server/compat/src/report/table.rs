@@ -1,6 +1,6 @@
 //! The totals of a report: a row for each family and for each client library.
 
-use super::{Outcome, Verdict};
+use super::outcome::{Outcome, Verdict};
 
 /// The rows and their total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

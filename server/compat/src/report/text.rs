@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Failure, Outcome, Report, Row, Score, Verdict, elapsed, merged, short, whole_name};
+use super::outcome::{Failure, Outcome, Verdict, merged, whole_name};
+use super::results::{Report, elapsed, short};
+use super::table::{Row, Score};
 
 /// The number of events shown before a failure.
 const STORY_LINES: usize = 16;

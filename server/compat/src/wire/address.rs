@@ -4,7 +4,6 @@ use std::fmt;
 
 #[cfg(feature = "tls")]
 use super::tls::TlsClient;
-use crate::cases::case::Way;
 
 /// The default port.
 const PORT: u16 = 6379;
@@ -35,6 +34,15 @@ pub enum Endpoint {
     Tls(String, u16, Option<TlsClient>),
     /// The path of a unix socket.
     Unix(String),
+}
+
+/// How a client connects to a port for TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Without TLS.
+    Plain,
+    /// Without a certificate.
+    Anonymous,
 }
 
 impl Endpoint {

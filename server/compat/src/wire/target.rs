@@ -4,9 +4,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::address::Address;
+use super::address::{Address, Way};
 use super::frame::Frame;
-use crate::cases::case::{Need, Way};
 use crate::time::{self, Deadline};
 use crate::wire::{Timeouts, Wire, describe, is_silence};
 
@@ -42,6 +41,25 @@ pub struct Target {
     pub prefix: String,
     /// How long its connections wait.
     pub timeouts: Timeouts,
+}
+
+/// A requirement on the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A server that reports at least this version of Redis.
+    Redis(u32, u32),
+    /// A server that reports at least this version of Valkey.
+    Valkey(u32, u32),
+    /// A server that reports at least this version of Lockwheel.
+    Lockwheel(u32, u32),
+    /// A database that no other program uses.
+    Database,
+    /// The permission to flush scripts and functions.
+    Flush,
+    /// Connections with TLS.
+    Tls,
+    /// A certificate of the suite that the server checks, so that it can be required.
+    Certificate,
 }
 
 impl Target {
@@ -205,4 +223,29 @@ fn text(frame: &Frame) -> String {
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.').map(str::parse);
     Some((parts.next()?.ok()?, parts.next().and_then(Result::ok).unwrap_or(0)))
+}
+
+impl Need {
+    /// Reads the value of the attribute `needs` of a case.
+    pub(crate) fn parse(text: &str) -> Result<Need, String> {
+        let version = |text: &str| {
+            let (major, minor) = text.split_once('.')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        };
+        match text.split_once(' ') {
+            None if text == "database" => return Ok(Need::Database),
+            None if text == "flush" => return Ok(Need::Flush),
+            None if text == "tls" => return Ok(Need::Tls),
+            None if text == "certificate" => return Ok(Need::Certificate),
+            Some(("redis", text)) => version(text).map(|(major, minor)| Need::Redis(major, minor)),
+            Some(("valkey", text)) => {
+                version(text).map(|(major, minor)| Need::Valkey(major, minor))
+            }
+            Some(("lockwheel", text)) => {
+                version(text).map(|(major, minor)| Need::Lockwheel(major, minor))
+            }
+            _ => None,
+        }
+        .ok_or_else(|| format!("nothing that can be needed: {text}"))
+    }
 }

@@ -7,7 +7,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use lockwheel_compat::cases::case::{Case, Need};
+use lockwheel_compat::cases::case::Case;
+use lockwheel_compat::report::PROPERTIES;
+use lockwheel_compat::wire::target::Need;
 use lockwheel_compat::{
     Error, Failure, Interrupt, Options, Outcome, Report, Suite, Verdict, cases, properties,
 };
@@ -47,7 +49,7 @@ pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, Serve
     drop(in_time);
     let Trial { mut whole, mut outcomes, deaths, .. } = trial;
     let cases = all.iter().map(|it| name(&it.family, it.client.as_deref(), &it.name));
-    let properties = properties::all().map(|it| name(properties::FAMILY, it.client, it.name));
+    let properties = properties::all().map(|it| name(PROPERTIES, it.client, it.name));
     whole.outcomes = cases.chain(properties).filter_map(|name| outcomes.remove(&name)).collect();
     whole.notices.dedup();
     let version = server.pinned_version().unwrap_or_else(|| whole.target.clone());
