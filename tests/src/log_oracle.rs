@@ -11,7 +11,7 @@ use lockwheel_compat::fuzz::arguments::{self, Commands};
 use lockwheel_compat::fuzz::episode::Episode;
 use lockwheel_compat::fuzz::generate;
 use lockwheel_compat::fuzz::grammar::Grammar;
-use lockwheel_compat::fuzz::run::expand;
+use lockwheel_compat::fuzz::side::expand;
 use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
 

@@ -7,8 +7,8 @@ use lockwheel_compat::cases;
 use lockwheel_compat::fuzz::arguments::{self, Commands};
 use lockwheel_compat::fuzz::episode::Episode;
 use lockwheel_compat::fuzz::grammar::Grammar;
-use lockwheel_compat::fuzz::run::expand;
-use lockwheel_compat::fuzz::{generate, kinds};
+use lockwheel_compat::fuzz::side::expand;
+use lockwheel_compat::fuzz::{draw, generate};
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::frame::Frame;
 use lockwheel_engine::Flow;
@@ -97,7 +97,7 @@ impl Player {
 
     /// Loads the scripts that are called by their digests.
     fn prepare(&mut self) -> Result<(), String> {
-        for name in kinds::lock_scripts() {
+        for name in draw::lock_scripts() {
             let text = cases::script(name).unwrap_or_default();
             self.request('z', &[b"SCRIPT".to_vec(), b"LOAD".to_vec(), text.into()])?;
         }

@@ -4,12 +4,13 @@
 
 use std::io;
 
-use super::episode::{Episode, Step};
-use super::generate::{LISTENER, block_ms, step_is_safe};
+use super::draw::Draw;
+use super::episode::{CALLING, Episode, LISTENER, Step};
 use super::grammar::Grammar;
-use super::kinds::{self, Draw, edge};
+use super::kinds::{self, edge};
 use super::known_differences::may_differ;
 use super::reference::is_named;
+use super::safety::{block_ms, step_is_safe};
 use crate::random::Random;
 use crate::wire::Wire;
 use crate::wire::frame::Frame;
@@ -59,17 +60,6 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("SLAVEOF", "replication"),
     ("SLOWLOG", "slow commands of all clients"),
     ("SYNC", "replication"),
-];
-
-/// Commands with replies that are compared only by type and number of elements: their values are
-/// random or specific to the server.
-const BY_SHAPE: &[&str] = &["DBSIZE", "DUMP", "FUNCTION DUMP", "INFO", "MEMORY USAGE", "RANDOMKEY"];
-
-/// Scripts that call the command in their arguments.
-const CALLING: &[&str] = &[
-    "return redis.call(unpack(ARGV))",
-    "return redis.pcall(unpack(ARGV))",
-    "redis.setresp(3) return redis.call(unpack(ARGV))",
 ];
 
 /// Words that look like a number, an id, a range or a pattern, and may be invalid.
@@ -237,19 +227,6 @@ impl Commands {
 
 fn is_excluded<W: AsRef<[u8]>>(words: &[W]) -> bool {
     EXCLUDED.iter().any(|(name, _)| is_named(words, name))
-}
-
-/// The command that a script of this module calls.
-pub(super) fn called(words: &[Vec<u8>]) -> Option<&[Vec<u8>]> {
-    let is_ours = ["EVAL", "EVAL_RO"].iter().any(|name| is_named(words, name))
-        && CALLING.iter().any(|script| words.get(1).is_some_and(|word| word == script.as_bytes()))
-        && words.get(2).is_some_and(|word| word == b"0");
-    is_ours.then(|| &words[3..]).filter(|called| !called.is_empty())
-}
-
-/// Whether only the shapes of replies to this command are compared.
-pub(super) fn is_compared_by_shape(words: &[Vec<u8>]) -> bool {
-    BY_SHAPE.iter().any(|name| is_named(words, name))
 }
 
 /// The episode of this number.
@@ -424,34 +401,10 @@ impl Maker<'_> {
     }
 }
 
-/// Whether a request means the same to two servers, for the exceptions that only random arguments
-/// cause.
-pub(super) fn is_safe(words: &[Vec<u8>]) -> bool {
-    let is = |name: &str| is_named(words, name);
-    let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.parse::<i64>().ok();
-    // The result of a minimum idle time depends on the time of the request.
-    let idle = |at: usize| words.get(at).and_then(number).is_some_and(|span| span > 0);
-    if is("XCLAIM") || is("XAUTOCLAIM") {
-        return !idle(4);
-    }
-    if is("XPENDING") {
-        return !words[1..].iter().any(|word| word.eq_ignore_ascii_case(b"IDLE")) || !idle(4);
-    }
-    // Client ids differ between the servers.
-    if is("CLIENT UNBLOCK") || is("CLIENT TRACKING") {
-        let is_id = |word: &Vec<u8>| number(word).is_some_and(|id| (1..1 << 32).contains(&id));
-        return !words.iter().any(is_id);
-    }
-    // Each server has its own settings.
-    if is("CONFIG GET") {
-        return !words.iter().any(|word| word.iter().any(|byte| b"*?[".contains(byte)));
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Commands, called, episode};
+    use super::{Commands, episode};
+    use crate::fuzz::episode::called;
     use crate::fuzz::grammar::Grammar;
 
     #[test]

@@ -1,10 +1,32 @@
-//! Episodes: random conversations of several clients, and their form as a case.
+//! Episodes: random conversations of several clients, and what the clients received.
 
 use std::time::Duration;
 
-use super::reference::{self, Leaves};
-use super::run::Observation;
+use super::reference::is_named;
 use crate::wire::frame::{Frame, quoted};
+
+/// How commands are generated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// From the grammar: most commands are valid.
+    #[default]
+    Grammar,
+    /// From the target's table of commands, with random arguments: most commands are invalid. Both
+    /// servers are flushed.
+    Arguments,
+}
+
+/// Clients that send all commands but subscriptions.
+pub const WORKERS: [char; 3] = ['a', 'b', 'c'];
+/// The client that subscribes.
+pub const LISTENER: char = 's';
+
+/// Scripts that call the command in their arguments.
+pub(super) const CALLING: &[&str] = &[
+    "return redis.call(unpack(ARGV))",
+    "return redis.pcall(unpack(ARGV))",
+    "redis.setresp(3) return redis.call(unpack(ARGV))",
+];
 
 /// A conversation of several clients with one protocol version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,39 +56,6 @@ impl Step {
     }
 }
 
-/// The conversation with its replies, in the language of cases.
-pub fn as_case(
-    name: &str,
-    remarks: &[String],
-    episode: &Episode,
-    events: &[Observation],
-) -> String {
-    let mut out = format!("== {name}\nprotocol: {}\n", episode.protocol);
-    for remark in remarks {
-        out.push_str(&format!("# {remark}\n"));
-    }
-    for client in ['a', 'b', 'c'] {
-        let id = format!("$id-{client}");
-        if episode.steps.iter().any(|step| step.words.contains(&id.clone().into_bytes())) {
-            out.push_str(&format!("{client}> CLIENT ID\n{client}< {id}\n"));
-        }
-    }
-    for (at, step) in episode.steps.iter().enumerate() {
-        // A command of a blocked client was not sent.
-        if !events.iter().any(|event| event.at == at && event.client == step.client) {
-            continue;
-        }
-        out.push_str(&format!("{}> {}\n", step.client, command(&step.words)));
-        for event in events.iter().filter(|event| event.at == at) {
-            out.push_str(&event.as_case());
-        }
-        if let Some(span) = step.pass {
-            out.push_str(&format!("+{}ms\n", span.as_millis()));
-        }
-    }
-    out
-}
-
 /// The command in the notation of cases.
 pub fn command(words: &[Vec<u8>]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
@@ -77,23 +66,61 @@ pub fn command(words: &[Vec<u8>]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The expectation of a reply in a case: the parts in which servers may differ are left open.
-pub fn expectation(words: &[Vec<u8>], frame: &Frame) -> String {
-    let Some(normalisation) = reference::applying(words).next() else { return notation(frame) };
-    let number = std::str::from_utf8(&frame.text).ok().and_then(|text| text.parse::<i64>().ok());
-    match (normalisation.leaves, number) {
-        _ if frame.kind == b'-' => notation(frame),
-        (Leaves::Near(apart), Some(number)) if frame.kind == b':' && number > apart => {
-            format!(":{}..{number}", number - apart)
+/// The messages and the reply that one client received at one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The step.
+    pub at: usize,
+    /// The client.
+    pub client: char,
+    /// The command it had sent.
+    pub words: Vec<Vec<u8>>,
+    /// The messages, and the reply at the end.
+    pub frames: Vec<Frame>,
+    /// How the reading ended.
+    pub end: End,
+}
+
+/// How reading from a client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a reply.
+    Replied,
+    /// The client is blocked.
+    Waits,
+    /// The server closed the connection, or sent bytes that are not a reply.
+    Closed,
+    /// No reply came in time.
+    Silent,
+}
+
+impl Observation {
+    /// All replies in one line.
+    pub fn notation(&self) -> String {
+        let frames: Vec<_> = self.frames.iter().map(Frame::notation).collect();
+        match self.end {
+            End::Replied => frames.join(" "),
+            end => format!("{} {end:?}", frames.join(" ")),
         }
-        (Leaves::Unordered, _) if !frame.items.is_empty() => {
-            format!("unordered {}", notation(frame))
-        }
-        (Leaves::Anything, _) => "_".to_owned(),
-        _ => notation(frame),
     }
 }
 
-fn notation(frame: &Frame) -> String {
-    frame.notation()
+/// The command that a script of this module calls.
+pub(super) fn called(words: &[Vec<u8>]) -> Option<&[Vec<u8>]> {
+    let is_ours = ["EVAL", "EVAL_RO"].iter().any(|name| is_named(words, name))
+        && CALLING.iter().any(|script| words.get(1).is_some_and(|word| word == script.as_bytes()))
+        && words.get(2).is_some_and(|word| word == b"0");
+    is_ours.then(|| &words[3..]).filter(|called| !called.is_empty())
+}
+
+/// Whether it is a message or confirms a subscription, so that it is not the reply of a command.
+pub(super) fn is_message(frame: &Frame) -> bool {
+    const KINDS: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
+    let first = frame.items.first().map(|item| item.text.as_slice()).unwrap_or_default();
+    frame.kind == b'>' || frame.kind == b'*' && KINDS.contains(&first) || is_confirmation(frame)
+}
+
+pub(super) fn is_confirmation(frame: &Frame) -> bool {
+    let first = frame.items.first().map(|item| item.text.as_slice()).unwrap_or_default();
+    matches!(frame.kind, b'*' | b'>') && frame.items.len() == 3 && (first.ends_with(b"subscribe"))
 }

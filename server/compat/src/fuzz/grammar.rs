@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::kinds::{Draw, ValueKind};
+use super::kinds::ValueKind;
 use super::rules::{LEFT_OUT_OPTIONS, OFTEN, RULES, UNDOCUMENTED, USUAL, With, left_out};
 use crate::random::Random;
 use crate::wire::frame::Frame;
@@ -35,6 +35,12 @@ pub struct Grammar {
     weighted: Vec<usize>,
     /// The option words of all commands, also of those that are not drawn.
     options: Vec<String>,
+}
+
+/// Draws the values of arguments.
+pub trait Values {
+    /// Draws a value; for a command, several.
+    fn draw(&mut self, kind: ValueKind, random: &mut Random, words: &mut Vec<Vec<u8>>);
 }
 
 /// An argument with a value.
@@ -94,7 +100,7 @@ impl Form {
     }
 
     /// Draws a command of this form.
-    pub fn draw(&self, random: &mut Random, draw: &mut Draw<'_>) -> Vec<Vec<u8>> {
+    pub fn draw(&self, random: &mut Random, values: &mut dyn Values) -> Vec<Vec<u8>> {
         let mut parts: Vec<Part<'_>> = self.words.iter().map(|word| Part::Literal(word)).collect();
         self.shape.arrange(random, None, &mut parts);
         let mut words = Vec::new();
@@ -106,7 +112,7 @@ impl Form {
                 Part::Literal(word) => words.push(word.as_bytes().to_vec()),
                 Part::Value(argument) => match self.kind(argument, &parts, &words, random) {
                     ValueKind::Numkeys => words.push(numkeys(&parts[at + 1..], random)),
-                    kind => draw.draw(kind, random, &mut words),
+                    kind => values.draw(kind, random, &mut words),
                 },
             }
         }

@@ -1,12 +1,6 @@
-//! The kinds of values, and how each is drawn.
-//!
-//! There are few keys, so that commands use the same ones; each type has its own, and sometimes a
-//! command gets a key of another type. Leases are long, already over, or so short that the episode
-//! waits for their end, so that two servers agree about them however slow they are.
+//! The kinds of values, and the values of each. There are few keys, so that commands use the same
+//! ones.
 
-use super::grammar::Grammar;
-use super::script;
-use crate::cases;
 use crate::random::Random;
 
 /// The kind of a value.
@@ -176,7 +170,7 @@ const FLOATS: &[&str] = &[
 const BOUNDS: &[&str] = &["-inf", "+inf", "0", "1", "(1", "2", "(2", "0.1", "(0.1", "-1", "300"];
 const LOCK_ARGUMENTS: &[&str] = &["token-1", "token-2", "100000", "200000", "-1", "0", "300000"];
 /// Words that are not numbers, and numbers at the limits.
-const EDGES: &[&str] = &[
+pub(super) const EDGES: &[&str] = &[
     "9223372036854775807",
     "-9223372036854775808",
     "9223372036854775808",
@@ -197,26 +191,10 @@ const EDGES: &[&str] = &[
     "inf",
     "0x10",
 ];
-/// One value in this many is not of its kind.
-const ODD_ONE_IN: u64 = 25;
-/// One lease in this many is so short that the episode waits for its end.
-const SHORT_ONE_IN: u64 = 40;
-
-/// The context in which values are drawn.
-pub struct Draw<'a> {
-    /// The commands for scripts.
-    pub grammar: &'a Grammar,
-    /// Whether short leases may be drawn, for which the episode waits.
-    pub short_leases: bool,
-    /// Set when a short lease was drawn.
-    pub drew_short_lease: bool,
-    /// Whether the value belongs to a command within a script or within `COMMAND GETKEYS`.
-    pub nested: bool,
-}
 
 impl ValueKind {
     /// The values of the kind.
-    fn words(self) -> &'static [&'static str] {
+    pub(super) fn words(self) -> &'static [&'static str] {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or(&[], |(_, words)| words)
     }
 
@@ -233,11 +211,11 @@ impl ValueKind {
         }
     }
 
-    fn is_key(self) -> bool {
+    pub(super) fn is_key(self) -> bool {
         KEYS.contains(&self)
     }
 
-    fn is_number(self) -> bool {
+    pub(super) fn is_number(self) -> bool {
         matches!(
             self,
             ValueKind::Bit
@@ -257,7 +235,7 @@ impl ValueKind {
     }
 }
 
-const KEYS: &[ValueKind] = &[
+pub(super) const KEYS: &[ValueKind] = &[
     ValueKind::Counter,
     ValueKind::Hash,
     ValueKind::Key,
@@ -271,81 +249,6 @@ const KEYS: &[ValueKind] = &[
 /// Every key that an episode may use.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.iter().chain(&[ValueKind::LexSet]).flat_map(|kind| kind.words().iter().copied())
-}
-
-impl Draw<'_> {
-    /// Draws a value; for a command, several.
-    pub fn draw(&mut self, kind: ValueKind, random: &mut Random, words: &mut Vec<Vec<u8>>) {
-        let word = match kind {
-            ValueKind::Command => {
-                words.extend(self.nested(random));
-                return;
-            }
-            kind if kind.is_key() => self.key(kind, random).into(),
-            kind if kind.is_number() && random.once_in(ODD_ONE_IN) => (*random.pick(EDGES)).into(),
-            ValueKind::Milliseconds => self.milliseconds(random),
-            ValueKind::Script => script::draw(self, random),
-            ValueKind::LockScript => format!("@{}", random.pick(&lock_scripts())).into_bytes(),
-            ValueKind::Digest if random.once_in(10) => vec![b'0'; 40],
-            ValueKind::Digest => format!("@{}.sha1", random.pick(&lock_scripts())).into_bytes(),
-            ValueKind::Element | ValueKind::Member | ValueKind::Value if random.once_in(40) => {
-                odd_value(random)
-            }
-            kind => (*random.pick(kind.words())).into(),
-        };
-        words.push(word);
-    }
-
-    /// Draws a command within a command.
-    pub fn nested(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
-        let mut inner = Draw { short_leases: false, nested: true, ..*self };
-        // Commands that contain commands would not end.
-        let plain = |name: &str| !name.starts_with("EVAL") && name != "COMMAND";
-        loop {
-            let form = self.grammar.pick(random);
-            if plain(form.name()) {
-                return form.draw(random, &mut inner);
-            }
-        }
-    }
-
-    fn key(&self, kind: ValueKind, random: &mut Random) -> &'static str {
-        let kind = match random.below(100) {
-            0..=5 => *random.pick(KEYS),
-            6..=11 => ValueKind::Key,
-            _ if kind == ValueKind::Key => *random.pick(KEYS),
-            _ => kind,
-        };
-        random.pick::<&'static str>(kind.words())
-    }
-
-    fn milliseconds(&mut self, random: &mut Random) -> Vec<u8> {
-        if self.short_leases && random.once_in(SHORT_ONE_IN) {
-            self.drew_short_lease = true;
-            return (*random.pick(&["1", "2", "5"])).into();
-        }
-        (*random.pick(&["100000", "200000", "5000000", "100000", "30000000", "0", "-1"])).into()
-    }
-}
-
-/// The scripts with replies that do not depend on time or chance.
-pub fn lock_scripts() -> Vec<&'static str> {
-    let steady = |text: &str| {
-        let text = text.to_lowercase();
-        !["'time'", "\"time\"", "random", "os.clock", "'*'", "\"*\""]
-            .iter()
-            .any(|word| text.contains(word))
-    };
-    cases::SCRIPTS.iter().filter(|(_, text)| steady(text)).map(|(name, _)| *name).collect()
-}
-
-fn odd_value(random: &mut Random) -> Vec<u8> {
-    match random.below(4) {
-        0 => b"x".repeat(*random.pick(&[1, 44, 45, 63, 64, 65, 100])),
-        1 => b"\xff\x00\r\n".to_vec(),
-        2 => (*random.pick(EDGES)).into(),
-        _ => random.below(100_000).to_string().into_bytes(),
-    }
 }
 
 /// A word that is not a number, or a number at the limits.

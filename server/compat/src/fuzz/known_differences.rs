@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::arguments;
-use super::episode::Step;
+use super::episode::{Step, called};
 use super::reference::{self, is_named};
 use crate::wire::frame::Frame;
 
@@ -196,7 +195,7 @@ pub const KNOWN_DIFFERENCES: &[KnownDifference] = &[
         references: References::Every,
         ends: true,
         is: |observed| {
-            let words = arguments::called(observed.words).unwrap_or(observed.words);
+            let words = called(observed.words).unwrap_or(observed.words);
             let reads_scores = starts_with_any(words, &["Z", "BZ"])
                 || starts_with_any(words, &["EVAL"])
                     && ["'Z", "'BZ"].iter().any(|it| contain(words, it.as_bytes()));
@@ -957,7 +956,7 @@ fn key_was_in(observed: &ObservedDifference<'_>, names: &[&str]) -> bool {
 /// Whether the lease that a command sets ends so close to one that an earlier command set for the
 /// same key that the times of the two commands decide which is longer.
 fn ends_near_another_lease(observed: &ObservedDifference<'_>) -> bool {
-    let own = |step: &Step| arguments::called(&step.words).unwrap_or(&step.words).to_vec();
+    let own = |step: &Step| called(&step.words).unwrap_or(&step.words).to_vec();
     let Some(at) = observed.before.iter().rposition(|step| own(step) == observed.words) else {
         return false;
     };

@@ -5,31 +5,21 @@
 //! command is sent, and after each command it is checked whether it is still blocked. So the order
 //! is the same on both servers, however busy the machine.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::time::Duration;
 
-use super::arguments;
-use super::episode::{Episode, Step, expectation};
-use super::generate::{LISTENER, WORKERS, block_ms};
-use super::known_differences::{self, KnownDifference, ObservedDifference, SEVERAL_KEYS, Version};
-use super::reference;
-use super::{Manner, kinds};
-use crate::cases;
-use crate::cases::case::expand_keys;
-use crate::cases::player::script_named;
-use crate::cases::tidy::remove;
-use crate::time::{self, REPLY_TIMEOUT};
+use super::agree::{Context, agree};
+use super::episode::{End, Episode, LISTENER, Manner, Observation, Step, WORKERS};
+use super::known_differences::{self, KnownDifference, SEVERAL_KEYS, Version};
+use super::safety::block_ms;
+use super::side::Side;
+use super::{kinds, reference};
+use crate::time;
 use crate::wire::frame::Frame;
 use crate::wire::target::Target;
-use crate::wire::{Wire, is_silence, request};
 
 /// The largest number of commands that are sent together.
 const CHUNK_MAX: usize = 32;
-/// How long to wait for a reply before CLIENT LIST is checked for the client's state.
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How often CLIENT LIST is checked before the reply counts as missing.
-const POLLS_MAX: usize = 2_000;
 /// The client that reads all keys at the end.
 const INSPECTOR: char = 'z';
 
@@ -39,34 +29,6 @@ pub struct Pair<'a> {
     /// The number of episodes played so far: each uses other keys.
     played: u64,
     manner: Manner,
-}
-
-/// The messages and the reply that one client received at one step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observation {
-    /// The step.
-    pub at: usize,
-    /// The client.
-    pub client: char,
-    /// The command it had sent.
-    pub words: Vec<Vec<u8>>,
-    /// The messages, and the reply at the end.
-    pub frames: Vec<Frame>,
-    /// How the reading ended.
-    pub end: End,
-}
-
-/// How reading from a client ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// With a reply.
-    Replied,
-    /// The client is blocked.
-    Waits,
-    /// The server closed the connection, or sent bytes that are not a reply.
-    Closed,
-    /// No reply came in time.
-    Silent,
 }
 
 /// The result of an episode.
@@ -109,37 +71,10 @@ pub struct Difference {
     pub theirs: Observation,
 }
 
-struct Side<'a> {
-    target: &'a Target,
-    control: Wire,
-    clients: BTreeMap<char, FuzzClient>,
-}
-
-struct FuzzClient {
-    wire: Wire,
-    id: String,
-    /// The commands without a reply so far.
-    pending: VecDeque<Pending>,
-}
-
-/// The replies that complete a command.
-#[derive(Clone, Copy)]
-enum Pending {
-    /// One reply.
-    Reply,
-    /// This number of confirmations, or one reply.
-    Confirmations(usize),
-}
-
 impl<'a> Pair<'a> {
     /// Connects to both servers and loads the scripts that are called by their digests.
     pub fn new(target: &'a Target, reference: &'a Target, manner: Manner) -> io::Result<Pair<'a>> {
-        let side = |target: &'a Target| {
-            let mut control = target.connect(2)?;
-            load_scripts(&mut control)?;
-            Ok::<_, io::Error>(Side { target, control, clients: BTreeMap::new() })
-        };
-        Ok(Pair { sides: [side(target)?, side(reference)?], played: 0, manner })
+        Ok(Pair { sides: [Side::new(target)?, Side::new(reference)?], played: 0, manner })
     }
 
     /// Plays an episode; with `inspect` the keys that are left are compared as well.
@@ -409,270 +344,5 @@ impl Playing<'_, '_> {
         let from = self.played.steps.len();
         self.played.steps.push(step);
         self.play_from(from)
-    }
-}
-
-impl Side<'_> {
-    fn send(&mut self, name: char, protocol: u8, steps: &[Step], prefix: &str) -> io::Result<()> {
-        if !self.clients.contains_key(&name) {
-            let mut wire = self.target.connect(protocol)?;
-            let id = wire.call(&["CLIENT", "ID"])?;
-            let id = String::from_utf8_lossy(&id.text).into_owned();
-            self.clients.insert(name, FuzzClient { wire, id, pending: VecDeque::new() });
-        }
-        let ids: BTreeMap<char, String> =
-            self.clients.iter().map(|(name, client)| (*name, client.id.clone())).collect();
-        let Some(client) = self.clients.get_mut(&name) else { return Ok(()) };
-        let mut bytes = Vec::new();
-        for step in steps {
-            let words: Vec<_> = step.words.iter().map(|word| expand(word, prefix, &ids)).collect();
-            bytes.extend(request(&words));
-            let named = |name: &str| reference::is_named(&step.words, name);
-            let subscribes = ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"].iter().any(|it| named(it));
-            let leaves = ["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"].iter().any(|it| named(it));
-            client.pending.push_back(if subscribes || leaves {
-                Pending::Confirmations(words.len() - 1)
-            } else {
-                Pending::Reply
-            });
-        }
-        // A closed connection is noticed by the next read.
-        let _ = client.wire.send_bytes(&bytes);
-        Ok(())
-    }
-
-    fn read_all(
-        &mut self,
-        name: char,
-        from: usize,
-        steps: &[Step],
-    ) -> io::Result<Vec<Observation>> {
-        let mut events = Vec::new();
-        for (at, step) in steps.iter().enumerate() {
-            let event = self.read(name, from + at, &step.words)?;
-            let goes_on = event.end == End::Replied;
-            events.push(event);
-            if !goes_on {
-                break;
-            }
-        }
-        Ok(events)
-    }
-
-    /// Reads until the client's first pending command is complete.
-    fn read(&mut self, name: char, at: usize, words: &[Vec<u8>]) -> io::Result<Observation> {
-        // A short time-out is waited for; for a long one CLIENT LIST is checked.
-        let may_block = block_ms(words).is_some_and(|span| span == 0.0 || span >= 20.0);
-        let mut event = Observation {
-            at,
-            client: name,
-            words: words.to_vec(),
-            frames: vec![],
-            end: End::Replied,
-        };
-        let Some(client) = self.clients.get_mut(&name) else {
-            event.end = End::Closed;
-            return Ok(event);
-        };
-        let Some(pending) = client.pending.front().copied() else { return Ok(event) };
-        client.wire.set_reply_timeout(if may_block { POLL_INTERVAL } else { REPLY_TIMEOUT });
-        let id = client.id.clone();
-        let mut confirmed = 0;
-        let mut polls = 0;
-        loop {
-            if may_block && self.is_waiting(&id)? {
-                event.end = End::Waits;
-                return Ok(event);
-            }
-            let Some(client) = self.clients.get_mut(&name) else { return Ok(event) };
-            match client.wire.read() {
-                Ok(frame) => {
-                    confirmed += usize::from(is_confirmation(&frame));
-                    let is_message = is_message(&frame);
-                    event.frames.push(frame);
-                    let done = match pending {
-                        _ if !is_message => true,
-                        Pending::Reply => false,
-                        Pending::Confirmations(count) => confirmed >= count.max(1),
-                    };
-                    if done {
-                        client.pending.pop_front();
-                        return Ok(event);
-                    }
-                }
-                Err(error) if is_silence(&error) && may_block && polls < POLLS_MAX => {
-                    polls += 1;
-                }
-                Err(error) => {
-                    let silent = is_silence(&error);
-                    event.end = if silent { End::Silent } else { End::Closed };
-                    self.clients.remove(&name);
-                    return Ok(event);
-                }
-            }
-        }
-    }
-
-    /// Whether CLIENT LIST shows the client of this id as blocked.
-    fn is_waiting(&mut self, id: &str) -> io::Result<bool> {
-        let list = self.control.call(&["CLIENT", "LIST", "ID", id])?;
-        let text = String::from_utf8_lossy(&list.text).into_owned();
-        let flags = text.split(' ').find_map(|field| field.strip_prefix("flags="));
-        Ok(flags.is_some_and(|flags| flags.contains('b')))
-    }
-
-    /// Removes every key of the suite's database; or of all databases, and all functions.
-    fn remove_everything(&mut self, manner: Manner) -> io::Result<()> {
-        if manner == Manner::Arguments {
-            self.control.call(&["FLUSHALL"])?;
-            self.control.call(&["FUNCTION", "FLUSH"])?;
-            self.control.call(&["SCRIPT", "FLUSH"])?;
-            return load_scripts(&mut self.control);
-        }
-        let keys = self.control.call(&["KEYS", "*"])?;
-        remove(&mut self.control, &keys)
-    }
-}
-
-/// Loads the scripts that are called by their digests.
-fn load_scripts(control: &mut Wire) -> io::Result<()> {
-    for name in kinds::lock_scripts() {
-        let text = cases::script(name).unwrap_or_default();
-        control.call(&["SCRIPT", "LOAD", text])?;
-    }
-    Ok(())
-}
-
-/// The bytes to send for a word of an episode. `ids` are the values of `CLIENT ID`.
-pub fn expand(word: &[u8], prefix: &str, ids: &BTreeMap<char, String>) -> Vec<u8> {
-    let text = String::from_utf8_lossy(word);
-    if let Some(name) = text.strip_prefix("$id-") {
-        let id = name.chars().next().and_then(|name| ids.get(&name));
-        return id.map_or(b"0".to_vec(), |id| id.clone().into_bytes());
-    }
-    let script = |name: &str| cases::script(name).map(str::to_owned);
-    if let Ok(Some(script)) = script_named(word, &script) {
-        return script;
-    }
-    expand_keys(word, &|name| format!("{prefix}{name}"))
-}
-
-/// The context in which two replies are compared: see [`ObservedDifference`].
-#[derive(Clone, Copy)]
-struct Context<'a> {
-    before: &'a [Step],
-    version: Version,
-    apart_ms: i64,
-}
-
-impl<'a> Context<'a> {
-    fn observed(
-        self,
-        words: &'a [Vec<u8>],
-        ours: &'a Frame,
-        theirs: &'a Frame,
-    ) -> ObservedDifference<'a> {
-        let Context { before, version, apart_ms } = self;
-        ObservedDifference { words, before, ours, theirs, apart_ms, version }
-    }
-}
-
-/// The known differences between two servers; an error if there is an unknown one.
-fn agree(
-    ours: &Observation,
-    theirs: &Observation,
-    queue: &[Vec<Vec<u8>>],
-    context: Context<'_>,
-) -> Result<Vec<&'static KnownDifference>, ()> {
-    let words = &theirs.words;
-    let mut known = Vec::new();
-    let silent = theirs.end == End::Silent;
-    if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
-        let last_reply = |event: &Observation| {
-            event.frames.last().cloned().unwrap_or_else(known_differences::waits)
-        };
-        let (ours, theirs) = (last_reply(ours), last_reply(theirs));
-        let found = known_differences::find(&context.observed(words, &ours, &theirs));
-        return found.filter(|it| it.ends).map(|it| vec![it]).ok_or(());
-    }
-    for (ours, theirs) in ours.frames.iter().zip(&theirs.frames) {
-        let exec = reference::is_named(words, "EXEC") && ours.items.len() == queue.len();
-        if exec && theirs.items.len() == queue.len() && !is_message(theirs) {
-            for ((ours, theirs), words) in ours.items.iter().zip(&theirs.items).zip(queue) {
-                known.extend(frames_agree(words, ours, theirs, context)?);
-            }
-        } else {
-            known.extend(frames_agree(words, ours, theirs, context)?);
-        }
-    }
-    Ok(known)
-}
-
-fn frames_agree(
-    words: &[Vec<u8>],
-    ours: &Frame,
-    theirs: &Frame,
-    context: Context<'_>,
-) -> Result<Option<&'static KnownDifference>, ()> {
-    if ours == theirs {
-        return Ok(None);
-    }
-    let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
-    let called = arguments::called(words).unwrap_or(words);
-    if !is_message(&theirs) {
-        reference::normalise(called, &mut ours, &mut theirs, context.apart_ms);
-        if arguments::is_compared_by_shape(called) {
-            reference::shapes(&mut ours, &mut theirs);
-        }
-    }
-    if ours == theirs {
-        return Ok(None);
-    }
-    let observed = |words| context.observed(words, &ours, &theirs);
-    known_differences::find(&observed(called))
-        .or_else(|| known_differences::find(&observed(words)))
-        .map(Some)
-        .ok_or(())
-}
-
-/// Whether it is a message or confirms a subscription, so that it is not the reply of a command.
-fn is_message(frame: &Frame) -> bool {
-    const KINDS: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
-    let first = frame.items.first().map(|item| item.text.as_slice()).unwrap_or_default();
-    frame.kind == b'>' || frame.kind == b'*' && KINDS.contains(&first) || is_confirmation(frame)
-}
-
-fn is_confirmation(frame: &Frame) -> bool {
-    let first = frame.items.first().map(|item| item.text.as_slice()).unwrap_or_default();
-    matches!(frame.kind, b'*' | b'>') && frame.items.len() == 3 && (first.ends_with(b"subscribe"))
-}
-
-impl Observation {
-    /// All replies in one line.
-    pub fn notation(&self) -> String {
-        let frames: Vec<_> = self.frames.iter().map(Frame::notation).collect();
-        match self.end {
-            End::Replied => frames.join(" "),
-            end => format!("{} {end:?}", frames.join(" ")),
-        }
-    }
-
-    /// The lines of a case that expect these replies.
-    pub fn as_case(&self) -> String {
-        let mut out = String::new();
-        for frame in &self.frames {
-            let text = match is_message(frame) {
-                true => frame.notation(),
-                false => expectation(&self.words, frame),
-            };
-            out.push_str(&format!("{}< {text}\n", self.client));
-        }
-        match self.end {
-            End::Replied => {}
-            End::Waits => out.push_str(&format!("{} waits\n", self.client)),
-            End::Closed => out.push_str(&format!("{0}< closed\n{0}!\n", self.client)),
-            End::Silent => out.push_str(&format!("# {} received nothing\n", self.client)),
-        }
-        out
     }
 }

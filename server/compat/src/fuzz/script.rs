@@ -1,13 +1,15 @@
 //! Random Lua scripts: calls of random commands, and conversions of their replies.
 
-use super::generate::{block_ms, is_safe};
-use super::kinds::Draw;
 use super::known_differences;
 use super::reference;
+use super::safety::{block_ms, is_safe};
 use crate::random::Random;
 
 /// The largest number of calls in a script.
 const CALLS_MAX: u64 = 4;
+
+/// Draws a command that contains no other one.
+type Nested<'a> = &'a mut dyn FnMut(&mut Random) -> Vec<Vec<u8>>;
 
 /// Scripts that convert one type of value into another.
 const CONVERSIONS: &[&str] = &[
@@ -46,7 +48,7 @@ const CONVERSIONS: &[&str] = &[
 ];
 
 /// Draws a script.
-pub(super) fn draw(draw: &mut Draw<'_>, random: &mut Random) -> Vec<u8> {
+pub(super) fn draw(nested: Nested<'_>, random: &mut Random) -> Vec<u8> {
     if random.once_in(6) {
         return (*random.pick(CONVERSIONS)).into();
     }
@@ -56,12 +58,12 @@ pub(super) fn draw(draw: &mut Draw<'_>, random: &mut Random) -> Vec<u8> {
     }
     let calls = 1 + random.below(CALLS_MAX);
     if calls == 1 {
-        lines.push(single(&call(draw, random), random));
+        lines.push(single(&call(nested, random), random));
         return lines.join("\n").into_bytes();
     }
     lines.push("local r = {}".to_owned());
     for _ in 0..calls {
-        lines.push(format!("r[#r + 1] = {}", call(draw, random)));
+        lines.push(format!("r[#r + 1] = {}", call(nested, random)));
     }
     lines.push("return r".to_owned());
     lines.join("\n").into_bytes()
@@ -78,10 +80,10 @@ fn single(call: &str, random: &mut Random) -> String {
     }
 }
 
-fn call(draw: &mut Draw<'_>, random: &mut Random) -> String {
+fn call(nested: Nested<'_>, random: &mut Random) -> String {
     // A reply that is compared loosely cannot be recognised in the reply of a script.
     let words = loop {
-        let words = draw.nested(random);
+        let words = nested(random);
         // Whether scripts may call blocking commands depends on the version.
         let may_wait = block_ms(&words).is_some() || words[0].eq_ignore_ascii_case(b"WAIT");
         let is_known = may_wait || known_differences::may_differ(&words);

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::episode::{Episode, Step};
-use super::generate::step_is_safe;
+use super::safety::step_is_safe;
 
 /// The largest number of attempts to shorten an episode.
 const ATTEMPTS_MAX: usize = 2_000;

@@ -1,9 +1,9 @@
 //! Judges of histories: check whether correct locks can have given the answers of a history.
 //!
 //! A [`history`] consists of the requests of clients with their times and answers; [`Rules`] say
-//! what the lock promises. [`entitlement`] proves single violations without false alarms: it derives
-//! the holds of each client (`holds.rs`) and compares them. [`linear`] checks whether the history is
-//! linearizable with the model of a correct lock in [`lock`].
+//! what the lock promises. [`entitlement`] proves single violations without false alarms: it
+//! derives the holds of each client (`holds.rs`) and compares them. [`linear`] checks whether the
+//! history is linearizable with the model of a correct lock in [`lock`].
 //!
 //! A judge concludes nothing from the speed of a machine. Begin with `entitlement.rs`.
 
