@@ -2,7 +2,7 @@
 
 use super::episode::Step;
 use super::episode::{End, Observation, called, is_message};
-use super::known_differences::{self, KnownDifference, ObservedDifference, Version};
+use super::known::{self, KnownDifference, ObservedDifference, Version};
 use super::reference;
 use crate::wire::frame::Frame;
 
@@ -37,11 +37,10 @@ pub(super) fn agree(
     let mut known = Vec::new();
     let silent = theirs.end == End::Silent;
     if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
-        let last_reply = |event: &Observation| {
-            event.frames.last().cloned().unwrap_or_else(known_differences::waits)
-        };
+        let last_reply =
+            |event: &Observation| event.frames.last().cloned().unwrap_or_else(known::waits);
         let (ours, theirs) = (last_reply(ours), last_reply(theirs));
-        let found = known_differences::find(&context.observed(words, &ours, &theirs));
+        let found = known::find(&context.observed(words, &ours, &theirs));
         return found.filter(|it| it.ends).map(|it| vec![it]).ok_or(());
     }
     for (ours, theirs) in ours.frames.iter().zip(&theirs.frames) {
@@ -78,8 +77,5 @@ fn frames_agree(
         return Ok(None);
     }
     let observed = |words| context.observed(words, &ours, &theirs);
-    known_differences::find(&observed(called))
-        .or_else(|| known_differences::find(&observed(words)))
-        .map(Some)
-        .ok_or(())
+    known::find(&observed(called)).or_else(|| known::find(&observed(words))).map(Some).ok_or(())
 }

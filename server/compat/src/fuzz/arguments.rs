@@ -8,7 +8,7 @@ use super::draw::Draw;
 use super::episode::{CALLING, Episode, LISTENER, Step};
 use super::grammar::Grammar;
 use super::kinds::{self, edge};
-use super::known_differences::may_differ;
+use super::known::may_differ;
 use super::reference::is_named;
 use super::safety::{block_ms, step_is_safe};
 use crate::random::Random;

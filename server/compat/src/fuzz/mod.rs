@@ -7,7 +7,7 @@
 //! episodes with random arguments; `safety.rs` refuses what would not mean the same to two servers.
 //!
 //! [`run`] plays an episode: `side.rs` sends and reads on one server, `agree.rs` compares. Replies
-//! are equal but for the parts in [`reference`] and the [`known_differences`]. [`shrink`] shortens
+//! are equal but for the parts in [`reference`] and the [`known`]. [`shrink`] shortens
 //! an episode with a difference.
 //!
 //! The same seed gives the same commands. Begin with `fuzzing.rs`.
@@ -21,7 +21,7 @@ mod fuzzing;
 pub mod generate;
 pub mod grammar;
 pub mod kinds;
-pub mod known_differences;
+pub mod known;
 pub mod reference;
 mod report;
 pub mod rules;

@@ -10,7 +10,7 @@ use std::io;
 
 use super::agree::{Context, agree};
 use super::episode::{End, Episode, LISTENER, Manner, Observation, Step, WORKERS};
-use super::known_differences::{self, KnownDifference, SEVERAL_KEYS, Version};
+use super::known::{self, KnownDifference, SEVERAL_KEYS, Version};
 use super::safety::block_ms;
 use super::side::Side;
 use super::{kinds, reference};
@@ -296,7 +296,7 @@ impl Playing<'_, '_> {
         let is_wait = |step: &Step| step.client == theirs.client && step.words == theirs.words;
         let since = steps[..=*at].iter().rposition(is_wait);
         let (Some(since), Some(reply)) = (since, ours.frames.last()) else { return };
-        let replies = known_differences::alone(&theirs.words, reply);
+        let replies = known::alone(&theirs.words, reply);
         self.played.confirmations_needed.extend(replies.into_iter().map(|(words, reply)| {
             Confirmation { since, words, reply, difference: difference.clone() }
         }));

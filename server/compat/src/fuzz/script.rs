@@ -1,6 +1,6 @@
 //! Random Lua scripts: calls of random commands, and conversions of their replies.
 
-use super::known_differences;
+use super::known;
 use super::reference;
 use super::safety::{block_ms, is_safe};
 use crate::random::Random;
@@ -86,7 +86,7 @@ fn call(nested: Nested<'_>, random: &mut Random) -> String {
         let words = nested(random);
         // Whether scripts may call blocking commands depends on the version.
         let may_wait = block_ms(&words).is_some() || words[0].eq_ignore_ascii_case(b"WAIT");
-        let is_known = may_wait || known_differences::may_differ(&words);
+        let is_known = may_wait || known::may_differ(&words);
         if is_safe(&words) && !is_known && reference::applying(&words).next().is_none() {
             break words;
         }

@@ -1,7 +1,7 @@
 //! The accepted differences between Lockwheel and Redis 7.0, each as narrow as possible: see
 //! `docs/differences.md`.
 
-use lockwheel_compat::fuzz::known_differences::seventeen_digits;
+use lockwheel_compat::fuzz::known::seventeen_digits;
 use lockwheel_resp::format_double;
 use lockwheel_scripting::Sha;
 

@@ -1,17 +1,17 @@
-//! Checks the known differences with the examples and near misses of `examples.txt`.
+//! Checks the known differences with the examples and near misses of their family.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    KNOWN_DIFFERENCES, ObservedDifference, References, Version, alone, find, seventeen_digits,
-};
+use super::difference::References;
+use super::find::all;
+use super::{ObservedDifference, Version, alone, find, seventeen_digits};
 use crate::fuzz::episode::Step;
 use crate::wire::frame::Frame;
 use crate::words;
 
 /// A difference that occurred.
 struct Example {
-    /// Its line in `examples.txt`.
+    /// Its line in the file.
     line: &'static str,
     command: Vec<Vec<u8>>,
     /// All commands up to the one that was sent last.
@@ -27,11 +27,24 @@ struct Row {
     refused: Vec<Example>,
 }
 
-/// The content of `examples.txt`.
+/// The examples of each family, in the order of the families.
+const EXAMPLES: &[&str] = &[
+    include_str!("sorted_sets.txt"),
+    include_str!("objects.txt"),
+    include_str!("keys.txt"),
+    include_str!("lists.txt"),
+    include_str!("bits.txt"),
+    include_str!("blocking.txt"),
+    include_str!("streams.txt"),
+    include_str!("scripts.txt"),
+    include_str!("requests.txt"),
+];
+
+/// The examples of all families.
 fn rows() -> Vec<Row> {
-    let mut parts = include_str!("examples.txt").split("\n== ");
-    let replies = parts.next().unwrap_or_default().lines();
+    let replies = include_str!("examples.txt").lines();
     let replies: BTreeMap<_, _> = replies.filter_map(|line| line.split_once(" = ")).collect();
+    let parts = EXAMPLES.iter().flat_map(|text| text.split("\n== ").skip(1));
     let row = |part: &'static str| {
         let mut lines = part.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let name = lines.next().unwrap_or_default();
@@ -103,7 +116,7 @@ fn versions(references: References) -> (Version, Option<Version>) {
 fn known_differences_are_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
     let text = std::fs::read_to_string(path).expect("the page is there");
-    for known in KNOWN_DIFFERENCES {
+    for known in all() {
         let found = text.lines().any(|line| line.starts_with(known.line));
         assert!(found, "{}: no line begins with {}", known.name, known.line);
     }
@@ -111,7 +124,7 @@ fn known_differences_are_documented() {
 
 #[test]
 fn every_known_difference_has_examples_and_near_misses() {
-    let known: Vec<&str> = KNOWN_DIFFERENCES.iter().map(|it| it.name).collect();
+    let known: Vec<&str> = all().map(|it| it.name).collect();
     let rows = rows();
     let tested: Vec<&str> = rows.iter().map(|row| row.name).collect();
     assert_eq!(known, tested);
@@ -124,7 +137,7 @@ fn every_known_difference_has_examples_and_near_misses() {
 
 #[test]
 fn known_difference_applies_only_to_its_versions() {
-    for (row, known) in rows().iter().zip(KNOWN_DIFFERENCES) {
+    for (row, known) in rows().iter().zip(all()) {
         let (version, other) = versions(known.references);
         for example in &row.explained {
             assert_eq!(example.found(version), Some(row.name), "{}", example.line);
@@ -138,7 +151,7 @@ fn known_difference_applies_only_to_its_versions() {
 #[test]
 fn near_miss_is_not_explained() {
     let mut explained = Vec::new();
-    for (row, known) in rows().iter().zip(KNOWN_DIFFERENCES) {
+    for (row, known) in rows().iter().zip(all()) {
         let (version, _) = versions(known.references);
         for example in &row.refused {
             if let Some(name) = example.found(version) {
