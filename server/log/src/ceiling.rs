@@ -7,8 +7,8 @@
 
 use std::io;
 
-use crate::Position;
 use crate::disk::{Disk, DiskFile};
+use crate::position::Position;
 
 /// The name of the file.
 pub const CEILING: &str = "ceiling";

@@ -7,11 +7,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Position;
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{self, Beginning, HEADER_BYTES, Header, Kind, VERSION};
 use crate::limits;
 use crate::names::Name;
+use crate::position::Position;
 use crate::reader::{Next, Reader};
 use crate::recovery::{self, Effects, Recovered, RecoveryError, recover};
 use lockwheel_defects::defect;

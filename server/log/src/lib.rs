@@ -17,6 +17,7 @@ pub mod frame;
 pub mod limits;
 pub mod marker;
 pub mod names;
+mod position;
 pub mod reader;
 pub mod recovery;
 pub mod repair;
@@ -27,6 +28,4 @@ pub mod small_file;
 
 pub use directory::Directory;
 pub use disk::{Disk, DiskFile};
-
-/// The number of a unit, counted from 1; 0 is the position before the first one.
-pub type Position = u64;
+pub use position::Position;

@@ -1,6 +1,6 @@
 //! The names of the files of a log.
 
-use crate::Position;
+use crate::position::Position;
 
 /// The file that a process locks while it uses the directory.
 pub const LOCK: &str = "lock";

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
-use crate::Position;
 use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::{Beginning, Frame, Header, Kind, VERSION};
 use crate::marker::{self, Marker};
 use crate::names::{GUARD, LOCK, Name, RESTORING};
+use crate::position::Position;
 use crate::reader::{Next, Reader};
 use crate::small_file;
 use lockwheel_defects::defect;

@@ -7,13 +7,13 @@ use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
-use crate::Position;
 use crate::ceiling::{CEILING, CeilingRecord};
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::frame::Kind;
 use crate::limits;
 use crate::marker::{self, Marker};
 use crate::names::{GUARD, Name};
+use crate::position::Position;
 use crate::reader::{Next, Reader};
 use crate::recovery::{
     self, Effects, Recovered, RecoveryError, missing_segment, names, recover_parts,

@@ -9,11 +9,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Position;
 use crate::disk::{Disk, DiskFile};
 use crate::files::{Clocks, Files, Obsolete, Snapshot};
 use crate::frame::Header;
 use crate::names::Name;
+use crate::position::Position;
 use crate::reader::{Next, Reader};
 use crate::recovery;
 

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use openraft::TokioRuntime;
 use serde::{Deserialize, Serialize};
 
-use crate::NodeId;
 use crate::state_machine::SnapshotFile;
+use crate::types::NodeId;
 
 openraft::declare_raft_types!(
     /// The types of `openraft`'s parameters.

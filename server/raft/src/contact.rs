@@ -12,7 +12,7 @@ use openraft::Vote;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::NodeId;
+use crate::types::NodeId;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

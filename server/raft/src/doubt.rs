@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
-use crate::NodeId;
 use crate::network::Connection;
 use crate::node::Node;
 use crate::state_machine::blocking;
+use crate::types::NodeId;
 use crate::wire::{LastEntry, Reply, Request};
 
 /// There is a file of this name while the node is in doubt.

@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
-use crate::NodeId;
 use crate::network::Connection;
 use crate::node::Node;
+use crate::types::NodeId;
 use crate::wire::{Reply, Request};
 
 impl Node {

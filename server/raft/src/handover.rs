@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
-use crate::NodeId;
 use crate::membership::{MembershipError, NodeStatus, Status};
 use crate::node::{Node, Role};
+use crate::types::NodeId;
 use crate::wire::{LastEntry, Reply, Request};
 
 /// The node that a leader has chosen to lead next.

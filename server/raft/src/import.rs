@@ -13,10 +13,12 @@ use lockwheel_log::files::{Clocks, Files, Snapshot};
 use lockwheel_log::recovery::{Recovered, RecoveryError, recover};
 use openraft::{CommittedLeaderId, Entry, LogId, Membership, StoredMembership, Vote};
 
+use crate::batch::{Peer, Types};
 use crate::log_store::{Stored, decode, encode};
 use crate::place::Place;
 use crate::state_machine::Guard;
-use crate::{NodeId, Peer, Types, vote};
+use crate::types::NodeId;
+use crate::vote;
 
 /// The term of the snapshot with which a log begins.
 const FIRST_TERM: u64 = 1;

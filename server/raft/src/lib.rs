@@ -24,6 +24,7 @@ mod place;
 mod promises;
 mod reads;
 mod state_machine;
+mod types;
 mod vote;
 mod wire;
 
@@ -35,27 +36,7 @@ pub use network::{Connect, Connecting};
 pub use node::{Failure, LostLog, Node, Role, Settings};
 pub use reads::Reads;
 pub use state_machine::{Guard, SnapshotBuilder, SnapshotFile, SnapshotParts, State, StateMachine};
+pub use types::NodeId;
 pub use wire::{Stream, receive, refuse, send};
 
-use lockwheel_log::Position;
 pub use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};
-use openraft::{LogId, StorageError, StorageIOError};
-
-/// The number of a node. It is never used for another one.
-pub type NodeId = u64;
-
-/// Where an entry is in the log: entries count from 0 and units of the log from 1.
-fn position(index: u64) -> Position {
-    index + 1
-}
-
-/// The position after which there are entries, if the entries up to `log_id` are gone.
-fn position_of(log_id: Option<LogId<NodeId>>) -> Position {
-    log_id.map_or(0, |log_id| position(log_id.index))
-}
-
-/// An error of the disk, after which the node must stop.
-#[expect(clippy::needless_pass_by_value, reason = "it is an argument of `map_err`")]
-fn storage_error(error: std::io::Error) -> StorageError<NodeId> {
-    StorageIOError::write(&error).into()
-}

@@ -22,7 +22,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
-use crate::{NodeId, Types, doubt, limits, position, position_of, storage_error, vote};
+use crate::batch::Types;
+use crate::types::{NodeId, position, position_of, storage_error};
+use crate::{doubt, limits, vote};
 
 /// See the module's documentation.
 #[derive(Debug)]

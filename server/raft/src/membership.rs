@@ -10,8 +10,10 @@ use openraft::{ChangeMembers, LogId, StoredMembership};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::batch::{Batch, JoinToken, Peer};
+use crate::limits;
 use crate::node::{Node, Role};
-use crate::{Batch, JoinToken, NodeId, Peer, limits};
+use crate::types::NodeId;
 
 /// Why the nodes were not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,13 +23,15 @@ use openraft::{LogId, OptionalSend, Vote};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use crate::batch::{Peer, Types};
 use crate::contact::Contacts;
+use crate::limits;
 use crate::log_store::Shared;
 use crate::node::milliseconds;
 use crate::pace::Pace;
 use crate::state_machine::SnapshotFile;
+use crate::types::{NodeId, position_of};
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
-use crate::{NodeId, Peer, Types, limits, position_of};
 
 /// Makes connections to the other nodes.
 pub trait Connect: Debug + Send + Sync + 'static {

@@ -22,14 +22,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
+use crate::batch::{Batch, Peer, Types};
 use crate::doubt::Doubt;
 use crate::handover::Choice;
+use crate::limits;
 use crate::log_store::WritesOn;
 use crate::network::{Connect, Network, Part};
 use crate::promises::Promises;
 use crate::state_machine::{SnapshotFile, State, StateMachine, blocking};
+use crate::types::{NodeId, position_of};
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
-use crate::{Batch, NodeId, Peer, Types, limits, position_of};
 
 /// How a node takes part in its cluster.
 #[derive(Clone, Debug)]

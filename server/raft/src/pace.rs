@@ -6,7 +6,8 @@ use std::time::Duration;
 use lockwheel_defects::defect;
 use openraft::Entry;
 
-use crate::{Types, limits};
+use crate::batch::Types;
+use crate::limits;
 
 /// See the module's documentation. One value belongs to one connection.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ mod tests {
     use openraft::{CommittedLeaderId, EntryPayload, LogId};
 
     use super::*;
-    use crate::Batch;
+    use crate::batch::Batch;
 
     fn entries(lengths: &[usize]) -> Vec<Entry<Types>> {
         let entry = |(index, length): (usize, &usize)| Entry {

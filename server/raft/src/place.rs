@@ -7,8 +7,9 @@ use openraft::{Entry, EntryPayload, LogId, SnapshotMeta, StoredMembership};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use crate::batch::{Batch, Peer, Types};
 use crate::state_machine::Guard;
-use crate::{Batch, NodeId, Peer, Types, position_of};
+use crate::types::{NodeId, position_of};
 
 /// A place in the log: the first part of each snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use openraft::Vote;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::NodeId;
+use crate::types::NodeId;
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -11,9 +11,12 @@ use lockwheel_defects::defect;
 use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};
 use tokio::time::{sleep, timeout};
 
+use crate::batch::Peer;
+use crate::limits;
 use crate::network::{Connection, unexpected};
+use crate::node::Node;
+use crate::types::NodeId;
 use crate::wire::{Reply, Request};
-use crate::{Node, NodeId, Peer, limits};
 
 /// Confirms that the state of a node is recent. Keeps a connection to the leader.
 pub struct Reads {

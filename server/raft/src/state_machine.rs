@@ -18,9 +18,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tracing::error;
 
+use crate::batch::{Batch, Peer, Types};
+use crate::limits;
 use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
 use crate::place::Place;
-use crate::{Batch, NodeId, Peer, Types, limits, position_of, storage_error};
+use crate::types::{NodeId, position_of, storage_error};
 
 /// The state of a server.
 pub trait State: Debug + Send + Sync + 'static {

@@ -5,7 +5,7 @@ use std::io;
 use lockwheel_log::{Disk, small_file};
 use openraft::Vote;
 
-use crate::NodeId;
+use crate::types::NodeId;
 
 const NAME: &str = "vote";
 

@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{NodeId, Peer, Types, limits};
+use crate::batch::{Peer, Types};
+use crate::limits;
+use crate::types::NodeId;
 
 /// What a connection is made of.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}

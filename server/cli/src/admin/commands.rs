@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use lockwheel::{Client, ErrorKind, Reply};
 use tokio::sync::Mutex;
 
-use super::within;
+use super::within::within;
 use crate::limits;
 
 /// A client within the process, which runs the commands of one user.

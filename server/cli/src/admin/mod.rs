@@ -7,13 +7,11 @@ mod commands;
 mod locks;
 mod metrics;
 mod pages;
+mod within;
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -24,6 +22,7 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use self::access::{Admin, Connection};
+use self::within::within;
 use crate::limits;
 
 /// Where to listen.
@@ -195,10 +194,6 @@ impl Port {
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages))
             .await;
     }
-}
-
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(limit, pin!(future)).await.ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use lockwheel_engine::store::stream::{Entry, Stream};
 use lockwheel_engine::store::value::ValueRef;
 use lockwheel_resp::encode_request;
 
-use super::export::WallDeadlines;
+use super::deadlines::WallDeadlines;
 
 /// Items of one command, as in Redis.
 const ITEMS_MAX: usize = 64;

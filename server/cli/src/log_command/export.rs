@@ -12,29 +12,10 @@ use lockwheel_engine::store::records::Record;
 use lockwheel_engine::timing::time::{Millis, Time};
 
 use super::aof::AofWriter;
+use super::deadlines::WallDeadlines;
 use super::json::JsonWriter;
 use super::progress::Meter;
 use super::{Failure, Format, in_path, read};
-
-/// Converts deadlines from the lease clock of a log to the wall clock. They may be some
-/// milliseconds late, but not early.
-#[derive(Clone, Copy)]
-pub(super) struct WallDeadlines {
-    ahead_ms: i64,
-}
-
-impl WallDeadlines {
-    fn at(time: Time) -> WallDeadlines {
-        let wall_ms = time.wall_us.saturating_add(999).div_euclid(1000);
-        // The lease clock is rounded down, and so never ahead.
-        WallDeadlines { ahead_ms: wall_ms.saturating_sub(time.now.0) }
-    }
-
-    /// The moment on the wall clock, in milliseconds.
-    pub(super) fn wall_ms(self, deadline: Millis) -> i64 {
-        deadline.0.saturating_add(self.ahead_ms)
-    }
-}
 
 /// Writes the state of a log to a file or to standard output.
 pub(super) fn export(

@@ -10,7 +10,7 @@ use lockwheel_engine::store::stream::id::StreamId;
 use lockwheel_engine::store::value::ValueRef;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::export::WallDeadlines;
+use super::deadlines::WallDeadlines;
 
 /// See the module's documentation.
 pub(super) struct JsonWriter<'a> {

@@ -1,6 +1,7 @@
 //! `lockwheel log`: the subcommands for the log of a server.
 
 mod aof;
+mod deadlines;
 mod export;
 mod json;
 mod progress;
