@@ -4,7 +4,7 @@ use bytes::Bytes;
 use openraft::TokioRuntime;
 use serde::{Deserialize, Serialize};
 
-use crate::state_machine::SnapshotFile;
+use crate::snapshot_file::SnapshotFile;
 use crate::types::NodeId;
 
 openraft::declare_raft_types!(

@@ -15,8 +15,7 @@ use openraft::{CommittedLeaderId, Entry, LogId, Membership, StoredMembership, Vo
 
 use crate::batch::{Peer, Types};
 use crate::log_store::{Stored, decode, encode};
-use crate::place::Place;
-use crate::state_machine::Guard;
+use crate::place::{Guard, Place};
 use crate::types::NodeId;
 use crate::vote;
 

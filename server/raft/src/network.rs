@@ -27,11 +27,10 @@ use crate::batch::{Peer, Types};
 use crate::contact::Contacts;
 use crate::limits;
 use crate::log_store::Shared;
-use crate::node::milliseconds;
 use crate::pace::Pace;
-use crate::state_machine::SnapshotFile;
+use crate::snapshot_file::SnapshotFile;
 use crate::types::{NodeId, position_of};
-use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
+use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, milliseconds, receive, send};
 
 /// Makes connections to the other nodes.
 pub trait Connect: Debug + Send + Sync + 'static {

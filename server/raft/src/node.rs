@@ -29,9 +29,10 @@ use crate::limits;
 use crate::log_store::WritesOn;
 use crate::network::{Connect, Network, Part};
 use crate::promises::Promises;
-use crate::state_machine::{SnapshotFile, State, StateMachine, blocking};
+use crate::snapshot_file::SnapshotFile;
+use crate::state_machine::{State, StateMachine, blocking};
 use crate::types::{NodeId, position_of};
-use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, receive, send};
+use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, milliseconds, receive, send};
 
 /// How a node takes part in its cluster.
 #[derive(Clone, Debug)]
@@ -388,10 +389,6 @@ async fn committed<E>(
 ) -> Result<u64, RaftError<NodeId, ClientWriteError<NodeId, Peer>>> {
     let written = entry.await.map_err(|_| RaftError::Fatal(Fatal::Stopped))?;
     Ok(written.map_err(RaftError::APIError)?.log_id.index)
-}
-
-pub(crate) fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The part of its lease that a leader does not use.

@@ -8,8 +8,16 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::batch::{Batch, Peer, Types};
-use crate::state_machine::Guard;
 use crate::types::{NodeId, position_of};
+
+/// Leases may be held that the log does not have: no leader grants anything before their end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// When the last one ends in log time, in milliseconds.
+    pub until_ms: i64,
+    /// Why they may be held.
+    pub reason: String,
+}
 
 /// A place in the log: the first part of each snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,14 +14,14 @@ use openraft::{
     Entry, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError, StoredMembership,
 };
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tracing::error;
 
 use crate::batch::{Batch, Peer, Types};
 use crate::limits;
 use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
-use crate::place::Place;
+use crate::place::{Guard, Place};
+use crate::snapshot_file::SnapshotFile;
 use crate::types::{NodeId, position_of, storage_error};
 
 /// The state of a server.
@@ -71,15 +71,6 @@ pub trait SnapshotParts: Send + Sync {
     /// The snapshot is durable, or has failed. Not called for one that [`SnapshotParts::write`] has
     /// given up.
     fn end(&mut self, is_complete: bool);
-}
-
-/// Leases may be held that the log does not have: no leader grants anything before their end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guard {
-    /// When the last one ends in log time, in milliseconds.
-    pub until_ms: i64,
-    /// Why they may be held.
-    pub reason: String,
 }
 
 /// See the module's documentation. Clones are the same one.
@@ -378,22 +369,6 @@ impl StateMachine {
     pub(crate) fn receive_snapshot(&self, position: Position) -> io::Result<ReceivedSnapshot> {
         self.shared.files.lock().receive_snapshot(position)
     }
-}
-
-/// A snapshot that is sent or received.
-#[derive(Debug)]
-pub enum SnapshotFile {
-    /// Nothing is known of it yet.
-    Expected,
-    /// Its file is being received.
-    Received(ReceivedSnapshot),
-    /// It is one of this node.
-    Complete {
-        /// The position whose state it contains.
-        position: Position,
-        /// Its file.
-        file: Box<dyn DiskFile>,
-    },
 }
 
 /// Writes a snapshot.

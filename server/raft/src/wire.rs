@@ -3,6 +3,7 @@
 //! Fields have names, so that a later version can add some.
 
 use std::io;
+use std::time::Duration;
 
 use openraft::error::{Fatal, Infallible, RaftError};
 use openraft::raft::{
@@ -159,4 +160,9 @@ const LENGTH_BYTES: usize = 4;
 
 fn invalid(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// A time in a message.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
