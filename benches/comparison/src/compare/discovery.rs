@@ -8,10 +8,11 @@ use lockwheel_comparison::Outcome;
 use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::{daemon, redis_server};
 
+use crate::measure::running::{Running, bind_to, command};
+use crate::measure::servers::{ClusterType, ComparedServer, ServerType};
 use crate::options::{BARE_SERVER, Options, holds_one_of};
-use crate::running::{Running, bind_to, command};
-use crate::servers::{ClusterType, ComparedServer, ServerType};
-use crate::{progress, replication};
+use crate::progress;
+use crate::workloads::replication;
 
 /// The directive that enables plans, which run scripts without Lua.
 const PLANS_DIRECTIVE: &str = "script-plans";

@@ -5,40 +5,11 @@
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 #![allow(clippy::print_stdout)] // A program with text output.
 
-mod bare_server;
-mod bare_thread;
-mod cycles;
 mod discovery;
-mod durable;
-mod expiry;
-mod figures;
-mod generator;
-mod handoff;
-mod latency;
-mod load;
-mod log_directory;
-mod memory;
-mod metric;
-mod native_handoff;
-mod open_loop;
+mod measure;
 mod options;
-mod page;
-mod plots;
 mod progress;
-mod replication;
 mod report;
-mod requests;
-mod running;
-mod saved;
-mod scale;
-mod servers;
-mod shutdown;
-mod start;
-mod statistics;
-mod tables;
-mod watchdog;
-mod wheel;
-mod workload;
 mod workloads;
 
 use std::collections::BTreeSet;
@@ -50,11 +21,14 @@ use std::time::Instant;
 use clap::Parser;
 use lockwheel_comparison::Outcome;
 
-use crate::figures::Figures;
+use crate::measure::servers::{ComparedServer, ServerType};
+use crate::measure::{bare_server, shutdown};
 use crate::options::{CompareAction, Format, Options};
 use crate::progress::Meter;
-use crate::servers::{ComparedServer, ServerType};
-use crate::workload::Workload;
+use crate::report::figures::Figures;
+use crate::report::{page, saved, text, wheel};
+use crate::workloads::workload::Workload;
+use crate::workloads::{list, start, workload};
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -77,7 +51,7 @@ fn main() -> ExitCode {
 
 /// Runs the comparison. Returns whether every measurement succeeded.
 fn run(options: &Options) -> Outcome<bool> {
-    let families = workloads::selected(options);
+    let families = list::selected(options);
     if options.list {
         for (name, workloads) in &families {
             println!("{name}");
@@ -112,8 +86,8 @@ fn run(options: &Options) -> Outcome<bool> {
 
 /// Converts criterion's costs of a timer into `benches/results/wheel.json`.
 fn save_wheel(options: &Options, folder: &Path) -> Outcome<bool> {
-    let text = wheel::WheelCosts::read(folder)?.to_json()?;
-    options.open_output()?.write_all(text.as_bytes())?;
+    let costs = wheel::WheelCosts::read(folder)?.to_json()?;
+    options.open_output()?.write_all(costs.as_bytes())?;
     Ok(true)
 }
 
@@ -136,7 +110,7 @@ fn write_outcome(options: &Options, figures: &Figures, mut output: Box<dyn Write
     if options.format == Format::Page {
         page::draw(figures, options.output.as_deref().ok_or("a page needs --output")?)?;
     }
-    output.write_all(report::write(figures, options.format).as_bytes())?;
+    output.write_all(text::write(figures, options.format).as_bytes())?;
     Ok(())
 }
 
@@ -216,8 +190,8 @@ fn count(workloads: &[Box<dyn Workload>], servers: &[ComparedServer], rounds: u3
 #[cfg(test)]
 mod tests {
     use super::{order, participants, refusals};
-    use crate::native_handoff;
-    use crate::servers::{ComparedServer, ServerType};
+    use crate::measure::servers::{ComparedServer, ServerType};
+    use crate::workloads::native_handoff;
 
     #[test]
     fn servers_are_measured_in_both_orders() {
