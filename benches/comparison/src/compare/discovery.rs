@@ -9,7 +9,7 @@ use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::{daemon, redis_server};
 
 use crate::measure::running::{Running, bind_to, command};
-use crate::measure::servers::{ClusterType, ComparedServer, ServerType};
+use crate::measure::servers::{BARE, ClusterType, ComparedServer, ServerType};
 use crate::options::{BARE_SERVER, Options, holds_one_of};
 use crate::progress;
 use crate::workloads::replication;
@@ -18,9 +18,6 @@ use crate::workloads::replication;
 const PLANS_DIRECTIVE: &str = "script-plans";
 /// A command of native locks.
 const NATIVE_COMMAND: &str = "LOCK.ACQUIRE";
-
-/// The name of the server that is the lower bound.
-pub(crate) const BARE: &str = "bare server";
 
 /// Finds every selected server that is installed, the reference first. Binds this thread to the
 /// clients' processor.

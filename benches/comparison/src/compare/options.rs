@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lockwheel_comparison::Outcome;
 
-use crate::workloads::workload::Effort;
+use crate::measure::effort::Effort;
 
 /// The name of the subcommand that measures a start within a process.
 pub(crate) const START_IN_PROCESS: &str = "start-in-process";

@@ -12,8 +12,8 @@ use mio::{Events, Interest, Poll, Token};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::measure::effort::Effort;
 use crate::measure::running::Running;
-use crate::workloads::workload::Effort;
 
 /// The longest time to wait for a reply.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,6 +9,9 @@ use lockwheel_tests::certificates::Certificates;
 use crate::measure::log_directory::LogDirectory;
 use crate::measure::running::Running;
 
+/// The name of the server that is the lower bound.
+pub(crate) const BARE: &str = "bare server";
+
 /// What a server is for the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerType {

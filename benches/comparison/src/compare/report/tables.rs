@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::discovery::BARE;
+use crate::measure::servers::BARE;
 use crate::report::figures::{Figures, Group, OverallRatio, Row, ServerInfo};
 use crate::report::statistics::{METHOD, Ratio};
 

@@ -5,12 +5,13 @@ use lockwheel_compat::cases::script;
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, LOCK_3, UNLOCK_3};
 
 use crate::measure::bare_server;
+use crate::measure::effort::Effort;
 use crate::measure::generator::saturate;
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::{Cycles, NUMBER, Step};
 use crate::measure::running::Running;
 use crate::measure::servers::{ComparedServer, ServerType};
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 /// The owner of every lock: a client's UUID and a thread number, as Redisson writes them.
 pub(crate) const OWNER: &str = "0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1";

@@ -11,11 +11,12 @@ use lockwheel_benches::Random;
 use lockwheel_comparison::Outcome;
 
 use crate::measure::bare_thread;
+use crate::measure::effort::Effort;
 use crate::measure::load::{self, DEADLINE_DIGITS, LEASE_KEY_BYTES, LeasedServer, OWNER};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::open_loop::{self, Schedule};
 use crate::measure::servers::ComparedServer;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 /// The reported quantiles of each distribution.
 const QUANTILES: [(&str, f64); 5] =

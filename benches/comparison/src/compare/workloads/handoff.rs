@@ -16,12 +16,13 @@ use lockwheel_compat::wire::request;
 use mio::{Events, Poll, Token};
 
 use crate::measure::bare_server;
+use crate::measure::effort::Effort;
 use crate::measure::generator::{Connection, REPLY_TIMEOUT, Throughput, wrong};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::running::Running;
 use crate::measure::servers::{ComparedServer, ServerType};
 use crate::workloads::cycles::redisson_4;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const CONTESTS: [(usize, Retry); 5] =
     [(2, Retry::Each), (16, Retry::Each), (128, Retry::Each), (16, Retry::All), (128, Retry::All)];

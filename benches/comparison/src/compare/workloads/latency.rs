@@ -13,13 +13,14 @@ use hdrhistogram::Histogram;
 use lockwheel_benches::Random;
 use lockwheel_comparison::Outcome;
 
+use crate::measure::effort::Effort;
 use crate::measure::generator::{Answered, Clients, REPLY_TIMEOUT, Throughput, saturate};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::Cycles;
 use crate::measure::running::Running;
 use crate::measure::servers::ComparedServer;
 use crate::workloads::cycles::redisson_3;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const CONNECTIONS: usize = 50;
 const LOCKS: u32 = 10_000_000;

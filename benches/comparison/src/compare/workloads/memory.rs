@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use lockwheel_comparison::Outcome;
 
+use crate::measure::effort::Effort;
 use crate::measure::load::{LockType, grouped, hold, release};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::running::Running;
 use crate::measure::servers::ComparedServer;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 /// The time given to a server to return memory to the system, or to become idle.
 const SETTLE_TIME: Duration = Duration::from_secs(1);

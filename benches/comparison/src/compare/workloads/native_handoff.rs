@@ -8,12 +8,13 @@ use lockwheel_compat::wire::request;
 use mio::{Events, Poll};
 
 use crate::measure::bare_server;
+use crate::measure::effort::Effort;
 use crate::measure::generator::{Connection, Throughput, wrong};
 use crate::measure::metric::Reading;
 use crate::measure::running::Running;
 use crate::measure::servers::{ComparedServer, ServerType};
 use crate::workloads::handoff::{HandOff, Waits, await_events};
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const CLIENTS: [usize; 3] = [2, 16, 128];
 const KEY: &str = "lock:orders";

@@ -2,13 +2,14 @@
 
 use lockwheel_comparison::Outcome;
 
+use crate::measure::effort::Effort;
 use crate::measure::generator::saturate;
 use crate::measure::load::grouped;
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::{Cycles, NUMBER, Step};
 use crate::measure::servers::ComparedServer;
 use crate::workloads::cycles::{LEASE_MS, OWNER};
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const THREADS: [u32; 3] = [1, 2, 4];
 const CONNECTIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];

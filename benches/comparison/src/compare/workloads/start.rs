@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use lockwheel_comparison::{Outcome, ping};
 
+use crate::measure::effort::Effort;
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::servers::{ComparedServer, ServerType};
 use crate::options::START_IN_PROCESS;
 use crate::progress;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 /// Starts in one measurement, which is their median.
 const STARTS: usize = 9;

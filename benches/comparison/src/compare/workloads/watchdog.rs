@@ -3,13 +3,14 @@
 use lockwheel_comparison::Outcome;
 use lockwheel_compat::wire::request;
 
+use crate::measure::effort::Effort;
 use crate::measure::generator::{Batch, Requests, saturate};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::NUMBER;
 use crate::measure::running::Running;
 use crate::measure::servers::ComparedServer;
 use crate::workloads::cycles::{LEASE_MS, OWNER, load, named, redisson_4};
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const LOCKS: u64 = 100_000;
 const LOCKS_QUICK: u64 = 1_000;

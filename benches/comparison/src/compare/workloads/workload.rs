@@ -1,9 +1,8 @@
 //! The interface of a workload.
 
-use std::time::Duration;
-
 use lockwheel_comparison::Outcome;
 
+use crate::measure::effort::Effort;
 use crate::measure::metric::Reading;
 use crate::measure::servers::ComparedServer;
 
@@ -56,17 +55,6 @@ pub(crate) trait Workload {
 /// Workloads that `--only` selects together, by their name.
 pub(crate) type Family = (&'static str, Vec<Box<dyn Workload>>);
 
-/// The effort of one measurement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
-    /// The length of the measurement, if it is variable.
-    pub(crate) span: Duration,
-    /// The length of the warm-up.
-    pub(crate) warm_up: Duration,
-    /// Whether only to check that it works, with a hundredth of the locks.
-    pub(crate) quick: bool,
-}
-
 /// The group and the parameters of a workload.
 pub(crate) fn title(workload: &dyn Workload) -> String {
     match workload.parameters() {
@@ -79,7 +67,8 @@ pub(crate) fn title(workload: &dyn Workload) -> String {
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::{Effort, Workload, title};
+    use super::{Workload, title};
+    use crate::measure::effort::Effort;
     use crate::measure::servers::ComparedServer;
 
     /// Runs a workload briefly on Lockwheel. Its values are not checked.

@@ -9,8 +9,8 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use lockwheel_comparison::Outcome;
 
-use super::{histogram, record};
 use crate::measure::generator::wrong;
+use crate::measure::latencies::{histogram, record};
 use crate::measure::load::connect;
 use crate::measure::requests::Step;
 

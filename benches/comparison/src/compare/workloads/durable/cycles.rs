@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use lockwheel_comparison::Outcome;
 
-use super::{histogram, on_disk, quantiles, record, start};
+use super::logged::{on_disk, start};
+use crate::measure::effort::Effort;
 use crate::measure::generator::{Answered, Clients, REPLY_TIMEOUT, Throughput};
+use crate::measure::latencies::{histogram, quantiles, record};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::Cycles;
 use crate::measure::servers::ComparedServer;
 use crate::workloads::cycles::{CycleType, LOCKS};
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 /// Connections and requests in a pipeline.
 const CLIENTS: [(usize, usize); 5] = [(1, 1), (50, 1), (50, 16), (500, 1), (500, 16)];

@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use lockwheel_comparison::Outcome;
 use nix::sys::prctl::set_timerslack;
 
-use super::{histogram, on_disk, record};
+use super::logged::on_disk;
+use crate::measure::effort::Effort;
+use crate::measure::latencies::{histogram, record};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::servers::ComparedServer;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 /// About the size of a logged lock and its release.
 const WRITE_BYTES: usize = 200;

@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use lockwheel_comparison::Outcome;
 
-use super::{closed_loop, on_disk, quantiles, start};
+use super::closed_loop;
+use super::logged::{on_disk, start};
+use crate::measure::effort::Effort;
 use crate::measure::generator::{Clients, REPLY_TIMEOUT};
+use crate::measure::latencies::quantiles;
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::{Cycles, Step};
 use crate::measure::servers::ComparedServer;
 use crate::workloads::cycles::{CycleType, LOCKS, OWNER};
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const WRITERS: usize = 8;
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];

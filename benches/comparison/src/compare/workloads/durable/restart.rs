@@ -4,13 +4,14 @@ use std::rc::Rc;
 
 use lockwheel_comparison::Outcome;
 
-use super::{NO_REWRITE, QUICK_DIVISOR, hold_and_flush, rewrite};
+use super::logged::{NO_REWRITE, QUICK_DIVISOR, hold_and_flush, rewrite};
+use crate::measure::effort::Effort;
 use crate::measure::load::grouped;
 use crate::measure::log_directory::LogDirectory;
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::running::Running;
 use crate::measure::servers::ComparedServer;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 pub(super) fn all() -> Vec<Box<dyn Workload>> {
     vec![Box::new(Restart { locks: 1_000_000 })]

@@ -9,12 +9,15 @@ use hdrhistogram::Histogram;
 use lockwheel_benches::Random;
 use lockwheel_comparison::Outcome;
 
-use super::{NO_REWRITE, QUICK_DIVISOR, closed_loop, hold_and_flush, quantiles, rewrite};
+use super::closed_loop;
+use super::logged::{NO_REWRITE, QUICK_DIVISOR, hold_and_flush, rewrite};
+use crate::measure::effort::Effort;
+use crate::measure::latencies::quantiles;
 use crate::measure::load::{OWNER, grouped};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::{NUMBER, Step};
 use crate::measure::servers::ComparedServer;
-use crate::workloads::workload::{Effort, Workload};
+use crate::workloads::workload::Workload;
 
 const QUANTILES: [(&str, f64); 2] = [("p99.9", 0.999), ("longest", 1.0)];
 /// The reply to GET: [`OWNER`].

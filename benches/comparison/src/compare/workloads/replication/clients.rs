@@ -9,9 +9,9 @@ use lockwheel_comparison::Outcome;
 use mio::{Events, Poll};
 
 use crate::measure::generator::{Connection, REPLY_TIMEOUT, wrong};
+use crate::measure::latencies::{histogram, record};
 use crate::measure::requests::{Step, Template, concatenate};
 use crate::workloads::cycles::LOCKS;
-use crate::workloads::durable::{histogram, record};
 
 /// The requests of a cycle.
 pub(super) const STEPS: usize = 2;
