@@ -1,6 +1,6 @@
 //! Checks the folders inside the crates: what each may use, and that each begins with a page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::boundaries::{below, files, read, relative, root};
 
@@ -106,7 +106,36 @@ const LAYERS: &[Layers] = &[
         ],
         exports: &[],
     },
+    Layers {
+        sources: "server/compat/src",
+        order: &[
+            "random",
+            "words",
+            "time",
+            "interrupt",
+            "wire",
+            "judge",
+            "report",
+            "cases",
+            "properties",
+            "suite",
+            "fuzz",
+        ],
+        upward: &[],
+        exports: &[],
+    },
+    Layers {
+        sources: "benches/comparison/src/compare",
+        order: &["progress", "measure", "options", "workloads", "discovery", "report"],
+        upward: &[],
+        exports: &[],
+    },
 ];
+
+/// Crates without circles: no file imports another one that imports it, directly or by way of
+/// others.
+const WITHOUT_CIRCLES: &[&str] =
+    &["server/log/src", "server/compat/src", "server/cli/src", "benches/comparison/src/compare"];
 
 /// Lines of the page at the beginning of a folder.
 const PAGE_LINES: usize = 60;
@@ -121,11 +150,10 @@ fn layers_use_only_lower_ones() {
         for source in below(layers.sources) {
             let path = source.path.strip_prefix(layers.sources).unwrap_or_default();
             let from = path.trim_start_matches('/').split(['/', '.']).next().unwrap_or_default();
-            if from == "lib" || path.ends_with("tests.rs") {
+            if matches!(from, "lib" | "main") || path.ends_with("tests.rs") {
                 continue;
             }
-            let product = source.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-            for to in used(product, layers.exports) {
+            for to in used(product(&source.text), layers.exports) {
                 if to != from && place(layers, from) < place(layers, &to) {
                     found.insert((from.to_owned(), to));
                 }
@@ -133,6 +161,20 @@ fn layers_use_only_lower_ones() {
         }
         let listed = layers.upward.iter().map(|(from, to, _)| ((*from).into(), (*to).into()));
         assert_eq!(found, listed.collect(), "{}", layers.sources);
+    }
+}
+
+#[test]
+fn files_do_not_import_each_other() {
+    for sources in WITHOUT_CIRCLES {
+        let mut left = imports(sources);
+        let mut count = left.len() + 1;
+        while left.len() < count {
+            count = left.len();
+            let names: BTreeSet<String> = left.keys().cloned().collect();
+            left.retain(|_, imported| !imported.is_disjoint(&names));
+        }
+        assert!(left.is_empty(), "{sources}: {left:#?}");
     }
 }
 
@@ -161,6 +203,49 @@ fn folders_begin_with_a_page() {
 fn place(layers: &Layers, name: &str) -> usize {
     let place = layers.order.iter().position(|layer| *layer == name);
     place.unwrap_or_else(|| panic!("{}: {name} is in no layer", layers.sources))
+}
+
+/// A source without its tests at the end.
+fn product(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
+}
+
+/// The files that each file of a crate imports. Pages are left out: they name all of their folder.
+fn imports(sources: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut files = BTreeMap::new();
+    for source in below(sources) {
+        let path = source.path.strip_prefix(sources).and_then(|path| path.strip_suffix(".rs"));
+        let path = path.unwrap_or_default().trim_start_matches('/').replace('/', "::");
+        let name = path.rsplit("::").next().unwrap_or_default();
+        if !matches!(name, "mod" | "lib" | "main" | "tests") {
+            files.insert(path, source.text);
+        }
+    }
+    let imported = |(path, text): (&String, &String)| {
+        let folder = path.rsplit_once("::").map_or("", |(folder, _)| folder);
+        let mut found = BTreeSet::new();
+        for import in product(text).split("\nuse ").skip(1) {
+            let import = import.split(';').next().unwrap_or_default().replace(['\n', ' '], "");
+            let (begin, list) = import.split_once('{').unwrap_or((&import, ""));
+            for name in list.trim_end_matches('}').split(',') {
+                let whole = format!("{begin}{name}");
+                let mut wanted = match whole.split_once("::") {
+                    Some(("crate", rest)) => rest.to_owned(),
+                    Some(("super", rest)) => {
+                        format!("{folder}::{rest}").trim_start_matches("::").to_owned()
+                    }
+                    _ => continue,
+                };
+                while !files.contains_key(&wanted) && wanted.contains("::") {
+                    wanted.truncate(wanted.rfind("::").unwrap_or_default());
+                }
+                found.insert(wanted);
+            }
+        }
+        found.remove(path);
+        (path.clone(), found)
+    };
+    files.iter().map(imported).collect()
 }
 
 /// The layers whose names a source uses.
