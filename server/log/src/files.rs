@@ -564,23 +564,3 @@ impl Snapshot {
         self.disk.sync()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simulated_disk::SimulatedDisk;
-
-    #[test]
-    fn snapshot_that_is_given_up_leaves_no_file() {
-        let disk = Arc::new(SimulatedDisk::new());
-        let clocks = |_: &Recovered| Ok(Clocks::default());
-        let opened = Files::open(disk.clone(), [0; 16], |_| Ok(()), clocks);
-        let (mut files, _) = opened.expect("an empty log");
-        let before = disk.names().expect("its files");
-        let mut snapshot = files.begin_snapshot().expect("a snapshot");
-        snapshot.write(b"effects").expect("it is written");
-        assert_ne!(disk.names().expect("its files"), before);
-        snapshot.give_up().expect("it is removed");
-        assert_eq!(disk.names().expect("its files"), before);
-    }
-}

@@ -23,7 +23,6 @@ pub mod recovery;
 pub mod repair;
 pub mod replicated;
 pub mod restore;
-pub mod simulated_disk;
 pub mod small_file;
 
 pub use directory::Directory;

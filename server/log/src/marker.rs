@@ -45,7 +45,7 @@ pub fn remove(disk: &dyn Disk) -> io::Result<()> {
 }
 
 /// Writes a marker, durably. It replaces one that is there.
-pub(crate) fn write(disk: &dyn Disk, marker: &Marker) -> io::Result<()> {
+pub fn write(disk: &dyn Disk, marker: &Marker) -> io::Result<()> {
     small_file::write(disk, GUARD, &encode(marker))
 }
 
@@ -74,20 +74,6 @@ fn decode(bytes: &[u8]) -> Option<Marker> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated_disk::SimulatedDisk;
-
-    #[test]
-    fn marker_is_read_back_until_it_is_removed() {
-        let disk = SimulatedDisk::new();
-        assert_eq!(read(&disk).expect("no error"), None);
-        let marker = |epoch| Marker { epoch, reason: "repaired: units 3 to 5 are lost".into() };
-        for epoch in [7, 8] {
-            write(&disk, &marker(epoch)).expect("a marker");
-            assert_eq!(read(&disk).expect("a marker"), Some(marker(epoch)));
-        }
-        remove(&disk).expect("a marker");
-        assert_eq!(read(&disk).expect("no error"), None);
-    }
 
     #[test]
     fn every_damage_of_a_marker_is_found() {

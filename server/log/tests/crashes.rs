@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use lockwheel_log::Position;
 use lockwheel_log::files::{Batch, Clocks, Files, Obsolete};
 use lockwheel_log::recovery::{Recovered, RecoveryError, recover};
-use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
+use lockwheel_log::{Disk, Position};
+use lockwheel_simulated_disk::{DiskFault, Random, SimulatedDisk};
 
 /// The effects of a unit: its number, and some more bytes.
 fn unit(position: Position) -> Vec<u8> {
@@ -140,4 +140,16 @@ fn units_left_in_memory_by_a_failed_flush_are_durable_after_a_start() {
     disk.crash(&mut |_| 0);
     let (_, recovered, state) = open(&disk).expect("the machine starts again");
     assert_eq!((recovered.last, state), (3, Model::until(3)));
+}
+
+#[test]
+fn snapshot_that_is_given_up_leaves_no_file() {
+    let disk = SimulatedDisk::new();
+    let (mut files, ..) = open(&disk).expect("an empty log");
+    let before = disk.names().expect("its files");
+    let mut snapshot = files.begin_snapshot().expect("a snapshot");
+    snapshot.write(b"effects").expect("it is written");
+    assert_ne!(disk.names().expect("its files"), before);
+    snapshot.give_up().expect("it is removed");
+    assert_eq!(disk.names().expect("its files"), before);
 }

@@ -8,8 +8,8 @@ use lockwheel_log::files::{Batch, Clocks, Files, Obsolete};
 use lockwheel_log::recovery::{RecoveryError, recover};
 use lockwheel_log::repair::{Lost, Repair};
 use lockwheel_log::restore::{RestoreError, restore};
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 use lockwheel_log::{Disk, Position, marker};
+use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
 const SECONDS: u64 = 1_000;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockwheel_log::Position;
 use lockwheel_log::files::{Batch, Clocks, Files};
 use lockwheel_log::recovery::{Effects, Recovered, RecoveryError};
-use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
+use lockwheel_simulated_disk::{DiskFault, Random, SimulatedDisk};
 
 /// A log and what it must contain: the values of its units.
 struct Log {

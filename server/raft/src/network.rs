@@ -327,7 +327,7 @@ impl RaftNetwork<Types> for Connection {
 mod tests {
     use std::collections::VecDeque;
 
-    use lockwheel_log::simulated_disk::SimulatedDisk;
+    use lockwheel_simulated_disk::SimulatedDisk;
     use parking_lot::Mutex;
     use tokio::io::{DuplexStream, duplex};
     use tokio::time::sleep;

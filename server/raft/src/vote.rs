@@ -49,7 +49,7 @@ fn decode(bytes: &[u8]) -> Option<Vote<NodeId>> {
 
 #[cfg(test)]
 mod tests {
-    use lockwheel_log::simulated_disk::SimulatedDisk;
+    use lockwheel_simulated_disk::SimulatedDisk;
 
     use super::*;
 

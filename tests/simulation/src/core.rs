@@ -6,12 +6,12 @@ use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lockwheel::simulation::pipe::Pipe;
-use lockwheel_compat::wire::frame::{Frame, show};
 use lockwheel_compat::judge::history;
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::{Frame, show};
 use lockwheel_compat::wire::request;
 use lockwheel_log::Disk;
-use lockwheel_log::simulated_disk::DiskFault;
+use lockwheel_simulated_disk::DiskFault;
 
 use crate::facts::Facts;
 use crate::machine::Machine;

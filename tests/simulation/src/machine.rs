@@ -7,7 +7,7 @@ use lockwheel::simulation::{SimulatedServer, StartOptions};
 use lockwheel_compat::random::Random;
 use lockwheel_log::Disk;
 use lockwheel_log::frame::{Header, Kind, Parsed, parse};
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
 use crate::plan::Plan;
 

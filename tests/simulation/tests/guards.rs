@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use lockwheel::simulation::clocks::{self, Clocks};
 use lockwheel::simulation::{SimulatedServer, StartOptions};
-use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
 use lockwheel_log::repair::Repair;
 use lockwheel_log::restore::{RestoreError, restore};
-use lockwheel_log::simulated_disk::SimulatedDisk;
 use lockwheel_log::{Disk, marker};
+use lockwheel_simulated_disk::SimulatedDisk;
 
 const SEQUENCES: u64 = 1_500;
 const STEPS: usize = 30;

@@ -12,7 +12,7 @@ use lockwheel::simulation::{SimulatedServer, StartOptions};
 use lockwheel::{Client, Reply};
 use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
+use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
 /// A server whose log works only in [`Stage::flush`], and its clients, by name.
 struct Stage {

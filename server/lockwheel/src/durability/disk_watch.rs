@@ -59,7 +59,7 @@ impl DiskWatch {
 #[cfg(test)]
 mod tests {
     use lockwheel_log::Disk;
-    use lockwheel_log::simulated_disk::SimulatedDisk;
+    use lockwheel_simulated_disk::SimulatedDisk;
 
     use super::*;
 

@@ -536,7 +536,7 @@ mod tests {
     use lockwheel_engine::timing::time::Millis;
     use lockwheel_log::ceiling::CeilingRecord;
     use lockwheel_log::recovery::Recovered;
-    use lockwheel_log::simulated_disk::{DiskFault, Random, SimulatedDisk};
+    use lockwheel_simulated_disk::{DiskFault, Random, SimulatedDisk};
 
     use super::*;
 

@@ -277,8 +277,8 @@ mod tests {
     use lockwheel_engine::durability::unit_log::{Position, Units};
     use lockwheel_engine::settings::FlushPolicy;
     use lockwheel_log::files::{Clocks, Files, Snapshot};
-    use lockwheel_log::simulated_disk::SimulatedDisk;
     use lockwheel_resp::Reply;
+    use lockwheel_simulated_disk::SimulatedDisk;
 
     #[test]
     fn panic_fails_engine_permanently() {

@@ -140,7 +140,7 @@ impl SnapshotParts for Parts {
 #[cfg(test)]
 mod tests {
     use lockwheel_log::files::{Clocks, Files};
-    use lockwheel_log::simulated_disk::SimulatedDisk;
+    use lockwheel_simulated_disk::SimulatedDisk;
 
     use super::*;
     use crate::host::testing::host;

@@ -13,8 +13,8 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lockwheel_log::simulated_disk::{Random, SimulatedDisk};
 use lockwheel_raft::{Node, NodeId, Peer, Role, Settings, WritesOn};
+use lockwheel_simulated_disk::{Random, SimulatedDisk};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, yield_now};

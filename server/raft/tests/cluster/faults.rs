@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lockwheel_log::simulated_disk::DiskFault;
 use lockwheel_raft::NodeId;
+use lockwheel_simulated_disk::DiskFault;
 use tokio::task::JoinHandle;
 
 use crate::clients::Client;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lockwheel_log::Disk;
-use lockwheel_log::simulated_disk::{DiskFault, SimulatedDisk};
 use lockwheel_raft::{
     Batch, Contents, Failure, Guard, JoinToken, MembershipError, NodeId, Peer, Role, State,
     begin_with, read_log,
 };
+use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
 use crate::clients::Client;
 use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways, peer};

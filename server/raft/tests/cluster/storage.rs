@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
-use lockwheel_log::simulated_disk::SimulatedDisk;
 use lockwheel_raft::{LogReader, LogStore, NodeId, StateMachine, Types, WritesOn};
+use lockwheel_simulated_disk::SimulatedDisk;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage, RaftLogStorageExt};
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{Entry, LogId, OptionalSend, RaftLogReader, StorageError, Vote};

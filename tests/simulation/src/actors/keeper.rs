@@ -1,8 +1,8 @@
 //! A client that changes keys of all types and reads them back in the same transaction. After a
 //! restart it must find them as it left them. It has a database for itself.
 
-use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
 
 use super::{Actor, REPLY_TIMEOUT_US, number, report_late_reply};

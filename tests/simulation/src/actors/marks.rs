@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::Frame;
 
 use super::{Actor, REPLY_TIMEOUT_US, is_missing, report_late_reply, text};
 use crate::core::{Core, Notice};

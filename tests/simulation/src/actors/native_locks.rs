@@ -1,8 +1,8 @@
 //! A client that takes, renews and releases a native lock.
 
-use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::judge::history::{Action, Answer, Event};
 use lockwheel_compat::random::Random;
+use lockwheel_compat::wire::frame::Frame;
 
 use super::{Actor, REPLY_TIMEOUT_US, is_missing, number, report_late_reply};
 use crate::core::{Core, Notice};

@@ -1,8 +1,8 @@
 //! The requests of lock libraries and the meaning of the replies.
 
 use lockwheel_compat::cases;
-use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::judge::history::{Action, Answer};
+use lockwheel_compat::wire::frame::Frame;
 
 use super::{is_missing, number};
 use crate::plan::Recipe;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, DiskFile, DiskLock};
+use lockwheel_log::disk::{Disk, DiskFile, DiskLock};
 
 /// What a disk writes at once, or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -36,7 +36,7 @@ impl Random {
 /// A source of random numbers: returns one that is less than its argument.
 pub type Choose<'a> = &'a mut dyn FnMut(u64) -> u64;
 
-/// See the module's documentation. Clones share the disk.
+/// See the documentation of the crate. Clones share the disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 
