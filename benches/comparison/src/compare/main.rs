@@ -93,11 +93,11 @@ fn save_wheel(options: &Options, folder: &Path) -> Outcome<bool> {
 
 /// Writes the outcome of earlier runs.
 fn render(options: &Options, files: &[PathBuf]) -> Outcome<bool> {
-    if let ([file], Format::Page) = (files, options.format)
-        && let Ok(tables) = saved::read_saved_tables(file)
+    if let ([file], Some(page)) = (files, page::of(options.format))
+        && let Ok(tables) = saved::read_tables(file)
     {
         // The plots of saved tables are files of their own, and are not drawn again.
-        options.open_output()?.write_all(page::write(&tables).as_bytes())?;
+        options.open_output()?.write_all(page(&tables).as_bytes())?;
         return Ok(true);
     }
     let figures = saved::read_all(files)?;

@@ -147,6 +147,8 @@ pub(crate) enum Format {
     Markdown,
     /// All figures
     Json,
+    /// The tables, for benches/results
+    Tables,
     /// docs/performance.md: text, tables and plots
     Page,
     /// docs/durability.md: text and tables of a run with --durable

@@ -15,6 +15,7 @@ use std::path::Path;
 use lockwheel_comparison::Outcome;
 use serde::Deserialize;
 
+use crate::options::Format;
 use crate::report::figures::Figures;
 use crate::report::plots;
 use crate::report::tables::Tables;
@@ -106,6 +107,15 @@ struct Experiment {
     how: String,
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
+}
+
+/// What writes the page of a format from tables, if it is one of a page.
+pub(crate) fn of(format: Format) -> Option<fn(&Tables) -> String> {
+    match format {
+        Format::Page => Some(write),
+        Format::Durability => Some(write_durability),
+        Format::Table | Format::Markdown | Format::Json | Format::Tables => None,
+    }
 }
 
 /// Writes `docs/performance.md`.
@@ -308,6 +318,7 @@ mod tests {
     #[test]
     fn durability_page_is_generated_from_the_saved_results() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // `compare render FILE --format tables` makes them from the figures of a run.
         let tables = saved::read_tables(&folder.join("../results/durability.json"));
         let written = std::fs::read_to_string(folder.join("../../docs/durability.md"));
         assert!(

@@ -46,15 +46,9 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> Outcome<Figures> {
     Ok(whole)
 }
 
-/// Reads the tables of a run without saved figures.
-pub(crate) fn read_saved_tables(path: &Path) -> Outcome<Tables> {
-    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
-}
-
-/// Reads the tables of a run, from its figures or from saved tables.
-#[cfg(test)]
+/// Reads the tables of a run, without its figures.
 pub(crate) fn read_tables(path: &Path) -> Outcome<Tables> {
-    read_saved_tables(path).or_else(|_| Ok(Tables::of(&read(&path.to_owned())?)))
+    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
 }
 
 fn read(path: &PathBuf) -> Outcome<Figures> {

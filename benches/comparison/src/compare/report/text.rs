@@ -16,6 +16,7 @@ pub(crate) fn write(figures: &Figures, format: Format) -> String {
         Format::Table => terminal(figures),
         Format::Markdown => markdown(figures),
         Format::Json => json(figures),
+        Format::Tables => tables(&Tables::of(figures)),
         Format::Page => page::write(&Tables::of(figures)),
         Format::Durability => page::write_durability(&Tables::of(figures)),
     }
@@ -71,6 +72,13 @@ fn markdown(figures: &Figures) -> String {
         let _ = writeln!(out, "\n### {}\n\n{}\n\n{table}", table.name, table.note);
     }
     out + &failures(figures)
+}
+
+/// The tables as JSON, a line for each row.
+fn tables(tables: &Tables) -> String {
+    let text = serde_json::to_string(tables).unwrap_or_default();
+    text.replace("{\"name\":", "\n{\"name\":").replace("{\"parameters\":", "\n{\"parameters\":")
+        + "\n"
 }
 
 fn json(figures: &Figures) -> String {
