@@ -7,8 +7,8 @@
 //! episodes with random arguments; `safety.rs` refuses what would not mean the same to two servers.
 //!
 //! [`run`] plays an episode: `side.rs` sends and reads on one server, `agree.rs` compares. Replies
-//! are equal but for the parts in [`reference`] and the [`known`] differences. [`shrink`] shortens
-//! an episode with a difference.
+//! are equal but for the parts in [`mod@reference`] and the [`known`] differences. [`shrink`]
+//! shortens an episode with a difference.
 //!
 //! The same seed gives the same commands. Begin with `fuzzing.rs`.
 
