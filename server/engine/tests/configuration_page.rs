@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use lockwheel_engine::settings::{DIRECTIVES, Directive, FORBIDDEN, Mutability, Role, ValueKind};
+use lockwheel_engine::settings::{self, Directive, FORBIDDEN, Mutability, Role, ValueKind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 /// Names the variable with which the page is written.
@@ -98,7 +98,7 @@ fn section(page: &mut String, title: &str, text: &str, is_in: impl Fn(Role) -> b
         let _ = write!(page, "{text}\n\n");
     }
     *page += "| Directive | Values | Default | Change | Purpose |\n|---|---|---|---|---|\n";
-    for directive in DIRECTIVES.iter().filter(|directive| is_in(directive.role)) {
+    for directive in settings::rows().filter(|directive| is_in(directive.role)) {
         row(page, directive);
     }
 }

@@ -6,8 +6,8 @@ use std::io;
 
 use lockwheel_engine::command::syntax_error::describe_unknown;
 use lockwheel_engine::settings::{
-    self as table, DIRECTIVES, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION,
-    MaxmemoryPolicy, NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
+    self as table, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION, MaxmemoryPolicy,
+    NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
 };
 use lockwheel_resp::words::{quote, split};
 
@@ -173,7 +173,7 @@ pub(crate) fn from_args(
 /// Whether the arguments of a command line may contain a password.
 pub(crate) fn names_secret(args: &[String]) -> bool {
     const OF_SENTINELS: [&str; 2] = ["auth-pass", "sentinel-pass"];
-    let secret = DIRECTIVES.iter().filter(|row| row.is_sensitive).map(|row| row.name);
+    let secret = table::rows().filter(|row| row.is_sensitive).map(|row| row.name);
     let names: Vec<&str> = secret.chain(OF_SENTINELS).collect();
     let names_one = |arg: &String| {
         let arg = arg.to_ascii_lowercase();
@@ -225,7 +225,7 @@ Examples:
 /// The directives that Redis does not have, with their purpose, in lines of [`HELP_COLUMNS`].
 fn own_directives() -> String {
     let mut text = String::new();
-    for directive in DIRECTIVES.iter().filter(|directive| directive.is_own) {
+    for directive in table::rows().filter(|directive| directive.is_own) {
         let default = match directive.default {
             "" => String::new(),
             default => format!(" (default {default})"),
@@ -475,7 +475,7 @@ impl<'a, 'r> Loader<'a, 'r> {
     fn finish(mut self) -> (Settings, Vec<Warning>) {
         let without_log = self.settings.drop_without_log();
         self.settings.choose_restart_guard();
-        let accepted = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::Accepted));
+        let accepted = table::rows().filter(|row| matches!(row.role, Role::Accepted));
         let changed = accepted
             .filter(|row| row.value(&self.settings).to_string() != row.default)
             .map(|row| row.name.to_string());

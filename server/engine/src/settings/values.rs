@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::compat_version::CompatVersion;
+use super::row::{self, Directive, Mutability, Role};
 use super::sentinel::Sentinel;
-use super::table::{DIRECTIVES, Directive, Mutability, Role};
 use super::types::{
     ChannelDefault, ClientOutputBufferLimits, EndpointType, FlushPolicy, MaxmemoryPolicy,
     MemoryShare, Mode, Permission, Secret,
@@ -340,7 +340,7 @@ impl Settings {
         for pattern in patterns {
             let lower = pattern.to_ascii_lowercase();
             let is_glob = pattern.iter().any(|byte| b"*?[".contains(byte));
-            for (name, directive) in super::table::names() {
+            for (name, directive) in row::names() {
                 let hit = match is_glob {
                     true => matches(&lower, name.as_bytes()),
                     false => lower == name.as_bytes(),
@@ -366,7 +366,7 @@ impl Settings {
 
     /// The value of one directive, by any of its names.
     pub fn value(&self, name: &str) -> Option<Value> {
-        super::table::find(name).map(|(_, directive)| directive.value(self))
+        row::find(name).map(|(_, directive)| directive.value(self))
     }
 
     /// Sets all named directives, or none. Returns those with a changed value.
@@ -434,7 +434,7 @@ impl Settings {
             return self.add_user(&words).map_err(|reason| refused("user", reason));
         }
         let unknown = || ConfigError::UnknownOption(name.to_owned());
-        let (name, directive) = super::table::find(name).ok_or_else(unknown)?;
+        let (name, directive) = row::find(name).ok_or_else(unknown)?;
         let words: Vec<&str> = if directive.kind.takes_words() {
             value.split_whitespace().collect()
         } else {
@@ -446,7 +446,7 @@ impl Settings {
     fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Directive), ConfigError> {
         let name = String::from_utf8_lossy(name);
         let unknown = || ConfigError::UnknownOption(name.clone().into_owned());
-        let (name, directive) = super::table::find(&name).ok_or_else(unknown)?;
+        let (name, directive) = row::find(&name).ok_or_else(unknown)?;
         match directive.mutability {
             Mutability::Fixed => Err(refused(name, "can't set immutable config")),
             Mutability::Protected if self.enable_protected_configs == Permission::No => {
@@ -546,7 +546,7 @@ impl Settings {
         if self.has_log() {
             return Vec::new();
         }
-        let rows = DIRECTIVES.iter().filter(|row| matches!(row.role, Role::NeedsLog));
+        let rows = row::rows().filter(|row| matches!(row.role, Role::NeedsLog));
         let asked = rows.filter(|row| {
             let value = self.kept.remove(row.name);
             value.is_some_and(|value| value.to_string() != row.default)
@@ -596,7 +596,7 @@ mod tests {
         assert_eq!(get(&settings, &["REPLICA-priority", "REPLICA-prio*"]), "REPLICA-priority=100");
         assert_eq!(get(&settings, &["nothere", "user", "bind"]), "bind=127.0.0.1 -::1");
         let all = settings.get(&[b"*"], prefix_match);
-        assert_eq!(all.len(), super::super::table::names().count());
+        assert_eq!(all.len(), super::row::names().count());
     }
 
     #[test]
