@@ -95,9 +95,8 @@ const NOT_COMMANDS: &[(&str, &[&str], &str)] = &[
         "words of keys and values",
     ),
     ("server/engine/src/sessions/tracking.rs", &["client"], "Redis spares all its subcommands"),
-    ("server/engine/src/settings/values.rs", &["save"], "a directive"),
     ("server/engine/src/settings/sentinel.rs", &["monitor"], "a directive"),
-    ("server/engine/src/settings/table.rs", &["save"], "a directive"),
+    ("server/engine/src/settings/directive.rs", &["save"], "a directive"),
     (
         "server/engine/src/settings/without_effect.rs",
         &["replicaof", "save", "slaveof", "swapdb"],

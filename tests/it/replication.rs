@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockwheel::{Builder, Server, Settings, replication};
+use lockwheel_engine::settings::directive;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
@@ -75,7 +76,7 @@ impl Cluster {
     }
 
     fn dir(&self, id: u64) -> PathBuf {
-        self.settings[&id].text("dir").into()
+        self.settings[&id].get(directive::DIR).into()
     }
 
     fn run(&mut self, id: u64) {
@@ -108,7 +109,7 @@ impl Cluster {
 
     /// The number of the node of a server.
     fn number(&self, id: u64) -> u64 {
-        let port = format!(":{}", self.settings[&id].text("raft-port"));
+        let port = format!(":{}", self.settings[&id].get(directive::RAFT_PORT));
         let nodes = self.status(id).expect("a node").nodes;
         let own = nodes.iter().find(|(_, node)| node.peer.address.ends_with(&port));
         *own.expect("its address").0
@@ -569,7 +570,7 @@ fn cluster_begins_with_the_folder_of_the_last_node() {
     assert_eq!(lost.ask("SET lock token PX 600000"), "+OK\r\n");
     let token = number_after("token", &lost.ask("LOCK.ACQUIRE k a TTL 600"));
     let last = lost.leader();
-    let from = Path::new(&lost.settings[&last].text("dir")).join("raft");
+    let from = Path::new(&lost.settings[&last].get(directive::DIR)).join("raft");
     let backup = from.with_file_name("backup");
     std::fs::create_dir(&backup).expect("a folder");
     for (path, bytes) in files(&from) {
@@ -609,7 +610,7 @@ fn cluster_begins_with_the_folder_of_the_last_node() {
 fn guard_of_a_cluster_goes_on_in_the_next_one() {
     let mut first = Cluster::begin(begin_empty);
     first.servers.clear();
-    let folder_of = |settings: &Settings| Path::new(&settings.text("dir")).join("raft");
+    let folder_of = |settings: &Settings| Path::new(&settings.get(directive::DIR)).join("raft");
     let mut from = folder_of(&first.settings[&1]);
     // The keys in it say nothing of that lease.
     for (name, minimum) in [("a", "2h"), ("b", "0s"), ("c", "1h")] {

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use lockwheel::{Builder, Server, Settings};
-use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel};
+use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel, directive};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -137,7 +137,7 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
 /// A node that served without the others would grant locks that they have granted.
 #[cfg(feature = "replication")]
 fn check_node(settings: &Settings) -> Result<(), String> {
-    let dir = settings.text("dir");
+    let dir = settings.get(directive::DIR);
     let has_node = lockwheel::replication::has_node(dir.as_ref());
     if !settings.is_node() && has_node.map_err(|error| error.to_string())? {
         return Err(format!(
@@ -169,7 +169,7 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
     }
     if let Ok(dir) = std::env::current_dir() {
         // As `CONFIG GET` shows it.
-        let _ = settings.apply("dir", &dir.to_string_lossy());
+        settings.put(directive::DIR, &dir.to_string_lossy().into_owned());
     }
     share_descriptors(&mut settings, process);
     let (product, version) = settings.compat_version.introduction();

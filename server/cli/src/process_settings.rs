@@ -1,7 +1,7 @@
 //! The settings that only the program uses: log, working directory, supervisor.
 
 use lockwheel::Settings;
-use lockwheel_engine::settings::{LogLevel, Supervised};
+use lockwheel_engine::settings::{LogLevel, Supervised, directive};
 use tracing::level_filters::LevelFilter;
 
 use crate::admin::AdminSettings;
@@ -38,29 +38,26 @@ impl ProcessSettings {
         self.listens || self.listens_for_tls
     }
 
-    /// Reads the directives. Their values were checked when they were set.
+    /// Reads the directives.
     pub(crate) fn of(settings: &Settings) -> ProcessSettings {
-        let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
-        let words = |name| settings.text(name).split_whitespace().map(str::to_owned).collect();
-        let is_on = |name| settings.text(name) == "yes";
-        let unixsocket = path("unixsocket");
-        let listens_for_tls = settings.text("tls-port") != "0";
+        let unixsocket = settings.get(directive::UNIXSOCKET);
+        let listens_for_tls = settings.get(directive::TLS_PORT) != 0;
         ProcessSettings {
-            daemonize: is_on("daemonize"),
-            supervised: Supervised::from_name(&settings.text("supervised")).unwrap_or_default(),
-            dir: settings.text("dir"),
-            loglevel: level(LogLevel::from_name(&settings.text("loglevel")).unwrap_or_default()),
-            logfile: path("logfile"),
-            end_with_stdin: is_on("end-with-stdin"),
+            daemonize: settings.get(directive::DAEMONIZE),
+            supervised: settings.get(directive::SUPERVISED),
+            dir: settings.get(directive::DIR),
+            loglevel: level(settings.get(directive::LOGLEVEL)),
+            logfile: settings.get(directive::LOGFILE),
+            end_with_stdin: settings.get(directive::END_WITH_STDIN),
             listens: settings.port != 0 || unixsocket.is_none() && !listens_for_tls,
             listens_for_tls,
-            has_acl_file: !settings.text("aclfile").is_empty(),
+            has_acl_file: settings.get(directive::ACLFILE).is_some(),
             unixsocket,
             admin: AdminSettings {
-                port: settings.text("admin-port").parse().unwrap_or_default(),
-                bind: words("admin-bind"),
-                hosts: words("admin-hosts"),
-                uses_tls: is_on("admin-tls"),
+                port: settings.get(directive::ADMIN_PORT),
+                bind: settings.get(directive::ADMIN_BIND),
+                hosts: settings.get(directive::ADMIN_HOSTS),
+                uses_tls: settings.get(directive::ADMIN_TLS),
             },
         }
     }

@@ -11,6 +11,7 @@ use lockwheel::replication::{
     NodeStatus, Status, begin_cluster, begin_cluster_from, join_cluster, lead, new_token,
     remove_node, status,
 };
+use lockwheel_engine::settings::directive;
 
 use crate::{fail, print, server_main};
 
@@ -136,7 +137,7 @@ fn begin(settings: &Settings, from: Option<&Path>) -> Result<(), String> {
         }),
     };
     let token = begun.map_err(|error| error.to_string())?;
-    let port = settings.text("raft-port");
+    let port = settings.get(directive::RAFT_PORT);
     print(&format!(
         "A cluster begins with this node. To add a node, run this on its machine, with an address \
          by which it is reached; the token admits one node within 24 hours:\n\n  \

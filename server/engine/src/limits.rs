@@ -204,10 +204,6 @@ pub const FUNCTION_LOAD_INTERRUPTS_MAX: u32 = 50_000;
 
 // The journal of a server for tests.
 
-/// Entries of the journal by default; a new one replaces the oldest. A test that takes a thousand
-/// locks with scripts writes about as many, some MiB.
-pub const JOURNAL_ENTRIES_DEFAULT: u32 = 16_384;
-
 /// The most entries that `journal-max-entries` may name: some GiB.
 pub const JOURNAL_ENTRIES_MAX: u32 = 10_000_000;
 

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use lockwheel_engine::settings::{self, Directive, FORBIDDEN, Mutability, Role, ValueKind};
+use lockwheel_engine::settings::{self, FORBIDDEN, Mutability, Role, Row, ValueKind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 /// Names the variable with which the page is written.
@@ -12,7 +12,7 @@ const WRITE: &str = "LOCKWHEEL_WRITE_DOCS";
 
 const BEGINNING: &str = r#"# Configuration
 
-<!-- Generated from server/engine/src/settings/table.rs. To write this page anew:
+<!-- Generated from server/engine/src/settings/directive.rs. To write this page anew:
      LOCKWHEEL_WRITE_DOCS=1 cargo test -p lockwheel-engine --test configuration_page -->
 
 Lockwheel has the directives of Redis 7.2, with their names, values and defaults, and some of its
@@ -103,7 +103,7 @@ fn section(page: &mut String, title: &str, text: &str, is_in: impl Fn(Role) -> b
     }
 }
 
-fn row(page: &mut String, directive: &Directive) {
+fn row(page: &mut String, directive: &Row) {
     let alias = directive.alias.map(|alias| format!(" (formerly `{alias}`)")).unwrap_or_default();
     let default = match directive.default {
         "" => String::new(),
@@ -126,10 +126,15 @@ fn values(kind: ValueKind) -> String {
     };
     match kind {
         ValueKind::Bool => "`yes`, `no`".into(),
-        ValueKind::Int(min, max) if max == i64::MAX || max == i64::from(i32::MAX) => {
-            format!("integer from {min}")
+        ValueKind::Int(min, max)
+        | ValueKind::Seconds(min, max)
+        | ValueKind::Milliseconds(min, max) => {
+            match max == i64::from(i32::MAX) || max == i64::MAX {
+                true => format!("integer from {min}"),
+                false => format!("integer from {min} to {max}"),
+            }
         }
-        ValueKind::Int(min, max) => format!("integer from {min} to {max}"),
+        ValueKind::Frequency => "integer from 0".into(),
         ValueKind::Octal(max) => format!("octal number up to {max:o}"),
         ValueKind::Memory(0, _) => "size".into(),
         ValueKind::Memory(min, _) => format!("size from {min}"),

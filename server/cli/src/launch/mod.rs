@@ -7,7 +7,7 @@ use std::io;
 use lockwheel_engine::command::syntax_error::describe_unknown;
 use lockwheel_engine::settings::{
     self as table, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION, MaxmemoryPolicy,
-    NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER,
+    NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER, directive,
 };
 use lockwheel_resp::words::{quote, split};
 
@@ -404,22 +404,22 @@ impl<'a, 'r> Loader<'a, 'r> {
         if name.eq_ignore_ascii_case("user") {
             return self.settings.add_user(values);
         }
-        let Some((name, directive)) = table::find(name) else {
+        let Some((_, row)) = table::find(name) else {
             return self.unknown_directive(name, values);
         };
         if values.is_empty() {
             return Err(WRONG_NUMBER.into());
         }
-        if name != "save" {
-            return self.settings.assign(directive, values);
+        let mut save_points = self.settings.get(directive::SAVE);
+        self.settings.assign(row, values)?;
+        if row == directive::SAVE.row() {
+            let added = self.settings.get(directive::SAVE);
+            if self.has_save && !added.is_empty() {
+                save_points.extend(added);
+                self.settings.put(directive::SAVE, &save_points);
+            }
+            self.has_save = true;
         }
-        let earlier = directive.value(&self.settings).to_string();
-        self.settings.assign(directive, values)?;
-        let added = directive.value(&self.settings).to_string();
-        if self.has_save && !earlier.is_empty() && !added.is_empty() {
-            self.settings.assign(directive, &[&format!("{earlier} {added}")])?;
-        }
-        self.has_save = true;
         Ok(())
     }
 
@@ -565,7 +565,8 @@ mod tests {
     fn check_values(settings: &Settings, expected: &[&str]) {
         for pair in expected {
             let (name, value) = pair.split_once('=').unwrap();
-            assert_eq!(settings.value(name).unwrap().to_string(), value, "{name}");
+            let (_, row) = table::find(name).unwrap();
+            assert_eq!(row.value(settings).to_string(), value, "{name}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::commands::unknown_form;
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::sessions::Session;
-use crate::settings::{EndpointType, Mode};
+use crate::settings::{EndpointType, Mode, directive};
 
 const CLUSTER: Command =
     Command { group: Group::Cluster, flags: Flags::STALE, since: "3.0.0", ..Command::BASE };
@@ -520,14 +520,13 @@ impl Address {
             reached.trim_matches(['[', ']'])
         };
         let or = |chosen: u16, otherwise: u16| if chosen == 0 { otherwise } else { chosen };
-        let number = |name| settings.text(name).parse().unwrap_or(0);
-        let tls_port: u16 = number("tls-port");
+        let tls_port = settings.get(directive::TLS_PORT);
         // Nothing listens on the bus port, so the server starts even if the number would be too
         // large.
         let bus_port = or(settings.port, tls_port).checked_add(BUS_DISTANCE).unwrap_or(0);
         let is_tls = tls_port != 0 && reached_port == tls_port.to_string();
         let plain_port = or(settings.cluster_announce_port, settings.port);
-        let tls_port = or(number("cluster-announce-tls-port"), tls_port);
+        let tls_port = or(settings.get(directive::CLUSTER_ANNOUNCE_TLS_PORT), tls_port);
         Address {
             ip: settings.cluster_announce_ip.clone().unwrap_or_else(|| reached.to_owned()),
             hostname: settings.cluster_announce_hostname.clone(),

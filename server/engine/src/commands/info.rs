@@ -15,7 +15,7 @@ use crate::engine::inputs::CpuTimes;
 use crate::error::Error;
 use crate::replication::nodes::{Address, Follower, Nodes};
 use crate::run::context::Context;
-use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode};
+use crate::settings::{AllocatorUsage, LOCKWHEEL_VERSION, Mode, directive};
 use crate::store::Database;
 use crate::store::lock_notes::{LockEventKind, LockNotes};
 use crate::timing::time::Time;
@@ -161,11 +161,11 @@ fn server(context: &mut Context<'_>, fields: &mut Fields) {
     fields.add("monotonic_clock", "POSIX clock_gettime");
     fields.add("multiplexing_api", if cfg!(target_os = "linux") { "epoll" } else { "kqueue" });
     fields.add("process_id", engine.process.id);
-    fields.add("process_supervised", engine.settings.text("supervised"));
+    fields.add("process_supervised", engine.settings.get(directive::SUPERVISED).name());
     fields.add("run_id", &engine.run_id);
     let tcp_port = match engine.settings.port {
-        0 => engine.settings.text("tls-port"),
-        port => port.to_string(),
+        0 => engine.settings.get(directive::TLS_PORT),
+        port => port,
     };
     fields.add("tcp_port", tcp_port);
     fields.add("server_time_usec", time.wall_us);
@@ -176,7 +176,7 @@ fn server(context: &mut Context<'_>, fields: &mut Fields) {
     fields.add("lru_clock", time.wall_us.div_euclid(1_000_000) & LRU_CLOCK_MAX);
     fields.add("executable", &engine.process.executable);
     fields.add("config_file", engine.settings.config_file.as_deref().unwrap_or_default());
-    fields.add("io_threads_active", u8::from(engine.settings.text("io-threads") != "1"));
+    fields.add("io_threads_active", u8::from(engine.settings.get(directive::IO_THREADS) != 1));
 }
 
 fn clients(context: &mut Context<'_>, fields: &mut Fields) {
@@ -368,7 +368,7 @@ fn stats(context: &mut Context<'_>, fields: &mut Fields) {
     fields.add("total_error_replies", stats.total_error_replies);
     fields.zeros(&["dump_payload_sanitizations"]);
     // As in Redis, those of other threads than the main one are counted also separately.
-    let is_threaded = u64::from(engine.settings.text("io-threads") != "1");
+    let is_threaded = u64::from(engine.settings.get(directive::IO_THREADS) != 1);
     fields.add("total_reads_processed", traffic.reads());
     fields.add("total_writes_processed", traffic.writes());
     fields.add("io_threaded_reads_processed", traffic.reads() * is_threaded);

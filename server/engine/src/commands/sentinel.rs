@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::replication::nodes::{Address, Follower};
 use crate::run::context::Context;
-use crate::settings::{Master, Peer, SetOptionError};
+use crate::settings::{Master, Peer, SetOptionError, directive};
 
 /// The commands that a sentinel has besides this family, by name.
 pub const SHARED_COMMANDS: &[&str] = &[
@@ -337,7 +337,7 @@ fn master_of_node(engine: &Engine, leader: &Address) -> Master {
         port: leader.port,
         quorum: u32::try_from(nodes / 2 + 1).unwrap_or(u32::MAX),
         sentinels: engine.nodes.others().map(|it| sentinel(it, it.id())).collect(),
-        ..Master::named(&engine.settings.text("raft-master-name"))
+        ..Master::named(&engine.settings.get(directive::RAFT_MASTER_NAME))
     }
 }
 
@@ -659,13 +659,14 @@ fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         (how, patterns) if is(how, "get") => Ok(options(context, patterns)),
         (how, pairs) if is(how, "set") && pairs.len() % 2 == 0 => {
             // Sets all of them or none.
-            let before = (context.sentinel_mut().clone(), context.settings().text("loglevel"));
+            let level = context.settings().get(directive::LOGLEVEL);
+            let before = (context.sentinel_mut().clone(), level);
             let all = pairs.as_chunks::<2>().0.iter();
             let set = all.map(|&[option, value]| set_option(context, option, value));
             if let Err(error) = set.collect::<Result<Vec<()>, Error>>() {
                 *context.sentinel_mut() = before.0;
                 // The previous value is always accepted.
-                let _ = context.set_log_level(&before.1);
+                let _ = context.set_log_level(before.1.name());
                 return Err(error);
             }
             Ok(Reply::OK)
@@ -679,7 +680,8 @@ fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn options(context: &mut Context<'_>, patterns: &[&[u8]]) -> Reply {
     let mut all = context.sentinel_mut().options().to_vec();
-    all.push(("loglevel", context.settings().text("loglevel")));
+    let level = context.settings().get(directive::LOGLEVEL);
+    all.push(("loglevel", level.name().to_owned()));
     let mut found: Vec<(&'static str, Reply)> = Vec::new();
     for pattern in patterns {
         for (name, value) in &all {

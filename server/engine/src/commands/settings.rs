@@ -87,7 +87,7 @@ const HELP: &[&str] = &[
 
 /// `CONFIG GET`: replies with the parameters that match and their values.
 fn get(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let found = context.settings().get(&argv[2..], glob::matches);
+    let found = context.settings().matching(&argv[2..], glob::matches);
     let pair = |(name, value): (String, String)| (Reply::bulk(name), Reply::bulk(value));
     Ok(Reply::Map(found.into_iter().map(pair).collect()))
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Engine;
 use crate::sessions::ClientId;
+use crate::settings::{SavePoint, directive};
 use crate::store::snapshot::SnapshotProgress;
 use crate::timing::time::{Millis, Time};
 
@@ -97,9 +98,9 @@ impl Engine {
         // As in Redis, one that has failed is not repeated at once.
         let since_end = persistence.ended_at.map_or(i64::MAX, |end| time.now.0 - end.0);
         let may_retry = persistence.last_succeeded || since_end > RETRY_MS;
-        let save_points = self.settings.save_points();
-        let is_reached = |(after, number): &(i64, u64)| {
-            changes > 0 && seconds > *after && changes >= *number && may_retry
+        let save_points = self.settings.get(directive::SAVE);
+        let is_reached = |point: &SavePoint| {
+            changes > 0 && seconds > point.seconds && changes >= point.changes && may_retry
         };
         let is_due = save_points.iter().any(is_reached) || may_retry && self.log_has_grown();
         if is_due {

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::instruments::faults::Faults;
 use crate::instruments::journal::Journal;
 use crate::sessions::ClientId;
+use crate::settings::directive;
 use crate::timing::time::{Rate, Time};
 
 impl Engine {
@@ -40,6 +41,6 @@ impl Engine {
         self.apply_settings();
         self.reset_users(Some(caller));
         self.reset_stats();
-        Ok(if self.settings.clock_is_frozen() { Rate::STOPPED } else { Rate::REAL })
+        Ok(if self.settings.get(directive::CLOCK_FROZEN) { Rate::STOPPED } else { Rate::REAL })
     }
 }

@@ -6,6 +6,7 @@ use sha1::{Digest, Sha1};
 use crate::durability::unit_log::Position;
 use crate::error::Error;
 use crate::sessions::{ClientId, Close, Session};
+use crate::settings::directive;
 use crate::timing::time::{Millis, Time};
 use crate::{Engine, limits};
 
@@ -104,7 +105,7 @@ impl Engine {
             leader_known_at = time.now;
             if let Some(last) = &last {
                 leader_changes += 1;
-                let name = self.settings.text("raft-master-name");
+                let name = self.settings.get(directive::RAFT_MASTER_NAME);
                 let message =
                     format!("{name} {} {} {} {}", last.host, last.port, leader.host, leader.port);
                 self.sessions.publish(SWITCH, message.as_bytes());
@@ -150,7 +151,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::{Address, Follower, Nodes};
-    use crate::settings::Settings;
+    use crate::settings::{Settings, directive};
     use crate::testing::Stage;
 
     fn address(port: u16) -> Address {
@@ -172,7 +173,7 @@ mod tests {
     /// A node that follows.
     fn node() -> Stage {
         let mut settings = Settings::default();
-        settings.apply("raft-port", "1").expect("a port");
+        settings.put(directive::RAFT_PORT, &1);
         let mut stage = Stage::new(settings);
         stage.engine.follow();
         stage

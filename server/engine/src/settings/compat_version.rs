@@ -5,6 +5,7 @@ use super::types::choice;
 
 choice! {
     /// A server and version that can be announced.
+    #[derive(Default)]
     CompatVersion {
         /// Redis 7.0.
         Redis70 = "7.0",

@@ -1,47 +1,62 @@
-//! How the fields of [`Settings`](super::Settings) take values, and show them.
+//! The types of directives: how a [`Value`] becomes one, and how a field of
+//! [`Settings`](super::Settings) is shown as a [`Value`].
+
+use std::time::Duration;
 
 use super::types::{
-    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy,
-    MaxmemoryPolicy, MemoryShare, Permission, Secret,
+    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
+    MaxmemoryPolicy, MemoryShare, Permission, SavePoint, Secret, Supervised, TlsAuthClients,
 };
 use super::{CompatVersion, Value};
-use crate::store::events;
+use crate::store::events::Events;
+use crate::timing::time::Millis;
 
-/// A field that can be converted to one [`Value`].
-pub(super) trait Field {
+/// A type of a directive.
+pub trait Setting: Sized {
+    /// The value as this type; `None` if it is of another kind.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+/// A type of a directive that can be set.
+pub trait Field: Setting {
+    /// The value that a directive's kind would read.
     fn to_value(&self) -> Value;
 
-    /// Sets the field. The value was read by the kind of the field's row, which must match the
-    /// field.
-    fn assign(&mut self, value: Value);
+    /// Takes the value, which the directive's kind has read.
+    fn assign(&mut self, value: &Value) {
+        *self = typed(value);
+    }
 }
 
-/// Panics: the kind of a row does not match its field, which is a mistake in the table.
-fn kind_mismatch(value: &Value) -> ! {
-    unreachable!("the kind of the row does not match its field: {value:?}")
+/// The value as the type of its directive. Panics if the kind of a row does not match its type,
+/// which is a mistake in the table.
+pub(super) fn typed<T: Setting>(value: &Value) -> T {
+    T::from_value(value)
+        .unwrap_or_else(|| unreachable!("the kind of a row does not match its type: {value:?}"))
 }
 
-macro_rules! number_fields {
-    ($($number:ty => $value:ident,)*) => {$(
-        impl Field for $number {
-            fn to_value(&self) -> Value {
-                Value::$value((*self).into())
-            }
-
-            fn assign(&mut self, value: Value) {
-                let number = match value {
+macro_rules! numbers {
+    ($($number:ty => $kind:ident,)*) => {$(
+        impl Setting for $number {
+            fn from_value(value: &Value) -> Option<$number> {
+                match *value {
                     Value::Int(number) => number.try_into().ok(),
                     Value::Memory(bytes) => bytes.try_into().ok(),
                     Value::Octal(bits) => bits.try_into().ok(),
                     _ => None,
-                };
-                *self = number.unwrap_or_else(|| kind_mismatch(&value));
+                }
+            }
+        }
+
+        impl Field for $number {
+            fn to_value(&self) -> Value {
+                Value::$kind((*self).into())
             }
         }
     )*};
 }
 
-number_fields! {
+numbers! {
     u16 => Int,
     u32 => Int,
     i32 => Int,
@@ -49,81 +64,120 @@ number_fields! {
     u64 => Memory,
 }
 
-macro_rules! choice_fields {
+macro_rules! choices {
     ($($choice:ty),*) => {$(
+        impl Setting for $choice {
+            fn from_value(value: &Value) -> Option<$choice> {
+                match value {
+                    Value::Text(name) => <$choice>::from_name(name),
+                    _ => None,
+                }
+            }
+        }
+
         impl Field for $choice {
             fn to_value(&self) -> Value {
                 Value::Text(self.name().into())
             }
-
-            fn assign(&mut self, value: Value) {
-                let found = match &value {
-                    Value::Text(name) => <$choice>::from_name(name),
-                    _ => None,
-                };
-                *self = found.unwrap_or_else(|| kind_mismatch(&value));
-            }
         }
     )*};
 }
 
-choice_fields!(
+choices!(
     ChannelDefault,
     CompatVersion,
     EndpointType,
     FlushPolicy,
+    LogLevel,
     MaxmemoryPolicy,
-    Permission
+    Permission,
+    Supervised,
+    TlsAuthClients
 );
 
-macro_rules! plain_fields {
-    ($($field:ty => $value:ident,)*) => {$(
-        impl Field for $field {
-            fn to_value(&self) -> Value {
-                Value::$value(self.clone())
-            }
-
-            fn assign(&mut self, value: Value) {
+macro_rules! plain {
+    ($($type:ty => $kind:ident,)*) => {$(
+        impl Setting for $type {
+            fn from_value(value: &Value) -> Option<$type> {
                 match value {
-                    Value::$value(inner) => *self = inner,
-                    other => kind_mismatch(&other),
+                    Value::$kind(inner) => Some(inner.clone()),
+                    _ => None,
                 }
+            }
+        }
+
+        impl Field for $type {
+            fn to_value(&self) -> Value {
+                Value::$kind(self.clone())
             }
         }
     )*};
 }
 
-plain_fields! {
+plain! {
     bool => Bool,
+    Millis => Span,
     String => Text,
     Vec<String> => Words,
-    events::Events => Events,
+    Vec<SavePoint> => SavePoints,
+    Events => Events,
 }
 
-/// An empty text means none.
-impl Field for Option<String> {
-    fn to_value(&self) -> Value {
-        Value::Text(self.clone().unwrap_or_default())
-    }
-
-    fn assign(&mut self, value: Value) {
-        match value {
-            Value::Text(text) => *self = Some(text).filter(|text| !text.is_empty()),
-            other => kind_mismatch(&other),
+impl Setting for Duration {
+    fn from_value(value: &Value) -> Option<Duration> {
+        match *value {
+            Value::Seconds(number) => Some(Duration::from_secs(number)),
+            Value::Milliseconds(number) => Some(Duration::from_millis(number)),
+            _ => None,
         }
     }
 }
 
+/// A negative time means none.
+impl Setting for Option<Millis> {
+    fn from_value(value: &Value) -> Option<Option<Millis>> {
+        i64::from_value(value).map(|time_ms| (time_ms >= 0).then_some(Millis(time_ms)))
+    }
+}
+
+impl Field for Option<Millis> {
+    fn to_value(&self) -> Value {
+        Value::Int(self.map_or(-1, |Millis(time_ms)| time_ms))
+    }
+}
+
+/// An empty text means none.
+impl Setting for Option<String> {
+    fn from_value(value: &Value) -> Option<Option<String>> {
+        String::from_value(value).map(|text| Some(text).filter(|text| !text.is_empty()))
+    }
+}
+
+impl Field for Option<String> {
+    fn to_value(&self) -> Value {
+        Value::Text(self.clone().unwrap_or_default())
+    }
+}
+
 /// An empty password means none.
+impl Setting for Option<Secret> {
+    fn from_value(value: &Value) -> Option<Option<Secret>> {
+        Option::<String>::from_value(value).map(|text| text.map(Secret::new))
+    }
+}
+
 impl Field for Option<Secret> {
     fn to_value(&self) -> Value {
         Value::Text(self.as_ref().map(|secret| secret.expose().into()).unwrap_or_default())
     }
+}
 
-    fn assign(&mut self, value: Value) {
+impl Setting for MemoryShare {
+    fn from_value(value: &Value) -> Option<MemoryShare> {
         match value {
-            Value::Text(text) => *self = (!text.is_empty()).then(|| Secret::new(text)),
-            other => kind_mismatch(&other),
+            Value::Memory(bytes) => Some(MemoryShare::Bytes(*bytes)),
+            Value::Text(text) => text.strip_suffix('%')?.parse().ok().map(MemoryShare::Percent),
+            _ => None,
         }
     }
 }
@@ -135,16 +189,15 @@ impl Field for MemoryShare {
             MemoryShare::Percent(percent) => Value::Text(format!("{percent}%")),
         }
     }
+}
 
-    fn assign(&mut self, value: Value) {
-        let percent = |text: &str| text.strip_suffix('%')?.parse().ok();
-        *self = match &value {
-            Value::Memory(bytes) => MemoryShare::Bytes(*bytes),
-            Value::Text(text) => {
-                MemoryShare::Percent(percent(text).unwrap_or_else(|| kind_mismatch(&value)))
-            }
-            _ => kind_mismatch(&value),
-        };
+/// Classes that are not named have no limit.
+impl Setting for ClientOutputBufferLimits {
+    fn from_value(value: &Value) -> Option<ClientOutputBufferLimits> {
+        let Value::BufferLimits(named) = value else { return None };
+        let mut limits = ClientOutputBufferLimits::default();
+        named.iter().for_each(|&(class, limit)| limits.set(class, limit));
+        Some(limits)
     }
 }
 
@@ -154,12 +207,9 @@ impl Field for ClientOutputBufferLimits {
         Value::BufferLimits(ClientClass::ALL.map(|class| (class, self.of(class))).to_vec())
     }
 
-    fn assign(&mut self, value: Value) {
-        match value {
-            Value::BufferLimits(limits) => {
-                limits.into_iter().for_each(|(class, limit)| self.set(class, limit));
-            }
-            other => kind_mismatch(&other),
+    fn assign(&mut self, value: &Value) {
+        if let Value::BufferLimits(named) = value {
+            named.iter().for_each(|&(class, limit)| self.set(class, limit));
         }
     }
 }

@@ -1,34 +1,37 @@
 //! The settings of the engine, and the table of all directives.
 //!
-//! - `table` has a row for each directive with an effect: name, kind of value, default. Begin here.
+//! - `directive` has a row for each directive with an effect: type, name, kind of value, default.
+//!   From the rows come the constants for [`Settings::get`], and the fields of [`Settings`]. Begin
+//!   here.
 //! - `without_effect` has the rows of the others, and names that are skipped or refused.
-//! - `row` says what a row has, and finds rows; `field` connects them with fields.
-//! - `values` has the values of the directives that the engine uses, and changes them.
-//! - `value` reads and shows a value; `types` are kinds of values; `compat_version` is the version
-//!   that the server claims to be; `sentinel` has the directives of sentinels.
+//! - `row` says what a row has, and finds rows by name, for `CONFIG` and configuration files.
+//! - `values` reads and changes values; `value` parses and shows them; `field` converts them to the
+//!   types of directives, of which `types` has those that are more than a number or a text.
+//! - `compat_version` is the version that the server claims to be; `sentinel` has the directives of
+//!   sentinels.
 //!
 //! Rule: no file is read here; the program does that.
 
 mod compat_version;
+pub mod directive;
 mod field;
 mod row;
 mod sentinel;
-mod table;
 mod types;
 mod value;
 mod values;
 mod without_effect;
 
 pub use compat_version::{CompatVersion, Vendor};
-pub use row::{Access, Directive, Mutability, Role, find, names, rows};
+pub use directive::Settings;
+pub use field::{Field, Setting};
+pub use row::{Access, Directive, Mutability, Role, Row, find, names, rows};
 pub use sentinel::{Master, Peer, Sentinel, SetOptionError};
 pub use types::{
-    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
-    MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission, Secret, Supervised,
+    Allocator, AllocatorUsage, ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType,
+    FlushPolicy, LogLevel, MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission,
+    SavePoint, Secret, Supervised, TlsAuthClients,
 };
 pub use value::{REDACTED, Value, ValueKind, WRONG_NUMBER};
-pub use values::{
-    Allocator, AllocatorUsage, Change, ConfigError, LOCKWHEEL_VERSION, NOT_UTF8, REDIS_VERSION,
-    Settings, SettingsUser,
-};
+pub use values::{Change, ConfigError, LOCKWHEEL_VERSION, NOT_UTF8, REDIS_VERSION, SettingsUser};
 pub use without_effect::{FORBIDDEN, FOREIGN, FOREIGN_PREFIXES};

@@ -1,14 +1,44 @@
-//! The row of a directive, and how to find one.
+//! The row of a directive, its constant, and how to find a row by name.
 
-use super::table::WITH_EFFECT;
+use std::marker::PhantomData;
+
+use super::directive::WITH_EFFECT;
+use super::field::{Setting, typed};
 use super::value::ValueKind::{Choice, Int, Memory};
 use super::without_effect::WITHOUT_EFFECT;
-use super::{Permission, Settings, Value, ValueKind};
-use Mutability::Live;
+use super::{Permission, Settings, Value, ValueKind, directive};
 
-/// A configuration directive.
+/// A directive with an effect. Its value has the type `T`.
 #[derive(Debug)]
-pub struct Directive {
+pub struct Directive<T> {
+    pub(super) row: &'static Row,
+    pub(super) value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Directive<T> {
+    fn clone(&self) -> Directive<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Directive<T> {}
+
+impl<T> Directive<T> {
+    /// Its row.
+    pub const fn row(self) -> &'static Row {
+        self.row
+    }
+}
+
+impl<T: Setting> Directive<T> {
+    pub(super) fn default_value(self) -> T {
+        typed(&self.row.default_value())
+    }
+}
+
+/// What is known of a directive.
+#[derive(Debug)]
+pub struct Row {
     /// The name in Redis 7.2.
     pub name: &'static str,
     /// An older name that is still accepted.
@@ -45,10 +75,10 @@ pub enum Mutability {
 /// Which part of the server uses a directive.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// The engine uses it, or a layer above reads it from the engine while it runs.
+    /// The engine uses it: a field of [`Settings`].
     Used(Access),
-    /// A layer above the engine uses it when the process starts: sockets, threads, files, the log.
-    /// The engine keeps its value for `CONFIG`.
+    /// A layer above the engine uses it: sockets, threads, files, the log. Read with
+    /// [`Settings::get`].
     Process,
     /// Accepted and shown by `CONFIG GET`, without any effect on a lock server.
     Accepted,
@@ -67,10 +97,10 @@ pub struct Access {
     /// Reads the field.
     pub get: fn(&Settings) -> Value,
     /// Sets the field to a value that the directive's kind has read.
-    pub set: fn(&mut Settings, Value),
+    pub set: fn(&mut Settings, &Value),
 }
 
-impl Directive {
+impl Row {
     /// The value in these settings.
     pub fn value(&self, settings: &Settings) -> Value {
         match self.role {
@@ -83,47 +113,62 @@ impl Directive {
         self.kind.read(&[self.default]).expect("a default that its kind reads")
     }
 
-    pub(super) const fn alias(mut self, old: &'static str) -> Directive {
+    /// Whether its value is the password of the default user.
+    pub(crate) fn sets_default_password(&self) -> bool {
+        self == directive::REQUIREPASS.row
+    }
+
+    pub(super) const fn alias(mut self, old: &'static str) -> Row {
         self.alias = Some(old);
         self
     }
 
-    pub(super) const fn own(mut self) -> Directive {
+    pub(super) const fn own(mut self) -> Row {
         self.is_own = true;
         self
     }
 
-    /// Whether its value is the password of the default user.
-    pub(crate) fn sets_default_password(&self) -> bool {
-        self.name == "requirepass"
+    pub(super) const fn secret(mut self) -> Row {
+        self.is_sensitive = true;
+        self
     }
 
-    pub(super) const fn secret(mut self) -> Directive {
-        self.is_sensitive = true;
+    pub(super) const fn used(mut self, access: Access) -> Row {
+        self.role = Role::Used(access);
+        self
+    }
+
+    pub(super) const fn unsupported(mut self) -> Row {
+        self.role = Role::Unsupported;
+        self
+    }
+
+    pub(super) const fn needs_log(mut self) -> Row {
+        self.role = Role::NeedsLog;
         self
     }
 }
 
-impl PartialEq for Directive {
-    fn eq(&self, other: &Directive) -> bool {
+impl PartialEq for Row {
+    fn eq(&self, other: &Row) -> bool {
         self.name == other.name
     }
 }
 
 /// The rows of all directives of Redis 7.2, and of our own.
-pub fn rows() -> impl Iterator<Item = &'static Directive> {
-    WITH_EFFECT.iter().chain(WITHOUT_EFFECT)
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    WITH_EFFECT.iter().copied().chain(WITHOUT_EFFECT)
 }
 
-/// Finds a directive by any of its names, ignoring case; returns the name that matched.
-pub fn find(name: &str) -> Option<(&'static str, &'static Directive)> {
+/// Finds a row by any of its names, ignoring case; returns the name that matched.
+pub fn find(name: &str) -> Option<(&'static str, &'static Row)> {
     names().find(|(known, _)| known.eq_ignore_ascii_case(name))
 }
 
-/// Every name, including older ones, with its directive.
-pub fn names() -> impl Iterator<Item = (&'static str, &'static Directive)> {
-    rows().flat_map(|directive| {
-        [Some(directive.name), directive.alias].into_iter().flatten().map(move |n| (n, directive))
+/// Every name, including older ones, with its row.
+pub fn names() -> impl Iterator<Item = (&'static str, &'static Row)> {
+    rows().flat_map(|row| {
+        [Some(row.name), row.alias].into_iter().flatten().map(move |name| (name, row))
     })
 }
 
@@ -134,45 +179,9 @@ pub(super) const fn row(
     mutability: Mutability,
     role: Role,
     doc: &'static str,
-) -> Directive {
+) -> Row {
     let (alias, is_sensitive, is_own) = (None, false, false);
-    Directive { name, alias, kind, default, mutability, role, is_sensitive, is_own, doc }
-}
-
-pub(super) const fn used(
-    name: &'static str,
-    kind: ValueKind,
-    default: &'static str,
-    mutability: Mutability,
-    access: Access,
-    doc: &'static str,
-) -> Directive {
-    row(name, kind, default, mutability, Role::Used(access), doc)
-}
-
-macro_rules! rows_of_role {
-    ($($constructor:ident => $role:ident),*) => {$(
-        pub(super) const fn $constructor(
-            name: &'static str,
-            kind: ValueKind,
-            default: &'static str,
-            mutability: Mutability,
-            doc: &'static str,
-        ) -> Directive {
-            row(name, kind, default, mutability, Role::$role, doc)
-        }
-    )*};
-}
-
-rows_of_role!(process => Process, accepted => Accepted, unsupported => Unsupported);
-
-pub(super) const fn needs_log(
-    name: &'static str,
-    kind: ValueKind,
-    default: &'static str,
-    doc: &'static str,
-) -> Directive {
-    row(name, kind, default, Live, Role::NeedsLog, doc)
+    Row { name, alias, kind, default, mutability, role, is_sensitive, is_own, doc }
 }
 
 /// The largest C `int`: the maximum of most counts.
@@ -182,6 +191,5 @@ pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 
 pub(super) const INT: ValueKind = Int(0, INT_MAX);
 pub(super) const LONG: ValueKind = Int(0, i64::MAX);
-pub(super) const PORT: ValueKind = Int(0, 65535);
 pub(super) const SIZE: ValueKind = Memory(0, SIZE_MAX);
 pub(super) const PERMISSION: ValueKind = Choice(Permission::NAMES);

@@ -11,7 +11,7 @@ macro_rules! choice {
         $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*
     }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
@@ -44,7 +44,6 @@ choice! {
         /// Frequent events.
         Verbose = "verbose",
         /// Important events.
-        #[default]
         Notice = "notice",
         /// Problems only.
         Warning = "warning",
@@ -72,7 +71,6 @@ choice! {
         /// Random keys.
         AllkeysRandom = "allkeys-random",
         /// None: a write that needs memory is refused.
-        #[default]
         Noeviction = "noeviction",
     }
 }
@@ -88,7 +86,6 @@ choice! {
     /// Which clients may use a restricted command.
     Permission {
         /// None.
-        #[default]
         No = "no",
         /// All.
         Yes = "yes",
@@ -103,7 +100,6 @@ choice! {
         /// All channels.
         All = "allchannels",
         /// None.
-        #[default]
         None = "resetchannels",
     }
 }
@@ -121,7 +117,6 @@ choice! {
         /// Once a second. Output is sent when it is written.
         EverySecond = "everysec",
         /// Before any output that depends on it is sent.
-        #[default]
         Always = "always",
         /// When the system does.
         Never = "no",
@@ -138,13 +133,13 @@ choice! {
         /// Upstart or systemd, depending on the environment.
         Auto = "auto",
         /// None.
-        #[default]
         No = "no",
     }
 }
 
 choice! {
     /// The mode of the server, with the names in `INFO` and `HELLO`.
+    #[derive(Default)]
     Mode {
         /// A single server.
         #[default]
@@ -157,10 +152,21 @@ choice! {
 }
 
 choice! {
+    /// Which clients have to present a certificate.
+    TlsAuthClients {
+        /// None.
+        No = "no",
+        /// All.
+        Yes = "yes",
+        /// None; the certificate of one that presents it must be valid.
+        Optional = "optional",
+    }
+}
+
+choice! {
     /// The kind of endpoint that clients of a cluster are redirected to.
     EndpointType {
         /// An address.
-        #[default]
         Ip = "ip",
         /// A host name.
         Hostname = "hostname",
@@ -217,6 +223,21 @@ impl MemoryShare {
     }
 }
 
+/// When a snapshot begins (`save`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavePoint {
+    /// Seconds since the last snapshot: more than these.
+    pub seconds: i64,
+    /// Changes since the last snapshot: at least these.
+    pub changes: u64,
+}
+
+impl fmt::Display for SavePoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.seconds, self.changes)
+    }
+}
+
 /// When a client that does not read its replies is disconnected. Zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputBufferLimit {
@@ -240,7 +261,7 @@ pub enum ClientClass {
 }
 
 /// The limits of all classes of clients (`client-output-buffer-limit`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientOutputBufferLimits {
     /// Clients that send commands.
     pub normal: OutputBufferLimit,
@@ -265,21 +286,6 @@ impl ClientOutputBufferLimits {
             ClientClass::Normal => self.normal = limit,
             ClientClass::Replica => self.replica = limit,
             ClientClass::Pubsub => self.pubsub = limit,
-        }
-    }
-}
-
-impl Default for ClientOutputBufferLimits {
-    fn default() -> ClientOutputBufferLimits {
-        let limit = |hard_bytes, soft_bytes, soft_seconds| OutputBufferLimit {
-            hard_bytes,
-            soft_bytes,
-            soft_seconds,
-        };
-        ClientOutputBufferLimits {
-            normal: OutputBufferLimit::default(),
-            replica: limit(256 << 20, 64 << 20, 60),
-            pubsub: limit(32 << 20, 8 << 20, 60),
         }
     }
 }
@@ -342,6 +348,32 @@ impl fmt::Display for OutputBufferLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.hard_bytes, self.soft_bytes, self.soft_seconds)
     }
+}
+
+/// The allocator of the program, for `INFO`.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// Its name and version, in the form that Redis uses.
+    pub name: &'static str,
+    /// Returns its statistics, if it has any. Called only by commands that show them.
+    pub usage: fn() -> Option<AllocatorUsage>,
+}
+
+impl PartialEq for Allocator {
+    fn eq(&self, other: &Allocator) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The statistics of an allocator, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllocatorUsage {
+    /// Given to the program.
+    pub allocated: u64,
+    /// In pages of which the program has any part.
+    pub active: u64,
+    /// In memory that is mapped by the allocator.
+    pub resident: u64,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::types::{ClientClass, OutputBufferLimit, buffer_limits};
+use super::types::{ClientClass, OutputBufferLimit, SavePoint, buffer_limits};
 use crate::store::events::Events;
 use crate::timing::time::{self, Millis, SPAN_SYNTAX};
 
@@ -14,6 +14,12 @@ pub enum ValueKind {
     Bool,
     /// A decimal integer within two inclusive bounds.
     Int(i64, i64),
+    /// As [`ValueKind::Int`], in seconds.
+    Seconds(i64, i64),
+    /// As [`ValueKind::Int`], in milliseconds.
+    Milliseconds(i64, i64),
+    /// Any frequency, limited as in Redis.
+    Frequency,
     /// Permission bits in octal, up to this maximum.
     Octal(u32),
     /// Bytes with an optional unit (`1kb` is 1024, `1k` is 1000), within two inclusive bounds.
@@ -55,6 +61,10 @@ pub enum Value {
     Bool(bool),
     /// Of [`ValueKind::Int`].
     Int(i64),
+    /// Of [`ValueKind::Seconds`].
+    Seconds(u64),
+    /// Of [`ValueKind::Milliseconds`].
+    Milliseconds(u64),
     /// Of [`ValueKind::Octal`].
     Octal(u32),
     /// Of [`ValueKind::Memory`].
@@ -65,6 +75,8 @@ pub enum Value {
     Text(String),
     /// Of the kinds with several words.
     Words(Vec<String>),
+    /// Of [`ValueKind::SavePoints`].
+    SavePoints(Vec<SavePoint>),
     /// Of [`ValueKind::Events`].
     Events(Events),
     /// Of [`ValueKind::BufferLimits`]: the named classes only.
@@ -105,9 +117,15 @@ impl ValueKind {
                 "no" => Ok(Value::Bool(false)),
                 _ => Err("argument must be 'yes' or 'no'".into()),
             },
-            ValueKind::Int(min, max) => {
-                let number = integer(word).ok_or("argument couldn't be parsed into an integer")?;
-                between(number, min, max).map(Value::Int)
+            ValueKind::Int(min, max) => int(word, min, max).map(Value::Int),
+            ValueKind::Seconds(min, max) => {
+                int(word, min, max).map(|number| Value::Seconds(number.unsigned_abs()))
+            }
+            ValueKind::Milliseconds(min, max) => {
+                int(word, min, max).map(|number| Value::Milliseconds(number.unsigned_abs()))
+            }
+            ValueKind::Frequency => {
+                int(word, 0, i32::MAX.into()).map(|number| Value::Int(number.clamp(1, 500)))
             }
             ValueKind::Octal(max) => octal(word, max).map(Value::Octal),
             ValueKind::Memory(min, max) => {
@@ -138,7 +156,7 @@ impl ValueKind {
             }
             ValueKind::HostAndPort => return host_and_port(words),
             ValueKind::Choices(names) => return choices(words, names),
-            ValueKind::SavePoints => save_points(words)?,
+            ValueKind::SavePoints => return save_points(words),
             ValueKind::Percentiles => return percentiles(words),
             ValueKind::OomScores => oom_scores(words)?,
             ValueKind::BufferLimits => {
@@ -156,11 +174,15 @@ impl fmt::Display for Value {
         match self {
             Value::Bool(yes) => f.write_str(if *yes { "yes" } else { "no" }),
             Value::Int(number) => write!(f, "{number}"),
+            Value::Seconds(number) | Value::Milliseconds(number) => write!(f, "{number}"),
             Value::Octal(bits) => write!(f, "{bits:o}"),
             Value::Memory(bytes) => write!(f, "{bytes}"),
             Value::Span(Millis(span_ms)) => write!(f, "{span_ms}ms"),
             Value::Text(text) => f.write_str(text),
             Value::Words(words) => f.write_str(&words.join(" ")),
+            Value::SavePoints(points) => {
+                f.write_str(&points.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            }
             Value::Events(events) => f.write_str(&events.letters()),
             Value::BufferLimits(limits) => {
                 let group =
@@ -198,6 +220,11 @@ pub(super) fn memory(word: &str) -> Option<u64> {
 fn integer(word: &str) -> Option<i64> {
     let number: i64 = word.parse().ok()?;
     (number.to_string() == word).then_some(number)
+}
+
+fn int(word: &str, min: i64, max: i64) -> Result<i64, String> {
+    let number = integer(word).ok_or("argument couldn't be parsed into an integer")?;
+    between(number, min, max)
 }
 
 fn between<N: Copy + PartialOrd + fmt::Display>(number: N, min: N, max: N) -> Result<N, String> {
@@ -264,13 +291,16 @@ fn host_and_port(words: &[&str]) -> Result<Value, String> {
     }
 }
 
-fn save_points(words: &[&str]) -> Result<(), String> {
-    let at_least = |word: &str, min| integer(word).is_some_and(|number| number >= min);
-    let pairs = words.chunks(2).all(|pair| match *pair {
-        [seconds, changes] => at_least(seconds, 1) && at_least(changes, 0),
-        _ => false,
-    });
-    if pairs { Ok(()) } else { Err("Invalid save parameters".into()) }
+fn save_points(words: &[&str]) -> Result<Value, String> {
+    let read = |pair: &[&str]| match *pair {
+        [seconds, changes] => Some(SavePoint {
+            seconds: integer(seconds).filter(|&seconds| seconds > 0)?,
+            changes: u64::try_from(integer(changes)?).ok()?,
+        }),
+        _ => None,
+    };
+    let points = words.chunks(2).map(read).collect::<Option<_>>();
+    points.map(Value::SavePoints).ok_or_else(|| "Invalid save parameters".into())
 }
 
 fn percentiles(words: &[&str]) -> Result<Value, String> {

@@ -1,22 +1,14 @@
-//! The values of the directives that the engine uses. Layers above have types of their own for the
-//! directives they use.
+//! Reads and changes the values of directives.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::compat_version::CompatVersion;
-use super::row::{self, Directive, Mutability, Role};
-use super::sentinel::Sentinel;
-use super::types::{
-    ChannelDefault, ClientOutputBufferLimits, EndpointType, FlushPolicy, MaxmemoryPolicy,
-    MemoryShare, Mode, Permission, Secret,
-};
-use super::value::REDACTED;
-use super::value::Value;
+use super::directive::{self, Settings};
+use super::field::{Field, Setting, typed};
+use super::row::{self, Directive, Mutability, Role, Row};
+use super::types::{Mode, Permission};
+use super::value::{REDACTED, Value};
 use crate::acl::ConfiguredUser;
-use crate::limits::JOURNAL_ENTRIES_DEFAULT;
-use crate::store::events::Events;
-use crate::timing::time::Millis;
 
 /// The version of Redis that defines the behaviour.
 pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
@@ -24,250 +16,12 @@ pub const REDIS_VERSION: &str = CompatVersion::Redis72.redis_version();
 /// The version of this server.
 pub const LOCKWHEEL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The allocator of the program, for `INFO`.
-#[derive(Clone, Copy, Debug)]
-pub struct Allocator {
-    /// Its name and version, in the form that Redis uses.
-    pub name: &'static str,
-    /// Returns its statistics, if it has any. Called only by commands that show them.
-    pub usage: fn() -> Option<AllocatorUsage>,
-}
-
-impl PartialEq for Allocator {
-    fn eq(&self, other: &Allocator) -> bool {
-        self.name == other.name
-    }
-}
-
-/// The statistics of an allocator, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AllocatorUsage {
-    /// Given to the program.
-    pub allocated: u64,
-    /// In pages of which the program has any part.
-    pub active: u64,
-    /// In memory that is mapped by the allocator.
-    pub resident: u64,
-}
-
-/// The value of every directive that the engine uses.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// TCP port; 0 disables TCP.
-    pub port: u16,
-    /// Refuse other hosts while no password is set.
-    pub protected_mode: bool,
-    /// The password of the default user.
-    pub requirepass: Option<Secret>,
-    /// The permission of new users to use channels.
-    pub acl_pubsub_default: ChannelDefault,
-    /// Entries that the ACL log keeps.
-    pub acllog_max_len: u64,
-    /// The users in the configuration file. Not a directive.
-    pub users: Vec<ConfiguredUser>,
-    /// Number of databases.
-    pub databases: u32,
-    /// Maximum number of connected clients.
-    pub maxclients: u32,
-    /// Seconds after which an idle client is disconnected; 0 disables the timeout.
-    pub timeout_seconds: u32,
-    /// Seconds after which an idle connection is probed; 0 disables this.
-    pub tcp_keepalive_seconds: u32,
-    /// Keyspace events that are published.
-    pub notify_keyspace_events: Events,
-    /// Milliseconds of a running script after which other clients get `BUSY` errors; 0 is no limit.
-    pub busy_reply_threshold_ms: u64,
-    /// Microseconds of a command from which on the slow log keeps it; negative for none.
-    pub slowlog_log_slower_than_us: i64,
-    /// Entries that the slow log keeps.
-    pub slowlog_max_len: u64,
-    /// Milliseconds of an event that the latency monitor keeps; 0 for none.
-    pub latency_monitor_threshold_ms: u64,
-    /// Whether the distribution of the times of commands is recorded.
-    pub latency_tracking: bool,
-    /// The percentiles of these times in `INFO`.
-    pub latency_percentiles: Vec<String>,
-    /// Whether scripts of the supported subset of Lua are run as plans.
-    pub script_plans: bool,
-    /// Output limits of each class of client.
-    pub client_output_buffer_limits: ClientOutputBufferLimits,
-    /// Maximum bytes of one request, complete or not.
-    pub client_query_buffer_limit_bytes: u64,
-    /// Maximum bytes of one argument.
-    pub proto_max_bulk_len_bytes: u64,
-    /// Maximum bytes of the arguments of one request to a node of a cluster.
-    pub raft_request_max_bytes: u64,
-    /// Which clients may use `DEBUG`.
-    pub enable_debug_command: Permission,
-    /// Which clients may use `LOCKWHEEL`. Only servers for tests should permit all clients.
-    pub enable_test_commands: Permission,
-    /// Entries of the journal of a server for tests.
-    pub journal_max_entries: u32,
-    /// Whether there is a lock view.
-    pub lock_view: bool,
-    /// Patterns of keys that are locks, separated by blanks; see [`locks`](crate::locks).
-    pub lock_keys: Option<String>,
-    /// Patterns of keys that are no locks, separated by blanks.
-    pub ignored_lock_keys: Option<String>,
-    /// Whether a second engine verifies the effects; see [`shadow`](crate::instruments::shadow).
-    pub verify_effects: bool,
-    /// Which clients may change protected directives.
-    pub enable_protected_configs: Permission,
-    /// Bytes of memory beyond which writes are refused; 0 is no limit.
-    pub maxmemory_bytes: u64,
-    /// Memory of all clients beyond which the largest are disconnected.
-    pub maxmemory_clients: MemoryShare,
-    /// The eviction policy that clients are shown. Keys are never evicted.
-    pub maxmemory_policy: MaxmemoryPolicy,
-    /// How slowly the access counter grows under an LFU policy.
-    pub lfu_log_factor: u32,
-    /// Minutes after which the access counter is decremented; 0 for never.
-    pub lfu_decay_minutes: u32,
-    /// Fields up to which a hash is reported as a listpack.
-    pub hash_max_listpack_entries: u64,
-    /// Bytes of a field or value up to which a hash is reported as a listpack.
-    pub hash_max_listpack_value_bytes: u64,
-    /// Size up to which a list is reported as a listpack: elements or, if negative, a class of
-    /// bytes.
-    pub list_max_listpack_size: i32,
-    /// Members up to which a set of integers is reported as an intset.
-    pub set_max_intset_entries: u64,
-    /// Members up to which a set is reported as a listpack.
-    pub set_max_listpack_entries: u64,
-    /// Bytes of a member up to which a set is reported as a listpack.
-    pub set_max_listpack_value_bytes: u64,
-    /// Members up to which a sorted set is reported as a listpack.
-    pub zset_max_listpack_entries: u64,
-    /// Bytes of a member up to which a sorted set is reported as a listpack.
-    pub zset_max_listpack_value_bytes: u64,
-    /// Entries of a stream that are trimmed together; 0 is no limit.
-    pub stream_node_max_entries: u64,
-    /// Bytes of a stream's entries that are trimmed together; 0 is no limit.
-    pub stream_node_max_bytes: u64,
-    /// Keys that are tracked for client side caching; 0 is no limit.
-    pub tracking_table_max_keys: u64,
-    /// Seconds that a shutdown may wait for replicas.
-    pub shutdown_timeout_seconds: u32,
-    /// Clients for which the process has file descriptors: no more can be set as `maxclients`.
-    pub clients_possible: u32,
-    /// TLS connections whose handshake is not complete, at most; `None` for the default.
-    pub tls_handshakes_max: Option<usize>,
-    /// When the log is flushed.
-    pub appendfsync: FlushPolicy,
-    /// The restart guard is on although no directive says so.
-    pub guards_by_default: bool,
-    /// Percent by which the log must grow after a snapshot before the next one begins; 0 for never.
-    pub auto_aof_rewrite_percentage: u32,
-    /// Bytes that the log must have before a snapshot begins because of its growth.
-    pub auto_aof_rewrite_min_size_bytes: u64,
-    /// Frequency of background tasks that clients are shown, per second.
-    pub hz: u32,
-    /// The announced server and version.
-    pub compat_version: CompatVersion,
-    /// Run as the only node of a cluster.
-    pub cluster_enabled: bool,
-    /// Announced port of the cluster bus, on which the server does not listen; 0 derives it from
-    /// `port`.
-    pub cluster_port: u16,
-    /// Address that the node announces, if it is not the one that the client is connected to.
-    pub cluster_announce_ip: Option<String>,
-    /// Host name that the node announces.
-    pub cluster_announce_hostname: Option<String>,
-    /// Port that the node announces; 0 announces `port`.
-    pub cluster_announce_port: u16,
-    /// Port of the cluster bus that the node announces; 0 announces `cluster-port`.
-    pub cluster_announce_bus_port: u16,
-    /// Kind of endpoint that clients are redirected to.
-    pub cluster_preferred_endpoint_type: EndpointType,
-    /// Run as a sentinel with these masters. Not a directive.
-    pub sentinel: Option<Box<Sentinel>>,
-    /// The configuration file, if one was named. Not a directive.
-    pub config_file: Option<String>,
-    /// The allocator in `INFO`; set by the program. Not a directive.
-    pub allocator: Allocator,
-    /// Values of the directives that the engine does not use.
-    pub(super) kept: BTreeMap<&'static str, Value>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            port: 6379,
-            protected_mode: true,
-            requirepass: None,
-            acl_pubsub_default: ChannelDefault::default(),
-            acllog_max_len: 128,
-            users: Vec::new(),
-            databases: 16,
-            maxclients: 10_000,
-            timeout_seconds: 0,
-            tcp_keepalive_seconds: 300,
-            notify_keyspace_events: Events::empty(),
-            busy_reply_threshold_ms: 5_000,
-            slowlog_log_slower_than_us: 10_000,
-            slowlog_max_len: 128,
-            latency_monitor_threshold_ms: 0,
-            latency_tracking: true,
-            latency_percentiles: ["50", "99", "99.9"].map(String::from).to_vec(),
-            script_plans: true,
-            client_output_buffer_limits: ClientOutputBufferLimits::default(),
-            client_query_buffer_limit_bytes: 1 << 30,
-            proto_max_bulk_len_bytes: 512 << 20,
-            raft_request_max_bytes: 16 << 20,
-            enable_debug_command: Permission::No,
-            enable_test_commands: Permission::No,
-            journal_max_entries: JOURNAL_ENTRIES_DEFAULT,
-            lock_view: true,
-            lock_keys: None,
-            ignored_lock_keys: None,
-            verify_effects: false,
-            enable_protected_configs: Permission::No,
-            maxmemory_bytes: 0,
-            maxmemory_clients: MemoryShare::NONE,
-            maxmemory_policy: MaxmemoryPolicy::Noeviction,
-            lfu_log_factor: 10,
-            lfu_decay_minutes: 1,
-            hash_max_listpack_entries: 512,
-            hash_max_listpack_value_bytes: 64,
-            list_max_listpack_size: -2,
-            set_max_intset_entries: 512,
-            set_max_listpack_entries: 128,
-            set_max_listpack_value_bytes: 64,
-            zset_max_listpack_entries: 128,
-            zset_max_listpack_value_bytes: 64,
-            stream_node_max_entries: 100,
-            stream_node_max_bytes: 4096,
-            tracking_table_max_keys: 1_000_000,
-            shutdown_timeout_seconds: 10,
-            clients_possible: u32::MAX,
-            tls_handshakes_max: None,
-            appendfsync: FlushPolicy::Always,
-            guards_by_default: false,
-            auto_aof_rewrite_percentage: 100,
-            auto_aof_rewrite_min_size_bytes: 64 << 20,
-            hz: 10,
-            compat_version: CompatVersion::default(),
-            cluster_enabled: false,
-            cluster_port: 0,
-            cluster_announce_ip: None,
-            cluster_announce_hostname: None,
-            cluster_announce_port: 0,
-            cluster_announce_bus_port: 0,
-            cluster_preferred_endpoint_type: EndpointType::Ip,
-            sentinel: None,
-            config_file: None,
-            allocator: Allocator { name: "libc", usage: || None },
-            kept: BTreeMap::new(),
-        }
-    }
-}
-
 /// A directive with a value that `CONFIG SET` has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The directive.
-    pub directive: &'static Directive,
-    /// The new value as it is printed. May be secret: see [`Directive::is_sensitive`].
+    pub directive: &'static Row,
+    /// The new value as it is printed. May be secret: see [`Row::is_sensitive`].
     pub value: String,
 }
 
@@ -326,12 +80,22 @@ impl Settings {
 
     /// Whether the server is a node of a cluster that replicates its log.
     pub fn is_node(&self) -> bool {
-        self.text("raft-port") != "0"
+        self.get(directive::RAFT_PORT) != 0
+    }
+
+    /// The value of a directive.
+    pub fn get<T: Setting>(&self, directive: Directive<T>) -> T {
+        typed(&directive.row.value(self))
+    }
+
+    /// Sets a directive to a value that its kind accepts.
+    pub fn put<T: Field>(&mut self, directive: Directive<T>, value: &T) {
+        self.store(directive.row, value.to_value());
     }
 
     /// Names and values of the directives that match one of the patterns, each once. The result for
     /// a pattern without wildcards has the pattern's spelling, as in Redis.
-    pub fn get(
+    pub fn matching(
         &self,
         patterns: &[&[u8]],
         matches: fn(&[u8], &[u8]) -> bool,
@@ -359,19 +123,9 @@ impl Settings {
         found
     }
 
-    /// The value of one directive as it is printed; empty if there is no such directive.
-    pub fn text(&self, name: &str) -> String {
-        self.value(name).map(|value| value.to_string()).unwrap_or_default()
-    }
-
-    /// The value of one directive, by any of its names.
-    pub fn value(&self, name: &str) -> Option<Value> {
-        row::find(name).map(|(_, directive)| directive.value(self))
-    }
-
     /// Sets all named directives, or none. Returns those with a changed value.
     pub fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
-        let mut targets: Vec<(&'static str, &'static Directive)> = Vec::new();
+        let mut targets: Vec<(&'static str, &'static Row)> = Vec::new();
         for (name, _) in pairs {
             let target = self.settable(name)?;
             if targets.contains(&target) {
@@ -384,9 +138,8 @@ impl Settings {
             let text = std::str::from_utf8(text).map_err(|_| refused(name, NOT_UTF8))?;
             next.change(directive, &[text]).map_err(|reason| refused(name, reason))?;
         }
-        let differs =
-            |directive: &&'static Directive| directive.value(self) != directive.value(&next);
-        let mut changed: Vec<&'static Directive> = Vec::new();
+        let differs = |directive: &&'static Row| directive.value(self) != directive.value(&next);
+        let mut changed: Vec<&'static Row> = Vec::new();
         for directive in targets.into_iter().map(|(_, directive)| directive).filter(differs) {
             if directive.mutability == Mutability::AtStart {
                 return Err(refused(directive.name, "can be set only when the server starts"));
@@ -402,7 +155,7 @@ impl Settings {
             return Err(refused("maxclients", reason));
         }
         *self = next;
-        let change = |directive: &'static Directive| Change {
+        let change = |directive: &'static Row| Change {
             directive,
             value: directive.value(self).to_string(),
         };
@@ -443,7 +196,7 @@ impl Settings {
         self.change(directive, &words).map_err(|reason| refused(name, reason))
     }
 
-    fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Directive), ConfigError> {
+    fn settable(&self, name: &[u8]) -> Result<(&'static str, &'static Row), ConfigError> {
         let name = String::from_utf8_lossy(name);
         let unknown = || ConfigError::UnknownOption(name.clone().into_owned());
         let (name, directive) = row::find(&name).ok_or_else(unknown)?;
@@ -457,7 +210,7 @@ impl Settings {
     }
 
     /// Sets one directive, with effect from now on.
-    fn change(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
+    fn change(&mut self, directive: &'static Row, words: &[&str]) -> Result<(), String> {
         let value = directive.kind.read(words)?;
         match directive.role {
             Role::NeedsLog if !self.has_log() && value.to_string() != directive.default => {
@@ -472,72 +225,55 @@ impl Settings {
     ///
     /// # Errors
     /// Why the value is refused, in Redis's words.
-    pub fn assign(&mut self, directive: &'static Directive, words: &[&str]) -> Result<(), String> {
+    pub fn assign(&mut self, directive: &'static Row, words: &[&str]) -> Result<(), String> {
         let value = directive.kind.read(words)?;
         match directive.role {
-            Role::Used(access) => (access.set)(self, value),
-            Role::Process | Role::Accepted | Role::NeedsLog => {
-                self.kept.insert(directive.name, value);
+            Role::Unsupported if value.to_string() == directive.default => Ok(()),
+            Role::Unsupported => Err("not supported by this server".into()),
+            _ => {
+                self.store(directive, value);
+                Ok(())
             }
-            Role::Unsupported if value.to_string() == directive.default => {}
-            Role::Unsupported => return Err("not supported by this server".into()),
         }
-        Ok(())
     }
 
-    /// Whether the clock is stopped at the start.
-    pub fn clock_is_frozen(&self) -> bool {
-        self.text("clock-frozen") == "yes"
-    }
-
-    /// The time that the clock shows at the start, if one was chosen.
-    pub fn clock_start(&self) -> Option<Millis> {
-        self.text("clock-start").parse().ok().filter(|&start_ms| start_ms >= 0).map(Millis)
-    }
-
-    /// The span of time of a directive of that kind.
-    pub fn span(&self, name: &str) -> Millis {
-        match self.value(name) {
-            Some(Value::Span(span)) => span,
-            _ => Millis(0),
+    fn store(&mut self, row: &'static Row, value: Value) {
+        match row.role {
+            Role::Used(access) => (access.set)(self, &value),
+            _ => {
+                self.kept.insert(row.name, value);
+            }
         }
+    }
+
+    /// Whether a directive that is no field was set.
+    fn has<T>(&self, directive: Directive<T>) -> bool {
+        self.kept.contains_key(directive.row.name)
     }
 
     /// Whether the units of the engine are logged.
     pub fn has_log(&self) -> bool {
-        self.text("appendonly") == "yes"
+        self.get(directive::APPENDONLY)
     }
 
     /// Decides whether there is a restart guard, unless a directive has: if the directory is given
     /// or there is a log, and the server is not started for tests. Must be called before the
     /// program sets `dir` itself.
     pub fn choose_restart_guard(&mut self) {
-        if self.kept.contains_key("restart-guard") {
+        if self.has(directive::RESTART_GUARD) {
             return;
         }
         let is_for_tests = self.enable_test_commands != Permission::No;
-        let is_lasting = self.has_log() || self.is_node() || self.kept.contains_key("dir");
+        let is_lasting = self.has_log() || self.is_node() || self.has(directive::DIR);
         let choice = is_lasting && !is_for_tests && self.sentinel.is_none();
-        self.kept.insert("restart-guard", Value::Bool(choice));
+        self.put(directive::RESTART_GUARD, &choice);
         self.guards_by_default = choice;
     }
 
     /// Gives up a restart guard that is on by default, as `CONFIG GET` shows.
     pub fn give_up_restart_guard(&mut self) {
-        self.kept.insert("restart-guard", Value::Bool(false));
+        self.put(directive::RESTART_GUARD, &false);
         self.guards_by_default = false;
-    }
-
-    /// The times and numbers of changes after which a snapshot begins (`save`): seconds since the
-    /// last one, and changes since then. All are positive numbers.
-    pub fn save_points(&self) -> Vec<(i64, u64)> {
-        let text = self.text("save");
-        let mut numbers = text.split_whitespace().map_while(|word| word.parse::<i64>().ok());
-        let mut points = Vec::new();
-        while let (Some(seconds), Some(changes)) = (numbers.next(), numbers.next()) {
-            points.push((seconds, u64::try_from(changes).unwrap_or(0)));
-        }
-        points
     }
 
     /// Ends the reading of a command line: without a log, resets the directives that need one to
@@ -582,7 +318,7 @@ mod tests {
 
     fn get(settings: &Settings, patterns: &[&str]) -> String {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
-        let found = settings.get(&patterns, prefix_match);
+        let found = settings.matching(&patterns, prefix_match);
         found.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ")
     }
 
@@ -595,7 +331,7 @@ mod tests {
         );
         assert_eq!(get(&settings, &["REPLICA-priority", "REPLICA-prio*"]), "REPLICA-priority=100");
         assert_eq!(get(&settings, &["nothere", "user", "bind"]), "bind=127.0.0.1 -::1");
-        let all = settings.get(&[b"*"], prefix_match);
+        let all = settings.matching(&[b"*"], prefix_match);
         assert_eq!(all.len(), super::row::names().count());
     }
 

@@ -1,8 +1,7 @@
 //! Directives without an effect on a lock server, and names that are refused or skipped.
 
-use super::row::{
-    Directive, INT, INT_MAX, LONG, Mutability, PERMISSION, SIZE, SIZE_MAX, accepted, unsupported,
-};
+use super::ValueKind;
+use super::row::{INT, INT_MAX, LONG, Mutability, PERMISSION, Role, Row, SIZE, SIZE_MAX, row};
 use super::value::ValueKind::{
     Bool, Choice, Choices, FileName, HostAndPort, Int, Memory, OomScores, Text,
 };
@@ -16,9 +15,19 @@ const SANITIZE: &[&str] = &["no", "yes", "clients"];
 const DISKLESS_LOAD: &[&str] = &["disabled", "on-empty-db", "swapdb"];
 const PROPAGATION: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 
+const fn accepted(
+    name: &'static str,
+    kind: ValueKind,
+    default: &'static str,
+    mutability: Mutability,
+    doc: &'static str,
+) -> Row {
+    row(name, kind, default, mutability, Role::Accepted, doc)
+}
+
 /// The rows of directives that are accepted so that programs can start the server.
 #[rustfmt::skip]
-pub(super) static WITHOUT_EFFECT: &[Directive] = &[
+pub(super) static WITHOUT_EFFECT: &[Row] = &[
     // Network
     accepted("io-threads-do-reads", Bool, "no", Fixed,
         "Whether I/O threads also read. They always do in this server."),
@@ -134,9 +143,9 @@ pub(super) static WITHOUT_EFFECT: &[Directive] = &[
         "Keep append-only files that are no longer needed."),
 
     // Replication
-    unsupported("replicaof", HostAndPort, "", Fixed,
+    accepted("replicaof", HostAndPort, "", Fixed,
         "Host and port of the master to replicate; empty makes this server a master."
-        ).alias("slaveof"),
+        ).alias("slaveof").unsupported(),
     accepted("masteruser", Text, "", Live, "User name for the master.").secret(),
     accepted("masterauth", Text, "", Live, "Password for the master.").secret(),
     accepted("replica-serve-stale-data", Bool, "yes", Live,
@@ -214,8 +223,8 @@ pub(super) static WITHOUT_EFFECT: &[Directive] = &[
     accepted("tls-client-key-file", Text, "", Live,
         "File with the private key for outgoing connections."),
     accepted("tls-dh-params-file", Text, "", Live, "File with Diffie-Hellman parameters."),
-    unsupported("tls-key-file-pass", Text, "", Live,
-        "Password of the server's private key.").secret(),
+    accepted("tls-key-file-pass", Text, "", Live,
+        "Password of the server's private key.").secret().unsupported(),
     accepted("tls-client-key-file-pass", Text, "", Live,
         "Password of the private key for outgoing connections.").secret(),
 ];

@@ -305,7 +305,7 @@ impl Log for FileLog {
 impl Shared {
     fn policy(&self) -> FlushPolicy {
         let number = usize::from(self.policy.load(Ordering::Acquire));
-        FlushPolicy::ALL.get(number).copied().unwrap_or_default()
+        FlushPolicy::ALL.get(number).copied().unwrap_or(FlushPolicy::Always)
     }
 
     fn write_until_end(&self) {

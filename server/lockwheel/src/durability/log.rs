@@ -7,14 +7,14 @@ use std::sync::mpsc::Receiver;
 
 use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::durability::unit_log::{Position, Units};
-use lockwheel_engine::settings::{FlushPolicy, Settings};
+use lockwheel_engine::settings::{FlushPolicy, Settings, directive};
 use lockwheel_log::files::{Clocks, Snapshot};
 
 use crate::host::Host;
 
 /// The directory of the log and of the lease ceiling.
 pub(crate) fn directory(settings: &Settings) -> PathBuf {
-    Path::new(&settings.text("dir")).join(settings.text("appenddirname"))
+    Path::new(&settings.get(directive::DIR)).join(settings.get(directive::APPENDDIRNAME))
 }
 
 /// What the log causes in the server.

@@ -2,7 +2,7 @@
 //! although the server has no record of them.
 
 use lockwheel_defects::defect;
-use lockwheel_engine::settings::Settings;
+use lockwheel_engine::settings::{Settings, directive};
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::recovery::{LastTime, TornTail};
 
@@ -22,15 +22,14 @@ pub(crate) struct GuardSettings {
 }
 
 impl GuardSettings {
-    /// Reads the directives. Their values were checked when they were set.
+    /// Reads the directives.
     pub(crate) fn of(settings: &Settings) -> GuardSettings {
-        let is_on = |name| settings.text(name) == "yes";
-        let patterns = settings.text("restart-guard-exempt");
+        let patterns = settings.get(directive::RESTART_GUARD_EXEMPT);
         GuardSettings {
-            is_on: is_on("restart-guard"),
-            minimum_ms: settings.span("restart-guard-minimum").0,
+            is_on: settings.get(directive::RESTART_GUARD),
+            minimum_ms: settings.get(directive::RESTART_GUARD_MINIMUM).0,
             exempt: patterns.split_whitespace().map(|pattern| pattern.into()).collect(),
-            trusts_wall_clock: is_on("trust-wall-clock"),
+            trusts_wall_clock: settings.get(directive::TRUST_WALL_CLOCK),
         }
     }
 }

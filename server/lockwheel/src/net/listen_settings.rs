@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use lockwheel_engine::settings::Settings;
+use lockwheel_engine::settings::{Settings, directive};
 
 /// Where and how a server listens. The engine keeps the values of these directives for `CONFIG`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,21 +28,17 @@ pub(crate) struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// Reads the directives. Their values were checked when they were set.
+    /// Reads the directives.
     pub(crate) fn of(settings: &Settings) -> ListenSettings {
-        let number =
-            |name| settings.text(name).parse::<u32>().unwrap_or_else(|_| invalid_kind(name));
-        let path = |name| Some(settings.text(name)).filter(|path| !path.is_empty());
-        let mode = u32::from_str_radix(&settings.text("unixsocketperm"), 8);
         ListenSettings {
             port: settings.port,
-            tls_port: u16::try_from(number("tls-port")).ok().filter(|&port| port != 0),
-            bind: settings.text("bind").split_whitespace().map(str::to_owned).collect(),
-            tcp_backlog: number("tcp-backlog"),
-            unixsocket: path("unixsocket"),
-            unixsocketperm: mode.unwrap_or_else(|_| invalid_kind("unixsocketperm")),
-            io_threads: number("io-threads") as usize,
-            pidfile: path("pidfile"),
+            tls_port: Some(settings.get(directive::TLS_PORT)).filter(|&port| port != 0),
+            bind: settings.get(directive::BIND),
+            tcp_backlog: settings.get(directive::TCP_BACKLOG),
+            unixsocket: settings.get(directive::UNIXSOCKET),
+            unixsocketperm: settings.get(directive::UNIXSOCKETPERM),
+            io_threads: settings.get(directive::IO_THREADS) as usize,
+            pidfile: settings.get(directive::PIDFILE),
         }
     }
 
@@ -61,11 +57,6 @@ pub(crate) fn are_remote(bind: &[String]) -> bool {
             || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     };
     !bind.iter().all(is_local)
-}
-
-/// The kind of the directive accepts a value that is invalid here: a bug of the table.
-fn invalid_kind(name: &str) -> ! {
-    unreachable!("the kind of the directive '{name}' does not fit its use")
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ use crate::net::workers::ClientTasks;
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
 use lockwheel_engine::sessions::Origin;
+#[cfg(feature = "tls")]
+use lockwheel_engine::settings::directive;
 
 /// The listening sockets of a server, and the threads that serve accepted connections.
 #[derive(Debug)]
@@ -293,11 +295,10 @@ impl Acceptor {
     ) -> io::Result<impl Future<Output = ()> + Send + 'static> {
         // A server with a TLS port has a configuration.
         let config = self.tls.current().ok_or(io::ErrorKind::NotConnected)?;
-        let limit_seconds = engine.settings().text("tls-handshake-timeout").parse().unwrap_or(1);
+        let limit = engine.settings().get(directive::TLS_HANDSHAKE_TIMEOUT);
         let others_max = engine.settings().tls_handshakes_max;
         let others_max = others_max.unwrap_or(limits::TLS_HANDSHAKES_MAX);
         let handshake = self.handshakes.begin(tcp, config, origin, others_max)?;
-        let limit = Duration::from_secs(limit_seconds);
         Ok(handshake.run(Arc::clone(&self.handshakes), Arc::clone(host), limit))
     }
 }

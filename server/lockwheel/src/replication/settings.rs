@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockwheel_engine::settings::{Permission, Settings};
+use lockwheel_engine::settings::{Permission, Settings, directive};
 use lockwheel_raft::Peer;
 
 use super::identity::Identity;
@@ -37,26 +37,25 @@ impl NodeSettings {
                           tests change the clock and the keys of one node only";
             return Err(Error::new(ErrorKind::Config, reason));
         }
-        let number = |name: &str| settings.text(name).parse::<u16>().unwrap_or(0);
-        let text = |name: &str| Some(settings.text(name)).filter(|text| !text.is_empty());
-        let bind: Vec<String> =
-            settings.text("bind").split_whitespace().map(str::to_owned).collect();
+        let bind = settings.get(directive::BIND);
         let bound = bind.iter().find(|address| !address.starts_with(['-', '*', ':']));
-        let host = text("raft-announce-ip").or(bound.filter(|bound| *bound != "0.0.0.0").cloned());
-        let host = host.ok_or_else(|| {
+        let bound = bound.filter(|bound| *bound != "0.0.0.0").cloned();
+        let host = settings.get(directive::RAFT_ANNOUNCE_IP).or(bound).ok_or_else(|| {
             let reason = "raft-announce-ip is needed: the address by which other nodes and clients \
                           reach this one does not follow from 'bind'";
             Error::new(ErrorKind::Config, reason)
         })?;
-        let client_host = text("replica-announce-ip").unwrap_or_else(|| host.clone());
+        let client_host = settings.get(directive::REPLICA_ANNOUNCE_IP);
+        let client_host = client_host.unwrap_or_else(|| host.clone());
         let first = |ports: &[u16]| ports.iter().copied().find(|port| *port != 0).unwrap_or(0);
-        let port = number("raft-port");
-        let announced = first(&[number("raft-announce-port"), port]);
-        let ports = [number("replica-announce-port"), settings.port, number("tls-port")];
+        let port = settings.get(directive::RAFT_PORT);
+        let announced = first(&[settings.get(directive::RAFT_ANNOUNCE_PORT), port]);
+        let client_port = settings.get(directive::REPLICA_ANNOUNCE_PORT);
+        let ports = [client_port, settings.port, settings.get(directive::TLS_PORT)];
         Ok(Some(NodeSettings {
-            dir: settings.text("dir").into(),
+            dir: settings.get(directive::DIR).into(),
             port,
-            backlog: settings.text("tcp-backlog").parse().unwrap_or(u32::MAX),
+            backlog: settings.get(directive::TCP_BACKLOG),
             bind,
             own: Peer {
                 address: with_port(&host, announced),
@@ -64,9 +63,7 @@ impl NodeSettings {
                 // The identity has its key.
                 ..Peer::default()
             },
-            lease: Duration::from_millis(
-                settings.text("raft-election-timeout").parse().unwrap_or(u64::MAX),
-            ),
+            lease: settings.get(directive::RAFT_ELECTION_TIMEOUT),
         }))
     }
 

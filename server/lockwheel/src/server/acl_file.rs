@@ -17,9 +17,9 @@ pub(crate) struct AclFileOnDisk {
 }
 
 impl AclFileOnDisk {
-    /// The file at a path; `None` if there is no path.
-    pub(crate) fn at(path: String) -> Option<Box<dyn AclFile>> {
-        (!path.is_empty()).then(|| Box::new(AclFileOnDisk { path }) as _)
+    /// The file at a path.
+    pub(crate) fn at(path: String) -> Box<dyn AclFile> {
+        Box::new(AclFileOnDisk { path })
     }
 
     /// Replaces the file. A crash leaves the old or the new one.

@@ -31,7 +31,9 @@ use crate::seeds::seeds;
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
-use lockwheel_engine::settings::Settings;
+#[cfg(feature = "tls")]
+use lockwheel_engine::settings::TlsAuthClients;
+use lockwheel_engine::settings::{Directive, Field, Permission, Settings, directive};
 use lockwheel_engine::timing::time::{Millis, Rate};
 use tracing::warn;
 
@@ -78,31 +80,32 @@ impl Builder {
     #[cfg(feature = "tls")]
     pub fn tls(mut self, cert_file: impl AsRef<Path>, key_file: impl AsRef<Path>) -> Builder {
         self.listens_for_tls = true;
-        self.config("tls-cert-file", &cert_file.as_ref().to_string_lossy())
-            .config("tls-key-file", &key_file.as_ref().to_string_lossy())
-            .config("tls-auth-clients", "no")
+        let path = |file: &Path| Some(file.to_string_lossy().into_owned());
+        self.put(directive::TLS_CERT_FILE, &path(cert_file.as_ref()))
+            .put(directive::TLS_KEY_FILE, &path(key_file.as_ref()))
+            .put(directive::TLS_AUTH_CLIENTS, &TlsAuthClients::No)
     }
 
     /// Stops the server's [`Clock`] at the start, until it is moved or started.
     pub fn frozen_clock(self) -> Builder {
-        self.config("clock-frozen", "yes")
+        self.put(directive::CLOCK_FROZEN, &true)
     }
 
     /// Sets the time that the server's [`Clock`] shows at the start, to the millisecond. It is the
     /// current time by default. After a restart from a log, the clock does not go back.
     pub fn clock_start(self, begin: SystemTime) -> Builder {
-        self.config("clock-start", &since_epoch(begin).0.to_string())
+        self.put(directive::CLOCK_START, &Some(since_epoch(begin)))
     }
 
     /// For tests: keys that match one of these patterns are locks, however they are made. Patterns
     /// are those of `KEYS` and contain no blanks; [`Journal::declare_locks`] accepts blanks.
     pub fn lock_keys(self, patterns: &[&str]) -> Builder {
-        self.config("lock-keys", &patterns.join(" "))
+        self.put(directive::LOCK_KEYS, &Some(patterns.join(" ")))
     }
 
     /// For tests: keys that match one of these patterns are no locks: see [`Builder::lock_keys`].
     pub fn ignored_lock_keys(self, patterns: &[&str]) -> Builder {
-        self.config("ignored-lock-keys", &patterns.join(" "))
+        self.put(directive::IGNORED_LOCK_KEYS, &Some(patterns.join(" ")))
     }
 
     /// Makes random choices repeatable: the same commands at the same times get the same replies.
@@ -115,7 +118,8 @@ impl Builder {
     /// Allows clients the commands for tests (`LOCKWHEEL`, `DEBUG`), keeps a journal, and keeps the
     /// last writes so that a failover can lose them.
     pub fn for_tests(self) -> Builder {
-        self.config("enable-test-commands", "yes").config("enable-debug-command", "yes")
+        self.put(directive::ENABLE_TEST_COMMANDS, &Permission::Yes)
+            .put(directive::ENABLE_DEBUG_COMMAND, &Permission::Yes)
     }
 
     /// Starts the server. It accepts connections when this returns.
@@ -127,7 +131,7 @@ impl Builder {
         let listen = listen_settings(&settings, self.listens_for_tls)?;
         // The program serves its port for monitoring with it.
         #[cfg(feature = "tls")]
-        let is_tls_used = listen.tls_port.is_some() || settings.text("admin-tls") == "yes";
+        let is_tls_used = listen.tls_port.is_some() || settings.get(directive::ADMIN_TLS);
         #[cfg(feature = "tls")]
         let tls = tls_config(&settings, is_tls_used)?;
         settings.choose_restart_guard();
@@ -150,11 +154,11 @@ impl Builder {
         if let Some(path) = &listen.pidfile {
             runtime_files.write_pidfile(Path::new(path))?;
         }
-        note_ports(&mut settings, address, tls_address)?;
+        note_ports(&mut settings, address, tls_address);
         let process = process_usage::process(&workers.main_thread);
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
-        let acl_file = AclFileOnDisk::at(settings.text("aclfile"));
+        let acl_file = settings.get(directive::ACLFILE).map(AclFileOnDisk::at);
         engine.load_users(acl_file).map_err(|error| Error::new(ErrorKind::Config, error))?;
         warn_if_protected(&engine, &listen);
         await_state(&mut engine, restored.as_ref(), &clock);
@@ -190,6 +194,13 @@ impl Builder {
             let _ = server.replication.set(Replication::start(&node, &server.host)?);
         }
         Ok(server)
+    }
+
+    fn put<T: Field>(self, directive: Directive<T>, value: &T) -> Builder {
+        self.with(|settings| {
+            settings.put(directive, value);
+            Ok(())
+        })
     }
 
     fn with(mut self, act: impl FnOnce(&mut Settings) -> Result<(), Error>) -> Builder {
@@ -448,8 +459,8 @@ impl std::fmt::Debug for Server {
 /// The clock of a new server. `lease` is the lease clock of the log that is restored: a clock does
 /// not begin before.
 fn clock(settings: &Settings, lease: Option<Millis>) -> clock::Clock {
-    let begin = settings.clock_start();
-    match (settings.clock_is_frozen(), begin, lease) {
+    let begin = settings.get(directive::CLOCK_START);
+    match (settings.get(directive::CLOCK_FROZEN), begin, lease) {
         (false, None, None) => clock::Clock::system(),
         (false, None, Some(lease)) => clock::Clock::system_from(lease),
         (false, ..) => clock::Clock::controlled(begin.max(lease), Rate::REAL),
@@ -507,16 +518,13 @@ fn note_ports(
     settings: &mut Settings,
     address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
-) -> Result<(), Error> {
+) {
     if let Some(address) = address {
         settings.port = address.port();
     }
     if let Some(address) = tls_address {
-        settings
-            .apply("tls-port", &address.port().to_string())
-            .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+        settings.put(directive::TLS_PORT, &address.port());
     }
-    Ok(())
 }
 
 /// The configuration of TLS. Its files are read only if it is used.

@@ -1,7 +1,7 @@
 //! The file descriptors of the process: how many each kind of connection may use, so that the files
 //! of the log can always be opened.
 
-use lockwheel_engine::settings::Settings;
+use lockwheel_engine::settings::{Settings, directive};
 
 use crate::limits;
 
@@ -9,11 +9,10 @@ use crate::limits;
 /// `others` is for connections that the program serves beside the server.
 #[doc(hidden)]
 pub fn share_descriptors(settings: &mut Settings, limit: u64, others: u64) {
-    let is_on = |name: &str| settings.text(name) == "yes";
-    let threads: u64 = settings.text("io-threads").parse().unwrap_or(1);
+    let threads = u64::from(settings.get(directive::IO_THREADS));
     let mut kept = limits::DESCRIPTORS_RESERVED + others;
     kept += threads.saturating_sub(1) * limits::DESCRIPTORS_PER_THREAD;
-    if is_on("appendonly") || is_on("restart-guard") {
+    if settings.has_log() || settings.get(directive::RESTART_GUARD) {
         kept += limits::LOG_DESCRIPTORS;
     }
     #[cfg(feature = "replication")]
@@ -22,7 +21,7 @@ pub fn share_descriptors(settings: &mut Settings, limit: u64, others: u64) {
         kept += limits::LOG_DESCRIPTORS;
     }
     #[cfg(feature = "tls")]
-    if settings.text("tls-port") != "0" {
+    if settings.get(directive::TLS_PORT) != 0 {
         let part = usize::try_from(limit / limits::TLS_HANDSHAKES_PART).unwrap_or(usize::MAX);
         let handshakes = part.clamp(1, limits::TLS_HANDSHAKES_MAX);
         settings.tls_handshakes_max = Some(handshakes);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwheel_engine::settings::Settings;
+use lockwheel_engine::settings::{Settings, TlsAuthClients, directive};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -18,32 +18,27 @@ use crate::limits;
 /// # Errors
 /// What is wrong.
 pub(super) fn build(settings: &Settings) -> Result<ServerConfig, String> {
-    let text = |name| settings.text(name);
-    let (cert_file, key_file) = (text("tls-cert-file"), text("tls-key-file"));
-    if cert_file.is_empty() {
-        return Err("No tls-cert-file configured!".into());
-    }
-    if key_file.is_empty() {
-        return Err("No tls-key-file configured!".into());
-    }
+    let cert_file = settings.get(directive::TLS_CERT_FILE).ok_or("No tls-cert-file configured!")?;
+    let key_file = settings.get(directive::TLS_KEY_FILE).ok_or("No tls-key-file configured!")?;
     let mut provider = ring::default_provider();
-    provider.cipher_suites = ciphers::suites(&text("tls-ciphers"), &text("tls-ciphersuites"))?;
+    let suites = settings.get(directive::TLS_CIPHERSUITES);
+    provider.cipher_suites = ciphers::suites(&settings.get(directive::TLS_CIPHERS), &suites)?;
     let provider = Arc::new(provider);
-    let versions = ciphers::versions(&text("tls-protocols"))?;
+    let versions = ciphers::versions(&settings.get(directive::TLS_PROTOCOLS))?;
     let certified = credentials::certified_key(&provider, &cert_file, &key_file)?;
     let verifier = client_verifier(settings, &provider)?;
     let mut config = with_versions(&provider, &versions)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-    config.ignore_client_order = text("tls-prefer-server-ciphers") == "yes";
-    if text("tls-session-caching") == "yes" {
-        let number = |name| text(name).parse::<u64>().unwrap_or(0);
-        let size = usize::try_from(number("tls-session-cache-size")).unwrap_or(usize::MAX);
+    config.ignore_client_order = settings.get(directive::TLS_PREFER_SERVER_CIPHERS);
+    if settings.get(directive::TLS_SESSION_CACHING) {
         // As in OpenSSL, 0 is no limit of the directive.
-        let size = if size == 0 { usize::MAX } else { size };
-        let size = size.min(limits::TLS_SESSIONS_MAX);
-        let age_seconds = number("tls-session-cache-timeout");
-        config.session_storage = Arc::new(SessionCache::new(size, age_seconds));
+        let size = match settings.get(directive::TLS_SESSION_CACHE_SIZE) {
+            0 => limits::TLS_SESSIONS_MAX,
+            size => limits::TLS_SESSIONS_MAX.min(size as usize),
+        };
+        let age = settings.get(directive::TLS_SESSION_CACHE_TIMEOUT);
+        config.session_storage = Arc::new(SessionCache::new(size, age));
         // Clients use one; each costs memory here and work in the handshake.
         config.send_tls13_tickets = 1;
     } else {
@@ -69,11 +64,11 @@ fn client_verifier(
     settings: &Settings,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let auth_clients = settings.text("tls-auth-clients");
-    let file = settings.text("tls-ca-cert-file");
-    let directory = settings.text("tls-ca-cert-dir");
+    let auth_clients = settings.get(directive::TLS_AUTH_CLIENTS);
+    let file = settings.get(directive::TLS_CA_CERT_FILE);
+    let directory = settings.get(directive::TLS_CA_CERT_DIR);
     let has_authorities = !(file.is_empty() && directory.is_empty());
-    if auth_clients == "no" && !has_authorities {
+    if auth_clients == TlsAuthClients::No && !has_authorities {
         return Ok(WebPkiClientVerifier::no_client_auth());
     }
     if !has_authorities {
@@ -83,10 +78,10 @@ fn client_verifier(
     }
     let authorities = credentials::authorities(&file, &directory)?;
     let builder = WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(provider));
-    let builder = match auth_clients.as_str() {
-        "no" => return Ok(WebPkiClientVerifier::no_client_auth()),
-        "optional" => builder.allow_unauthenticated(),
-        _ => builder,
+    let builder = match auth_clients {
+        TlsAuthClients::No => return Ok(WebPkiClientVerifier::no_client_auth()),
+        TlsAuthClients::Optional => builder.allow_unauthenticated(),
+        TlsAuthClients::Yes => builder,
     };
     builder
         .build()

@@ -1,6 +1,7 @@
 //! The sessions that clients may resume, which saves most of the work of a handshake.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::server::StoresServerSessions;
@@ -30,9 +31,9 @@ struct Session {
 }
 
 impl SessionCache {
-    /// A cache of at most `sessions_max` sessions that are used for `age_max_seconds`.
-    pub(super) fn new(sessions_max: usize, age_max_seconds: u64) -> SessionCache {
-        let age_max_ns = age_max_seconds.saturating_mul(1_000_000_000);
+    /// A cache of at most `sessions_max` sessions that are used for `age_max`.
+    pub(super) fn new(sessions_max: usize, age_max: Duration) -> SessionCache {
+        let age_max_ns = u64::try_from(age_max.as_nanos()).unwrap_or(u64::MAX);
         SessionCache { sessions_max, age_max_ns, state: Mutex::default() }
     }
 
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn old_sessions_are_not_used() {
-        let cache = SessionCache::new(10, 5);
+        let cache = SessionCache::new(10, Duration::from_secs(5));
         put(&cache, 0, 1);
         assert_eq!(cache.get_at(4 * SECOND_NS, &[1]), Some(vec![1, 1]));
         assert_eq!(cache.get_at(5 * SECOND_NS, &[1]), None);
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn oldest_sessions_make_room() {
-        let cache = SessionCache::new(3, 1000);
+        let cache = SessionCache::new(3, Duration::from_secs(1000));
         for key in 0..100 {
             put(&cache, key.into(), key);
             // A client comes back with a new session.

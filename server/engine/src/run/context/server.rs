@@ -6,7 +6,7 @@ use crate::command::CommandTable;
 use crate::error::Error;
 use crate::random::Random;
 use crate::run::script::LogLevel;
-use crate::settings::{ConfigError, Sentinel, Settings};
+use crate::settings::{ConfigError, Sentinel, Settings, directive};
 use crate::statistics::latency::Latency;
 use crate::statistics::rates::BufferPeaks;
 use crate::store::{Database, Keyspace};
@@ -107,8 +107,11 @@ impl Context<'_> {
     }
 
     /// Sets the directive `loglevel`, for a sentinel.
-    pub fn set_log_level(&mut self, level: &str) -> Result<(), ConfigError> {
-        self.engine.settings.apply("loglevel", level)
+    ///
+    /// # Errors
+    /// Why the level is refused.
+    pub fn set_log_level(&mut self, level: &str) -> Result<(), String> {
+        self.engine.settings.assign(directive::LOGLEVEL.row(), &[level])
     }
 
     // --- users ---
