@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 use crate::acl::{self, Denial, Request, RuleError, Selector, User};
 use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
-use crate::commands::{help, help_row};
+use crate::commands::help_row;
 use crate::error::Error;
 use crate::limits::GENERATED_PASSWORD_BITS_MAX;
 use crate::run::context::Context;
@@ -88,7 +88,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: getuser,
         ..ACL
     },
-    help_row(ACL, "6.0.0", "ACL HELP => [ACL <subcommand> ...]", |_, _| Ok(help("ACL", HELP))),
+    help_row(ACL, "6.0.0", "ACL HELP => [ACL <subcommand> ...]"),
     Command {
         name: "list",
         arity: Arity::Exactly(2),
@@ -164,33 +164,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: |context, _| Ok(Reply::bulk(context.client().identity.user_name())),
         ..ACL
     },
-];
-
-const HELP: &[&str] = &[
-    "CAT [<category>]",
-    "    Lists the categories, or the commands of a <category>.",
-    "DELUSER <username> [<username> ...]",
-    "    Removes users and closes their connections.",
-    "DRYRUN <username> <command> [<arg> ...]",
-    "    Checks whether a user may run a command, without running it.",
-    "GENPASS [<bits>]",
-    "    Generates a password of 256 or another number of random bits.",
-    "GETUSER <username>",
-    "    Describes a user.",
-    "LIST",
-    "    Lists the users as lines of an ACL file.",
-    "LOAD",
-    "    Replaces the users by those of the ACL file.",
-    "LOG [<count> | RESET]",
-    "    Returns the newest refusals, or removes all.",
-    "SAVE",
-    "    Writes the users to the ACL file.",
-    "SETUSER <username> <attribute> [<attribute> ...]",
-    "    Creates a user, or changes it.",
-    "USERS",
-    "    Lists the names of the users.",
-    "WHOAMI",
-    "    Returns the name of the user of the connection.",
 ];
 
 /// `ACL CAT`: replies with names.

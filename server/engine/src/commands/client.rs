@@ -48,9 +48,7 @@ const SUBCOMMANDS: &[Command] = &[
         ..OWN
     },
     tracking::GETREDIR,
-    super::help_row(OWN, "5.0.0", "CLIENT HELP => [CLIENT <subcommand> ...]", |_, _| {
-        Ok(super::help("CLIENT", HELP))
-    }),
+    super::help_row(OWN, "5.0.0", "CLIENT HELP => [CLIENT <subcommand> ...]"),
     Command {
         name: "id",
         arity: Arity::Exactly(2),
@@ -235,46 +233,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: unpause,
         ..OTHERS
     },
-];
-
-const HELP: &[&str] = &[
-    "CACHING (YES|NO)",
-    "    Makes the next command an exception to what is tracked.",
-    "GETNAME",
-    "    Returns the name of the connection.",
-    "GETREDIR",
-    "    Returns the id of the connection that receives the invalidations, if redirected.",
-    "ID",
-    "    Returns the id of the connection.",
-    "INFO",
-    "    Describes the connection.",
-    "KILL (<ip:port>|<filter> <value> [<filter> <value> [...]])",
-    "    Closes the connection from that address, or those that match all filters:",
-    "    ID <id>, ADDR <ip:port>, LADDR <ip:port>, TYPE (NORMAL|MASTER|REPLICA|PUBSUB),",
-    "    USER <name>, SKIPME (YES|NO), which skips the caller and is YES if not given.",
-    "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <id> [<id> ...]]",
-    "    Describes connections.",
-    "NO-EVICT (ON|OFF)",
-    "    Keeps the connection from being closed to save memory.",
-    "NO-TOUCH (ON|OFF)",
-    "    Lets the connection read keys without marking them as used.",
-    "PAUSE <milliseconds> [ALL|WRITE]",
-    "    Delays commands.",
-    "REPLY (ON|OFF|SKIP)",
-    "    Selects which commands are replied to.",
-    "SETINFO (LIB-NAME|LIB-VER) <value>",
-    "    Sets the name or the version of the client library.",
-    "SETNAME <name>",
-    "    Sets the name of the connection.",
-    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
-    "         [OPTIN] [OPTOUT] [NOLOOP]",
-    "    Sends the connection invalidations when keys change.",
-    "TRACKINGINFO",
-    "    Returns how the connection tracks keys.",
-    "UNBLOCK <id> [TIMEOUT|ERROR]",
-    "    Unblocks a connection.",
-    "UNPAUSE",
-    "    Ends a pause.",
 ];
 
 // --- the own connection ---

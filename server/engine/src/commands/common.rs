@@ -3,8 +3,10 @@
 use lockwheel_resp::{LongDouble, Reply};
 use serde::Serialize;
 
-use crate::command::{Arity, Command, Flags, Handler, integer};
+use crate::command::argument::syntax;
+use crate::command::{Arity, Command, Entry, Flags, integer};
 use crate::error::Error;
+use crate::run::context::Context;
 use crate::timing::time::{Millis, Time};
 
 /// The rows of every family except the sentinel's.
@@ -80,22 +82,35 @@ pub(crate) fn unknown_form(command: &str, subcommand: &[u8]) -> Error {
     ))
 }
 
-/// The reply to the `HELP` subcommand of `command`: `lines` between the first and the last lines
-/// that all commands share.
-pub(crate) fn help(command: &str, lines: &[&'static str]) -> Reply {
+/// The `HELP` subcommand: replies with the subcommands of a command, as their rows describe them.
+pub(crate) fn help(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    let (table, version) = (context.commands(), context.settings().compat_version);
+    let (name, _) = context.name.split_once('|').unwrap_or_default();
+    let at = table.find(name.as_bytes()).ok_or(Error::Syntax)?;
+    let Entry { command, subcommands, .. } = table.entry(at);
+    let described = |name: &str, row: &Command| {
+        let usage = format!("{name} {}", syntax(row.arguments, version));
+        [usage.trim_end().to_owned(), format!("    {}", row.doc)]
+    };
+    let alone = command.arity.admits(1).then(|| described("(no subcommand)", command));
+    let others = subcommands.iter().map(|&at| {
+        let row = table.entry(at).command;
+        described(&row.name.to_ascii_uppercase(), row)
+    });
+    let lines: Vec<String> = alone.into_iter().chain(others).flatten().collect();
+    Ok(help_of(&name.to_ascii_uppercase(), &lines))
+}
+
+/// The reply that lists the subcommands of `command`.
+pub(crate) fn help_of<L: AsRef<str>>(command: &str, lines: &[L]) -> Reply {
     let first = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-    let last = ["HELP", "    Shows this."];
-    let lines = lines.iter().chain(&last).map(|line| Reply::status(line));
-    Reply::Array(std::iter::once(Reply::Simple(first.into())).chain(lines).collect())
+    let lines = lines.iter().map(|line| line.as_ref().to_owned());
+    let lines = std::iter::once(first).chain(lines).map(|line| Reply::Simple(line.into()));
+    Reply::Array(lines.collect())
 }
 
 /// The row of the `HELP` subcommand of a family, with the other rows' `base`.
-pub(crate) const fn help_row(
-    base: Command,
-    since: &'static str,
-    example: &'static str,
-    run: Handler,
-) -> Command {
+pub(crate) const fn help_row(base: Command, since: &'static str, example: &'static str) -> Command {
     Command {
         name: "help",
         arity: Arity::Exactly(2),
@@ -105,7 +120,7 @@ pub(crate) const fn help_row(
         tips: &[],
         doc: "Lists the subcommands.",
         example,
-        run,
+        run: help,
         ..base
     }
 }

@@ -42,6 +42,8 @@ const HELP: &[&str] = &[
     "    Returns digests of the values of keys: zeros for those that do not exist.",
     "ERROR <line>",
     "    Replies with that error.",
+    "HELP",
+    "    Lists the subcommands.",
     "LOG <message>",
     "    Writes the message to the log of the server.",
     "OBJECT <key>",
@@ -65,7 +67,7 @@ const SLEEP_SECONDS_MAX: f64 = 3600.0;
 /// `DEBUG`: replies with the result of the subcommand.
 fn debug(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[1..] {
-        [name] if is(name, "help") => Ok(super::help("DEBUG", HELP)),
+        [name] if is(name, "help") => Ok(super::help_of("DEBUG", HELP)),
         [name, line] if is(name, "error") => {
             Err(Error::text(String::from_utf8_lossy(line).into_owned()))
         }

@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Function, Functions, Library, Policy};
 
-use super::{help, help_row, map, number, scripts};
+use super::{help_row, map, number, scripts};
 use crate::command::argument::{self as arg, Argument};
 use crate::command::{
     Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument, integer, is,
@@ -114,9 +114,7 @@ const FUNCTION: &[Command] = &[
         run: flush,
         ..SCRIPTING
     },
-    help_row(SCRIPTING, SCRIPTING.since, "FUNCTION HELP => [FUNCTION <subcommand> ...]", |_, _| {
-        Ok(help("FUNCTION", HELP))
-    }),
+    help_row(SCRIPTING, SCRIPTING.since, "FUNCTION HELP => [FUNCTION <subcommand> ...]"),
     Command {
         name: "kill",
         arity: Arity::Exactly(2),
@@ -181,25 +179,6 @@ const FUNCTION: &[Command] = &[
         run: stats,
         ..SCRIPTING
     },
-];
-
-const HELP: &[&str] = &[
-    "DELETE <library>",
-    "    Removes a library with its functions.",
-    "DUMP",
-    "    Returns all libraries serialized.",
-    "FLUSH [ASYNC|SYNC]",
-    "    Removes all libraries.",
-    "KILL",
-    "    Ends the running function, unless it has written.",
-    "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
-    "    Describes the libraries and their functions.",
-    "LOAD [REPLACE] <text>",
-    "    Loads a library; REPLACE replaces the one with its name.",
-    "RESTORE <dump> [FLUSH|APPEND|REPLACE]",
-    "    Loads what DUMP has returned; FLUSH removes all others, REPLACE those of the same name.",
-    "STATS",
-    "    Returns which function is running, and how many there are.",
 ];
 
 /// Creates an empty set of libraries.

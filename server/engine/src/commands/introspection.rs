@@ -78,9 +78,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: getkeysandflags,
         ..COMMAND
     },
-    super::help_row(COMMAND, "5.0.0", "COMMAND HELP => [COMMAND <subcommand> ...]", |_, _| {
-        Ok(super::help("COMMAND", HELP))
-    }),
+    super::help_row(COMMAND, "5.0.0", "COMMAND HELP => [COMMAND <subcommand> ...]"),
     Command {
         name: "info",
         arity: Arity::AtLeast(2),
@@ -114,23 +112,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: list,
         ..COMMAND
     },
-];
-
-const HELP: &[&str] = &[
-    "(no subcommand)",
-    "    Describes all commands.",
-    "COUNT",
-    "    Returns the number of commands.",
-    "DOCS [<name> ...]",
-    "    Returns the purpose, the complexity and the arguments of commands.",
-    "GETKEYS <command line>",
-    "    Returns the keys among the arguments.",
-    "GETKEYSANDFLAGS <command line>",
-    "    Returns the keys among the arguments, and what is done to them.",
-    "INFO [<name> ...]",
-    "    Describes commands.",
-    "LIST [FILTERBY (ACLCAT <category>|PATTERN <pattern>|MODULE <name>)]",
-    "    Returns names of commands.",
 ];
 
 // --- the table ---

@@ -7,7 +7,7 @@ use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
-use crate::commands::{help, help_row, scan};
+use crate::commands::{help_row, scan};
 use crate::error::Error;
 use crate::glob;
 use crate::run::context::Context;
@@ -287,9 +287,7 @@ const OBJECT: &[Command] = &[
         run: object_freq,
         ..OF_A_KEY
     },
-    help_row(OF_A_KEY, "6.2.0", "OBJECT HELP; OBJECT ENCODING k => nil", |_, _| {
-        Ok(help("OBJECT", OBJECT_HELP))
-    }),
+    help_row(OF_A_KEY, "6.2.0", "OBJECT HELP; OBJECT ENCODING k => nil"),
     Command {
         name: "idletime",
         doc: "Returns the number of seconds since a key was last used.",
@@ -306,17 +304,6 @@ const OBJECT: &[Command] = &[
         run: |context, argv| object(context, argv[2], |r, _| Ok(references(r.value()).into())),
         ..OF_A_KEY
     },
-];
-
-const OBJECT_HELP: &[&str] = &[
-    "ENCODING <key>",
-    "    Returns the encoding of the value of <key>.",
-    "FREQ <key>",
-    "    Returns how often <key> is used, under a policy that counts it.",
-    "IDLETIME <key>",
-    "    Returns the number of seconds since <key> was last used.",
-    "REFCOUNT <key>",
-    "    Returns the reference count of the value of <key>.",
 ];
 
 const NOT_COUNTED: Error = Error::line(

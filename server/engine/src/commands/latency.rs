@@ -5,7 +5,7 @@ use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
 use crate::command::{Arity, Command, Entry, Flags, Group, is};
-use crate::commands::{help, help_row};
+use crate::commands::help_row;
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::statistics::latency::Times;
@@ -32,9 +32,7 @@ const OF_ALL_NODES: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
 const SUBCOMMANDS: &[Command] = &[
-    help_row(LATENCY, "2.8.13", "LATENCY HELP => [LATENCY <subcommand> ...]", |_, _| {
-        Ok(help("LATENCY", HELP))
-    }),
+    help_row(LATENCY, "2.8.13", "LATENCY HELP => [LATENCY <subcommand> ...]"),
     Command {
         name: "histogram",
         arity: Arity::AtLeast(2),
@@ -76,18 +74,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: reset,
         ..LATENCY
     },
-];
-
-const HELP: &[&str] = &[
-    "HISTOGRAM [<command> ...]",
-    "    Returns how many calls of each command took at most how many microseconds.",
-    "HISTORY <event>",
-    "    Returns the last events of that kind: command, fast-command, expire-cycle,",
-    "    aof-fsync-always.",
-    "LATEST",
-    "    Returns the last event of each kind.",
-    "RESET [<event> ...]",
-    "    Removes the events of these kinds, or all.",
 ];
 
 /// `LATENCY HISTOGRAM`: replies with a map from commands to their times.

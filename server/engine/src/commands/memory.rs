@@ -33,9 +33,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: doctor,
         ..MEMORY
     },
-    super::help_row(MEMORY, MEMORY.since, "MEMORY HELP => [MEMORY <subcommand> ...]", |_, _| {
-        Ok(super::help("MEMORY", HELP))
-    }),
+    super::help_row(MEMORY, MEMORY.since, "MEMORY HELP => [MEMORY <subcommand> ...]"),
     Command {
         name: "malloc-stats",
         arity: Arity::Exactly(2),
@@ -77,20 +75,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: usage,
         ..MEMORY
     },
-];
-
-const HELP: &[&str] = &[
-    "DOCTOR",
-    "    Reports problems with memory.",
-    "MALLOC-STATS",
-    "    Returns the statistics of the allocator.",
-    "PURGE",
-    "    Asks the allocator to release unused memory.",
-    "STATS",
-    "    Returns how memory is used.",
-    "USAGE <key> [SAMPLES <count>]",
-    "    Estimates the bytes that a key takes from some of its fields, 5 if not given,",
-    "    all if 0.",
 ];
 
 /// `MEMORY DOCTOR`: replies with a report.

@@ -48,7 +48,6 @@ mod tracking;
 pub mod transactions;
 
 pub(crate) use common::at_least;
-pub(crate) use common::help;
 pub(crate) use common::help_row;
 pub(crate) use common::json;
 pub(crate) use common::map;
@@ -58,3 +57,4 @@ pub(crate) use common::timeout;
 pub(crate) use common::timeout_seconds;
 pub(crate) use common::unknown_form;
 pub use common::{FAMILIES, node_commands, sentinel_commands, server_commands};
+pub(crate) use common::{help, help_of};

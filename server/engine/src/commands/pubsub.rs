@@ -9,7 +9,7 @@ use lockwheel_resp::Reply;
 use crate::acl::Channels;
 use crate::command::argument as arg;
 use crate::command::{Arity, Caller, Command, Flags, Group, KeySpec};
-use crate::commands::{help, help_row, unknown_form};
+use crate::commands::{help_row, unknown_form};
 use crate::error::Error;
 use crate::glob;
 use crate::run::context::Context;
@@ -146,9 +146,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: |context, argv| channels(argv, &context.engine().sessions.pubsub.channels),
         ..PUBSUB
     },
-    help_row(PUBSUB, "6.2.0", "b> PUBSUB HELP; PUBSUB NUMPAT => 0", |_, _| {
-        Ok(help("PUBSUB", HELP))
-    }),
+    help_row(PUBSUB, "6.2.0", "b> PUBSUB HELP; PUBSUB NUMPAT => 0"),
     Command {
         name: "numpat",
         arity: Arity::Exactly(2),
@@ -195,19 +193,6 @@ const SUBCOMMANDS: &[Command] = &[
         },
         ..PUBSUB
     },
-];
-
-const HELP: &[&str] = &[
-    "CHANNELS [<pattern>]",
-    "    Returns the channels with subscribers; with a <pattern>, those that match it.",
-    "NUMPAT",
-    "    Counts the patterns with subscribers.",
-    "NUMSUB [<channel> ...]",
-    "    Counts the subscribers of each <channel>, without those of patterns.",
-    "SHARDCHANNELS [<pattern>]",
-    "    Returns the sharded channels with subscribers; with a <pattern>, those that match it.",
-    "SHARDNUMSUB [<shardchannel> ...]",
-    "    Counts the subscribers of each <shardchannel>.",
 ];
 
 /// `PUBLISH`: replies with the number of clients that received the message.

@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 use lockwheel_scripting::{Interpreter, Script, Sha};
 
-use super::{help, help_row};
+use super::help_row;
 use crate::command::argument::{self as arg, Argument};
 use crate::command::{
     Arity, Categories, Command, FindKeys, Flags, Group, KeySpec, ScriptArgument, integer, is,
@@ -139,9 +139,7 @@ const SCRIPT: &[Command] = &[
         run: script_flush,
         ..SCRIPTING
     },
-    help_row(SCRIPTING, "5.0.0", "SCRIPT HELP; SCRIPT EXISTS 00 => [0]", |_, _| {
-        Ok(help("SCRIPT", HELP))
-    }),
+    help_row(SCRIPTING, "5.0.0", "SCRIPT HELP; SCRIPT EXISTS 00 => [0]"),
     Command {
         name: "kill",
         arity: Arity::Exactly(2),
@@ -166,17 +164,6 @@ const SCRIPT: &[Command] = &[
         run: script_load,
         ..SCRIPTING
     },
-];
-
-const HELP: &[&str] = &[
-    "EXISTS <sha1> [<sha1> ...]",
-    "    Returns for each <sha1> whether that script is cached.",
-    "FLUSH [ASYNC|SYNC]",
-    "    Empties the script cache.",
-    "KILL",
-    "    Ends the running script, unless it has written.",
-    "LOAD <script>",
-    "    Caches <script> without running it, and returns its SHA-1.",
 ];
 
 /// Creates a Lua state.

@@ -138,7 +138,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: get_master_address,
         ..SENTINEL
     },
-    super::help_row(SENTINEL, "6.2.0", "SENTINEL HELP => [SENTINEL <subcommand> ...]", help),
+    super::help_row(SENTINEL, "6.2.0", "SENTINEL HELP => [SENTINEL <subcommand> ...]"),
     Command {
         name: "info-cache",
         arity: Arity::AtLeast(3),
@@ -277,45 +277,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: replicas,
         ..SENTINEL
     },
-];
-
-const HELP: &[&str] = &[
-    "CKQUORUM <master-name>",
-    "    Returns whether enough sentinels monitor the master.",
-    "CONFIG (GET <option> [<option> ...]|SET <option> <value> [<option> <value> ...])",
-    "    Returns or changes options of the sentinel itself.",
-    "FAILOVER <master-name>",
-    "    Is refused: no replica is known.",
-    "FLUSHCONFIG",
-    "    Is refused: the configuration file is never written.",
-    "GET-MASTER-ADDR-BY-NAME <master-name>",
-    "    Returns the address of the master.",
-    "INFO-CACHE <master-name> [<master-name> ...]",
-    "    Returns nothing: there is no connection to a master.",
-    "IS-MASTER-DOWN-BY-ADDR <ip> <port> <current-epoch> <runid>",
-    "    Returns whether the master is considered down.",
-    "MASTER <master-name>",
-    "    Describes the master.",
-    "MASTERS",
-    "    Describes all masters.",
-    "MONITOR <name> <ip> <port> <quorum>",
-    "    Adds a master.",
-    "MYID",
-    "    Returns the id of this sentinel.",
-    "PENDING-SCRIPTS",
-    "    Returns the scripts that wait to be run; there are none.",
-    "REMOVE <master-name>",
-    "    Removes the master.",
-    "REPLICAS <master-name>",
-    "    Describes the replicas of the master. A sentinel has none.",
-    "RESET <pattern>",
-    "    Removes the other sentinels of the masters that match.",
-    "SENTINELS <master-name>",
-    "    Describes the other sentinels of the master.",
-    "SET <master-name> <option> <value> [<option> <value> ...]",
-    "    Changes options of the master.",
-    "SLAVES <master-name>",
-    "    Describes the replicas of the master. A sentinel has none.",
 ];
 
 /// The masters: those of a sentinel's configuration, or the node that leads or has led last.
@@ -503,18 +464,6 @@ fn quorum(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let enough =
         format!("OK {usable} usable Sentinels. Quorum and failover authorization can be reached");
     Ok(Reply::Simple(enough.into()))
-}
-
-/// `SENTINEL HELP`: replies with the lines of the subcommands that this server has.
-fn help(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
-    let has = |usage: &str| {
-        let name = usage.split(' ').next().unwrap_or_default();
-        let full_name = format!("sentinel|{name}");
-        context.commands().find_full_name(full_name.as_bytes()).is_some()
-    };
-    let pairs = HELP.as_chunks::<2>().0.iter().filter(|[usage, _]| has(usage));
-    let lines: Vec<&str> = pairs.flatten().copied().collect();
-    Ok(super::help("SENTINEL", &lines))
 }
 
 /// `SENTINEL INFO-CACHE`: replies with names and empty entries.

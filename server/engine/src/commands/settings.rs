@@ -37,9 +37,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: get,
         ..CONFIG
     },
-    super::help_row(CONFIG, "5.0.0", "CONFIG HELP => [CONFIG <subcommand> ...]", |_, _| {
-        Ok(super::help("CONFIG", HELP))
-    }),
+    super::help_row(CONFIG, "5.0.0", "CONFIG HELP => [CONFIG <subcommand> ...]"),
     Command {
         name: "resetstat",
         arity: Arity::Exactly(2),
@@ -72,17 +70,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: set,
         ..CONFIG
     },
-];
-
-const HELP: &[&str] = &[
-    "GET <pattern> [<pattern> ...]",
-    "    Returns the parameters that match.",
-    "SET <option> <value> [<option> <value> ...]",
-    "    Changes parameters.",
-    "RESETSTAT",
-    "    Sets the counters of INFO to zero.",
-    "REWRITE",
-    "    Is refused: the configuration file is never written.",
 ];
 
 /// `CONFIG GET`: replies with the parameters that match and their values.

@@ -4,7 +4,7 @@ use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, integer};
-use crate::commands::{help, help_row, unknown_form};
+use crate::commands::{help_row, unknown_form};
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::statistics::slow_log::SlowCommand;
@@ -39,9 +39,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: get,
         ..SLOWLOG
     },
-    help_row(SLOWLOG, "6.2.0", "SLOWLOG HELP => [SLOWLOG <subcommand> ...]", |_, _| {
-        Ok(help("SLOWLOG", HELP))
-    }),
+    help_row(SLOWLOG, "6.2.0", "SLOWLOG HELP => [SLOWLOG <subcommand> ...]"),
     Command {
         name: "len",
         arity: Arity::Exactly(2),
@@ -64,16 +62,6 @@ const SUBCOMMANDS: &[Command] = &[
         },
         ..SLOWLOG
     },
-];
-
-const HELP: &[&str] = &[
-    "GET [<count>]",
-    "    Returns the newest <count> entries (10, or all if it is -1): number, time in seconds,",
-    "    duration in microseconds, words, address and name of the client.",
-    "LEN",
-    "    Returns the number of entries.",
-    "RESET",
-    "    Removes all entries.",
 ];
 
 /// Entries that `SLOWLOG GET` returns unless it is asked for more, as in Redis.

@@ -178,7 +178,7 @@ const SUBCOMMANDS: &[Command] = &[
         doc: "Lists the subcommands.",
         lock: LockMeaning::Inspect,
         example: "LOCKWHEEL HELP => [LOCKWHEEL <subcommand> ...]",
-        run: |_, _| Ok(commands::help("LOCKWHEEL", HELP)),
+        run: |_, _| Ok(commands::help_of("LOCKWHEEL", HELP)),
         ..LOCKWHEEL
     },
     Command {
@@ -349,6 +349,8 @@ const HELP: &[&str] = &[
     "    Returns the state of the restart guard, as JSON: left_ms, reason.",
     "GUARD END",
     "    Ends it, although locks from before the restart may still be held.",
+    "HELP",
+    "    Lists the subcommands.",
     "JOURNAL [KEY <pattern>] [CLIENT <id or name>] [SINCE <sequence>] [COUNT <n>] [TEXT]",
     "    Returns the events, as JSON: those about such keys, of that client, after that number,",
     "    the last n of them. With TEXT, one readable line for each.",

@@ -5,8 +5,8 @@ use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
+use crate::commands::help_row;
 use crate::commands::streams::entries::{bound, entry_id};
-use crate::commands::{help, help_row};
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::store::edit::Edit;
@@ -87,9 +87,7 @@ const XGROUP: &[Command] = &[
         run: xgroup_destroy,
         ..STREAM
     },
-    help_row(STREAM, STREAM.since, "XGROUP HELP => [XGROUP <subcommand> ...]", |_, _| {
-        Ok(help("XGROUP", HELP))
-    }),
+    help_row(STREAM, STREAM.since, "XGROUP HELP => [XGROUP <subcommand> ...]"),
     Command {
         name: "setid",
         arity: Arity::AtLeast(5),
@@ -106,19 +104,6 @@ const XGROUP: &[Command] = &[
         run: xgroup_setid,
         ..STREAM
     },
-];
-
-const HELP: &[&str] = &[
-    "CREATE <key> <group> <id|$> [MKSTREAM] [ENTRIESREAD <count>]",
-    "    Adds a group that is given the entries after <id>. MKSTREAM creates the stream, too.",
-    "CREATECONSUMER <key> <group> <consumer>",
-    "    Adds a consumer.",
-    "DELCONSUMER <key> <group> <consumer>",
-    "    Removes a consumer.",
-    "DESTROY <key> <group>",
-    "    Removes a group.",
-    "SETID <key> <group> <id|$> [ENTRIESREAD <count>]",
-    "    Sets the last id that a group was given.",
 ];
 
 /// `XGROUP CREATE`: adds a group and replies with OK.

@@ -6,7 +6,7 @@ use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, integer, is};
 use crate::commands::streams::entries::{entry_reply, id_reply};
 use crate::commands::streams::groups::{no_such_group, wrong_subcommand};
-use crate::commands::{help, help_row, map};
+use crate::commands::{help_row, map};
 use crate::error::Error;
 use crate::run::context::Context;
 use crate::store::stream::group::{Consumer, Group as ReaderGroup};
@@ -56,9 +56,7 @@ const SUBCOMMANDS: &[Command] = &[
         run: groups,
         ..XINFO
     },
-    help_row(XINFO, XINFO.since, "XINFO HELP => [XINFO <subcommand> ...]", |_, _| {
-        Ok(help("XINFO", HELP))
-    }),
+    help_row(XINFO, XINFO.since, "XINFO HELP => [XINFO <subcommand> ...]"),
     Command {
         name: "stream",
         arity: Arity::AtLeast(3),
@@ -73,15 +71,6 @@ const SUBCOMMANDS: &[Command] = &[
         run: stream,
         ..XINFO
     },
-];
-
-const HELP: &[&str] = &[
-    "CONSUMERS <key> <group>",
-    "    Describes the consumers of a group.",
-    "GROUPS <key>",
-    "    Describes the groups of a stream.",
-    "STREAM <key> [FULL [COUNT <count>]]",
-    "    Describes a stream; with FULL also its entries and all pending ones.",
 ];
 
 /// `XINFO STREAM`: replies with a description of the stream.
