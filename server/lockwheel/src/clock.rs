@@ -16,15 +16,15 @@ use lockwheel_log::files::Clocks;
 #[cfg(feature = "simulation")]
 use crate::simulation::clocks::{self, Moment};
 
-/// Reading a clock costs as much as a small command. The wall clock is read at this interval, and
-/// is assumed to run as fast as the lease clock in between.
+/// Interval between readings of the wall clock, which is assumed to run as fast as the lease clock
+/// in between: reading a clock costs as much as a small command.
 const WALL_CLOCK_INTERVAL_US: i64 = 1_000;
 
-/// If two readings of the lease clock are further apart than this, another thread ran in between,
-/// and the time of the wall clock's reading is unknown.
+/// Longest time between two readings of the lease clock for which no other thread ran in between,
+/// so that the time of the wall clock's reading is known.
 const READING_GAP_US_MAX: i64 = 50;
 
-/// Readings of both clocks, at most, to get two that are close together.
+/// Most readings of both clocks to get two that are close together.
 const READINGS_MAX: u32 = 5;
 
 /// The lease clock and the wall clock of a server: the system's, until a caller moves, stops,
@@ -43,7 +43,7 @@ pub(crate) struct Clock {
     wall_ahead_us: AtomicI64,
     /// The lease clock then.
     wall_read_us: AtomicI64,
-    /// The clock has been moved, stopped, scaled or stepped: `control` determines the time.
+    /// Whether the clock has been moved, stopped, scaled or stepped: `control` determines the time.
     controlled: AtomicBool,
     control: Mutex<ControlledClock>,
     changes: AtomicU32,
@@ -204,7 +204,7 @@ impl Clock {
         self.rate().real_us(span_us).map(Duration::from_micros)
     }
 
-    /// How often the clock has been moved, stopped, scaled or stepped.
+    /// Number of times the clock has been moved, stopped, scaled or stepped.
     pub(crate) fn changes(&self) -> u32 {
         self.changes.load(Ordering::Acquire)
     }

@@ -62,11 +62,11 @@ pub(crate) const MESSAGES_BETWEEN_POLLS: usize = 2;
 /// before the other tasks anyway, and a poll is a system call.
 pub(crate) const TASKS_BETWEEN_POLLS: u32 = 256;
 
-/// How long a thread waits for the engine before it sends the output it holds back: longer than
-/// most threads hold the engine, shorter than a client notices.
+/// Longest time that a thread waits for the engine before it sends the output it holds back: longer
+/// than most threads hold the engine, shorter than a client notices.
 pub(crate) const ENGINE_WAIT_BEFORE_SEND: Duration = Duration::from_micros(200);
 
-/// How long a script runs before its thread sends the output it holds back. Scripts of lock
+/// Time that a script runs before its thread sends the output it holds back. Scripts of lock
 /// libraries take some 10 us; no client should wait 2 ms.
 pub(crate) const SCRIPT_TIME_BEFORE_SEND: Duration = Duration::from_millis(1);
 
@@ -80,7 +80,7 @@ pub(crate) const THREAD_STACK_BYTES: usize = 4 * MIB;
 /// connected clients.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 
-/// How long to wait when the process has no file descriptor left. A retry at once would keep a core
+/// Pause when the process has no file descriptor left. A retry at once would keep a core
 /// busy; after a longer wait clients would notice the delay.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -114,7 +114,7 @@ pub(crate) const TLS_WRITE_BYTES_MAX: usize = 64 * KIB;
 #[cfg(feature = "tls")]
 pub(crate) const TLS_HANDSHAKES_MAX: usize = 1024;
 
-/// Unfinished handshakes may use this part of the file descriptors, where that is less.
+/// Part of the file descriptors that unfinished handshakes may use, where that is less.
 #[cfg(feature = "tls")]
 pub(crate) const TLS_HANDSHAKES_PART: u64 = 8;
 
@@ -141,12 +141,12 @@ pub(crate) const REGISTRY_SHARDS: usize = 64;
 
 // The log and snapshots.
 
-/// A batch of units at most, unless a single unit is longer: the memory that two batches take, one
-/// of which is being written.
+/// Most bytes of a batch of units, unless a single unit is longer: the memory that two batches
+/// take, one of which is being written.
 pub(crate) const LOG_BATCH_BYTES: usize = 16 * MIB;
 
-/// Before it flushes again, the log's thread waits for more units: for this part of the time that
-/// the last flush took. Clients that were just released get their replies and send their next
+/// Part of the time of the last flush for which the log's thread waits for more units before it
+/// flushes again. Clients that were just released get their replies and send their next
 /// requests within a fraction of a millisecond, which is less on all disks where flushes matter.
 pub(crate) const FLUSH_PARTS_TO_WAIT: u32 = 2;
 
@@ -165,7 +165,7 @@ pub(crate) const LONE_TURNS: u32 = 16;
 /// longer for it.
 pub(crate) const SNAPSHOT_PART_KEYS: usize = 256;
 
-/// The pause after each part of a snapshot. The system makes it some 50 us long. Without it, the
+/// Pause after each part of a snapshot. The system makes it some 50 us long. Without it, the
 /// thread that writes the snapshot uses its processor for several milliseconds before the system
 /// gives the processor to a thread that serves clients.
 pub(crate) const SNAPSHOT_PAUSE: Duration = Duration::from_micros(1);
@@ -181,8 +181,8 @@ pub(crate) const DISK_RESERVE_BYTES: u64 = 128 * MIB as u64;
 /// except on file systems that overwrite nothing in place.
 pub(crate) const CEILING_RESERVE_BYTES: u64 = MIB as u64;
 
-/// Growth is accepted again when the free bytes exceed the reserve by this part of it, so that
-/// messages do not repeat while other programs write a little.
+/// Part of the reserve by which the free bytes must exceed it before growth is accepted again, so
+/// that messages do not repeat while other programs write a little.
 pub(crate) const DISK_RESERVE_MARGIN_PART: u64 = 8;
 
 /// Bytes of the file of users: half a million of them.
@@ -190,52 +190,51 @@ pub(crate) const ACL_FILE_BYTES_MAX: u64 = 64 * MIB as u64;
 
 // Expiry and scripts.
 
-/// How long keys are expired before clients are served: a million may expire at one deadline, and
-/// clients should not notice. Interrupting costs some 5 us when no client has a request, little
-/// compared with the slice. Keys that are left are invisible meanwhile.
+/// Longest time that keys are expired before clients are served: a million may expire at one
+/// deadline, and clients should not notice. Interrupting costs some 5 us when no client has a
+/// request, little compared with the slice. Keys that are left are invisible meanwhile.
 pub(crate) const EXPIRE_SLICE: Duration = Duration::from_micros(150);
 
-/// Deadlines handled between two readings of the clock, some 50 us of work. A slice may be exceeded
-/// by no more than that; with fewer, too few keys are handled together to overlap their memory
-/// accesses.
+/// Deadlines handled between two readings of the clock: some 50 us of work, by which a slice may be
+/// exceeded. With fewer, too few keys are handled together to overlap their memory accesses.
 pub(crate) const EXPIRE_KEYS_BETWEEN_CLOCK_READS: u32 = 64;
 
-/// The interval at which clients are polled while a slow script runs: SCRIPT KILL must work within
+/// Interval at which clients are polled while a slow script runs: SCRIPT KILL must work within
 /// 10 ms, and the script needs time to end.
 pub(crate) const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 // Fencing tokens.
 
-/// By how much the fencing tokens of a server are greater whose log was repaired or restored: more
-/// than two years of the microseconds that tokens begin with, so that an old backup repeats none,
-/// also where the wall clock was set back.
+/// Fencing tokens skipped by a server whose log was repaired or restored: more than two years of
+/// the microseconds that tokens begin with, so that an old backup repeats none, also where the wall
+/// clock was set back.
 pub(crate) const TOKENS_AFTER_RESTORE: u64 = 1 << 46;
 
-/// The threads of a node that replicates: one may wait for the engine or the disk, while the other
+/// Threads of a node that replicates: one may wait for the engine or the disk, while the other
 /// one sends heartbeats.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_THREADS: usize = 2;
 
-/// How long a node waits for a connection to another one.
+/// Longest time that a node waits for a connection to another one.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a request waits for a leader: as long as most elections take, and no longer than
+/// Longest time that a request waits for a leader: longer than most elections, and no longer than
 /// clients of lock libraries wait before they send it again. They expect a reply within three
 /// seconds.
 #[cfg(feature = "replication")]
 pub(crate) const NO_LEADER_WAIT: Duration = Duration::from_secs(2);
 
-/// Requests that arrive within this time are refused together.
+/// Time within which requests arrive that are refused together.
 #[cfg(feature = "replication")]
 pub(crate) const NO_LEADER_WAIT_GRAIN: Duration = Duration::from_millis(100);
 
-/// How long a node waits for the end of another one with the same directory. One that has ended
-/// closes its files some milliseconds later, or more on a busy machine.
+/// Longest time that a node waits for the end of another one with the same directory. One that has
+/// ended closes its files some milliseconds later, or more on a busy machine.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// The pause between two attempts.
+/// Pause between two attempts to lock the directory.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -249,61 +248,62 @@ pub(crate) const RAFT_UNIDENTIFIED_MAX: usize = 64;
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_CONNECTIONS_MAX: usize = 128;
 
-/// How long a connection that asks about the nodes may take to send its request.
+/// Longest time that a connection that asks about the nodes takes to send its request.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a node waits after a connection of another node could not be accepted.
+/// Pause of a node after a connection of another node could not be accepted.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// An idle leader lets its followers know the lease clock so often: after a failover, leases last
-/// longer by as much at most.
+/// Interval at which an idle leader sends its followers the lease clock: the longest time by which
+/// leases last longer after a failover.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
 
-/// Between two attempts of a leader whose disk is full to have another node lead: an attempt that
-/// fails costs an election timeout.
+/// Pause between two attempts of a leader whose disk is full to have another node lead: an attempt
+/// that fails costs an election timeout.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_HANDOVER_PAUSE: Duration = Duration::from_secs(60);
 
-/// The batches of which it is known how far they go: those of some seconds. A follower that is
+/// Batches whose last units are known: those of some seconds. A follower that is
 /// further behind has acknowledged nothing that a client still waits for.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_BATCHES_KNOWN: usize = 1 << 14;
 
-/// The entries before a snapshot that are kept: those of some seconds, so that a node which is
+/// Entries before a snapshot that are kept: those of some seconds, so that a node which is
 /// restarted needs no snapshot.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_ENTRIES_KEPT: u64 = 1_000;
 
-/// A request about the nodes of a cluster, or its reply: some hundred nodes fit.
+/// Most bytes of a request about the nodes of a cluster, or of its reply: some hundred nodes fit.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_BYTES_MAX: u32 = 1 << 16;
 
-/// How long such a request may take: a new node gets the whole log meanwhile.
+/// Longest time that such a request takes: a new node gets the whole log meanwhile.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// How long a node that does not know the key of another one waits at least until it asks for the
-/// current nodes again: anyone can show it a key.
+/// Shortest time between two requests for the current nodes by a node that does not know the key of
+/// another one: anyone can show it a key.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_LEARN_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often nodes are asked while there is no leader, with pauses of [`RAFT_MEMBERSHIP_PAUSE`]:
-/// some elections long.
+/// Number of attempts to reach a leader, with pauses of [`RAFT_MEMBERSHIP_PAUSE`]: some elections
+/// long.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_ATTEMPTS: u32 = 20;
 
-/// The pause between two attempts.
+/// Pause between two attempts to reach a leader.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often a node is asked that another one has named: the leader may change meanwhile.
+/// Most nodes that are asked because another one has named them as the leader, which may change
+/// meanwhile.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_MEMBERSHIP_REDIRECTIONS: u32 = 3;
 
-/// A node asks so often to be one of its cluster, whether it is or not: so it announces its
-/// addresses, and finds out that it was removed.
+/// Interval at which a node asks to be one of its cluster, whether it is or not: so it announces
+/// its addresses, and finds out that it was removed.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_REMOVAL_CHECK: Duration = Duration::from_secs(10);

@@ -17,18 +17,18 @@ use lockwheel_defects::defect;
 /// minute.
 const AHEAD_MS: (i64, i64) = (1_000, 60_000);
 
-/// By how many fencing tokens a record lies ahead: as many as the microseconds of a second, by
+/// Fencing tokens by which a record lies ahead: as many as the microseconds of a second, by
 /// which the wall clock has advanced until the next start.
 const AHEAD_TOKENS: u64 = 1_000_000;
 
 /// What has to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling {
-    /// No lease ends later, on the lease clock.
+    /// The latest end of a lease, on the lease clock.
     pub deadline: Millis,
-    /// There were keys without a deadline, which no guard can wait for.
+    /// Whether there were keys without a deadline, which no guard can wait for.
     pub has_lasting_keys: bool,
-    /// No fencing token that was given out is greater.
+    /// The greatest fencing token that was given out.
     pub token: u64,
 }
 

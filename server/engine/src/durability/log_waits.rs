@@ -17,7 +17,7 @@ pub(crate) struct LogWait {
     pub(crate) position: Position,
     /// Whether it must be on the disk of this server; `None` if the reply does not say so.
     pub(crate) local: Option<bool>,
-    /// On the disks of so many followers.
+    /// Number of followers on whose disks it must be.
     pub(crate) replicas: usize,
 }
 

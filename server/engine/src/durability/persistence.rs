@@ -21,7 +21,7 @@ pub struct Persistence {
     pub ended_at: Option<Millis>,
     /// Whether the last snapshot was completed.
     pub last_succeeded: bool,
-    /// How long the last snapshot has taken.
+    /// Duration of the last snapshot.
     pub last_duration: Option<Millis>,
     /// Completed snapshots since the start.
     pub saves: u64,

@@ -17,24 +17,24 @@ use crate::timing::timers::TimerId;
 /// client that has received an earlier one has acted on it, or is going to without the server.
 const MESSAGES_KEPT_MS: i64 = 10_000;
 
-/// They are sent to new subscribers for this time after the start, in milliseconds: clients connect
-/// and subscribe again within seconds.
+/// Milliseconds after the start during which these messages are sent to new subscribers: clients
+/// connect and subscribe again within seconds.
 const MESSAGES_SENT_MS: i64 = 60_000;
 
-/// The messages that are kept at most; the oldest are dropped.
+/// Most messages that are kept; the oldest are dropped.
 const MESSAGES_MAX: usize = 100_000;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub enum Readiness {
-    /// Commands are served.
+    /// Ready: commands are served.
     #[default]
     Ready,
-    /// The log is being applied.
+    /// Applying the log.
     Loading(Loading),
     /// The restart guard.
     Guarded(Guard),
-    /// The log of another server is being applied: see [`Engine::follow`]. A leader that does not
+    /// Applying the log of another server: see [`Engine::follow`]. A leader that does not
     /// serve for a moment keeps its restart guard.
     Following(Option<Guard>),
 }
@@ -48,7 +48,7 @@ pub struct Loading {
     pub total_bytes: u64,
     /// The bytes that have been applied.
     pub loaded_bytes: u64,
-    /// Messages that were published later are kept.
+    /// Time from which published messages are kept.
     messages_from: Millis,
 }
 

@@ -37,7 +37,8 @@ pub struct Units<'a> {
 #[derive(Debug)]
 pub(crate) struct UnitLog {
     seed: HashSeed,
-    /// There are files for the effects. Otherwise a unit is numbered only if its output must wait.
+    /// Whether there are files for the effects. Otherwise a unit is numbered only if its output
+    /// must wait.
     keeps_effects: bool,
     /// The effects of the units that the caller has not taken yet.
     effects: Vec<u8>,
@@ -64,7 +65,7 @@ struct ChangedKey {
     position: Position,
 }
 
-/// A larger buffer of effects is freed when they are taken.
+/// Bytes beyond which a buffer of effects is freed when they are taken.
 const KEPT_BYTES: usize = 1 << 20;
 
 impl UnitLog {

@@ -43,8 +43,8 @@ pub(crate) struct HeldRequests {
     requests: Vec<Held>,
     /// The number of the last one.
     last: u64,
-    /// Counts the times when the state was replaced or the server began to serve: earlier
-    /// verdicts are void.
+    /// Number of times when the state was replaced or the server began to serve: verdicts of
+    /// earlier ones are void.
     era: u64,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Verdict {
     era: u64,
 }
 
-/// The reads that are held at a moment.
+/// The reads that are held now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldReads {
     last: u64,

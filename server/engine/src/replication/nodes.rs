@@ -32,9 +32,9 @@ impl Address {
 pub struct Follower {
     /// Where it accepts clients.
     pub address: Address,
-    /// The leader is in contact with it. The others assume that it is.
+    /// Whether the leader is in contact with it. The other nodes assume that it is.
     pub is_in_contact: bool,
-    /// If this node leads: the follower has the units up to here on its disk.
+    /// If this node leads: the last unit on the follower's disk.
     pub acknowledged: Position,
 }
 
@@ -54,7 +54,7 @@ pub struct Nodes {
     pub lag_entries: u64,
     /// The last one that has led; set by the engine.
     pub(crate) last_leader: Option<Address>,
-    /// How often another one has led than before; set by the engine.
+    /// Number of changes of the leader; set by the engine.
     pub(crate) leader_changes: u64,
     /// When this server was notified of the last one, by the lease clock; set by the engine.
     pub(crate) leader_known_at: Millis,

@@ -58,11 +58,11 @@ macro_rules! directives {
             /// Clients for which the process has file descriptors: no more can be set as
             /// `maxclients`.
             pub clients_possible: u32,
-            /// TLS connections whose handshake is not complete, at most; `None` for the default.
+            /// Most TLS connections whose handshake is not complete; `None` for the default.
             pub tls_handshakes_max: Option<usize>,
-            /// The restart guard is on although no directive says so.
+            /// Whether the restart guard is on although no directive says so.
             pub guards_by_default: bool,
-            /// Run as a sentinel with these masters.
+            /// The configuration of a sentinel; `None` for other servers.
             pub sentinel: Option<Box<Sentinel>>,
             /// The configuration file, if one was named.
             pub config_file: Option<String>,

@@ -200,9 +200,9 @@ impl fmt::Debug for Secret {
 /// A limit on memory (`maxmemory-clients`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryShare {
-    /// This many bytes; zero is no limit.
+    /// In bytes; zero is no limit.
     Bytes(u64),
-    /// This percentage of `maxmemory`.
+    /// In percent of `maxmemory`.
     Percent(u64),
 }
 
@@ -226,9 +226,9 @@ impl MemoryShare {
 /// When a snapshot begins (`save`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
-    /// Seconds since the last snapshot: more than these.
+    /// Seconds after the last snapshot until it may begin.
     pub seconds: i64,
-    /// Changes since the last snapshot: at least these.
+    /// Fewest changes since the last snapshot.
     pub changes: u64,
 }
 
@@ -241,11 +241,11 @@ impl fmt::Display for SavePoint {
 /// When a client that does not read its replies is disconnected. Zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputBufferLimit {
-    /// At once beyond these bytes.
+    /// Bytes beyond which it is disconnected at once.
     pub hard_bytes: u64,
-    /// Beyond these bytes for `soft_seconds`.
+    /// Bytes beyond which it is disconnected after `soft_seconds`.
     pub soft_bytes: u64,
-    /// How long the soft limit may be exceeded.
+    /// Seconds for which the soft limit may be exceeded.
     pub soft_seconds: u64,
 }
 

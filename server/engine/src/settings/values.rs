@@ -294,7 +294,7 @@ impl Settings {
 /// The error for directives that have no effect without a log.
 const NO_LOG: &str = "snapshots belong to the log: start the server with 'appendonly yes'";
 
-/// Values are kept as text; Redis's tools write nothing else.
+/// The error for a value that is no text: Redis's tools write text only.
 pub const NOT_UTF8: &str = "argument must be valid UTF-8";
 
 fn refused(name: &'static str, reason: impl Into<String>) -> ConfigError {

@@ -18,18 +18,18 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct CommitGate {
     released: AtomicU64,
-    /// Everything up to here is durable.
+    /// Position up to which everything is durable.
     flushed: AtomicU64,
-    /// A client waits until more is durable.
+    /// Whether a client waits until more is durable.
     is_flush_awaited: AtomicBool,
-    /// What was released when held output was last sent.
+    /// Position that was released when held output was last sent.
     sent: AtomicU64,
     /// The number of clients in `held`; read without the lock.
     held_count: AtomicUsize,
     held: Mutex<Held>,
-    /// The log has failed.
+    /// Whether the log has failed.
     has_failed: AtomicBool,
-    /// The log has ended, perhaps with units that are never released.
+    /// Whether the log has ended, perhaps with units that are never released.
     has_ended: AtomicBool,
     /// Wakes event loops from their sleep.
     loops: Mutex<Vec<Waker>>,

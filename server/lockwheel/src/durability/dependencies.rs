@@ -9,7 +9,7 @@ use lockwheel_engine::durability::unit_log::Position;
 /// before them in any case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dependencies {
-    /// Where bytes begin that depend on a later position, counted from the front of the queue.
+    /// Offsets from the front of the queue at which bytes begin that depend on a later position.
     marks: VecDeque<(usize, Position)>,
 }
 

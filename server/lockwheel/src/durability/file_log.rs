@@ -43,16 +43,16 @@ pub(crate) struct FileLog {
 
 struct Shared {
     orders: Mutex<Orders>,
-    /// There are orders, or the log ends.
+    /// Wakes the thread: there are orders, or the log ends.
     work: Condvar,
-    /// A thread that has them carries out orders, in order.
+    /// The files; the thread that holds them carries out orders, in order.
     files: Mutex<OpenFiles>,
     gate: Arc<CommitGate>,
     /// The [`FlushPolicy`] that is followed, and the one that the settings say.
     policy: AtomicU8,
     wanted_policy: AtomicU8,
     owner: Weak<dyn LogOwner>,
-    /// After an error nothing is written any more.
+    /// Whether there was an error: nothing is written any more.
     has_failed: AtomicBool,
     /// The bytes of the units that wait, and of those that are being written.
     unwritten_bytes: Arc<AtomicU64>,
@@ -68,7 +68,7 @@ struct Orders {
     waiting: VecDeque<Order>,
     /// An empty batch, to be used again.
     spare: Option<Batch>,
-    /// The thread waits until so many units wait; 0 if it does not.
+    /// Number of waiting units until which the thread sleeps; 0 if it does not.
     awaited_units: u64,
     ends: bool,
 }
@@ -83,7 +83,7 @@ impl Orders {
     }
 }
 
-/// How many units the next batch should have, and how long the thread waits for them.
+/// The pace of the thread: the units that the next batch should have, and the wait for them.
 #[derive(Debug, Default)]
 struct Pace {
     units: u64,

@@ -11,13 +11,13 @@ use crate::clock::MachineTime;
 /// The settings of the guard, read once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GuardSettings {
-    /// There is a guard.
+    /// Whether there is a guard.
     pub(crate) is_on: bool,
-    /// How long the guard lasts at least if nothing is known of an earlier run, in milliseconds.
+    /// Shortest guard if nothing is known of an earlier run, in milliseconds.
     pub(crate) minimum_ms: i64,
     /// Patterns of keys that are no locks.
     pub(crate) exempt: Vec<Vec<u8>>,
-    /// The wall clock says how much time has passed since the machine was stopped.
+    /// Whether the wall clock shows how much time has passed since the machine was stopped.
     pub(crate) trusts_wall_clock: bool,
 }
 
@@ -39,13 +39,13 @@ impl GuardSettings {
 pub(crate) struct Found<'a> {
     /// The record of the earlier run.
     pub(crate) record: Option<CeilingRecord>,
-    /// The log is on, and this is the time of its last frame.
+    /// The time of the last frame of the log; `None` if the log is off.
     pub(crate) log_time: Option<LastTime>,
     /// The end of the log that was cut off.
     pub(crate) torn: Option<TornTail>,
-    /// The log was repaired, or restored from a backup: the reason.
+    /// The reason why the log is incomplete, if it was repaired or restored from a backup.
     pub(crate) marker: Option<&'a str>,
-    /// How long the leases of the keys that were loaded still run, in milliseconds.
+    /// Longest remaining lease of the keys that were loaded, in milliseconds.
     pub(crate) keys_left_ms: i64,
     /// The clocks of the machine.
     pub(crate) now: MachineTime,
@@ -54,11 +54,11 @@ pub(crate) struct Found<'a> {
 /// A guard that is necessary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Necessary {
-    /// How long, in milliseconds.
+    /// Its remaining time, in milliseconds.
     pub(crate) left_ms: i64,
-    /// Why.
+    /// Its reason.
     pub(crate) reason: String,
-    /// Keys without a deadline may be missing, for which no guard can wait.
+    /// Whether keys without a deadline may be missing, for which no guard can wait.
     pub(crate) had_lasting_keys: bool,
 }
 

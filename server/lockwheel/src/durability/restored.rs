@@ -29,14 +29,14 @@ pub(crate) struct Restored {
     disk: Arc<dyn Disk>,
     /// Keeps the directory for this process, unless the log does.
     lock: Option<Box<dyn DiskLock>>,
-    /// For error messages.
+    /// The directory's path, for error messages.
     path: String,
     guard: GuardSettings,
     now: MachineTime,
     record: Option<CeilingRecord>,
     /// What is known of the log; `None` if the log is off.
     log: Option<Overview>,
-    /// The log was repaired, or restored from a backup.
+    /// The mark of a log that was repaired, or restored from a backup.
     marker: Option<Marker>,
 }
 

@@ -69,10 +69,10 @@ pub(crate) struct SnapshotWriter {
 enum Phase {
     #[default]
     Begin,
-    /// The log sends the file.
+    /// Waiting for the file from the log.
     Awaiting(Receiver<Snapshot>),
     Writing(Snapshot),
-    /// All parts are written.
+    /// Complete: all parts are written.
     Written(Snapshot),
 }
 

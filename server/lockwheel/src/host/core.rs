@@ -48,20 +48,20 @@ pub(crate) struct Host {
     pub(super) this: OnceLock<Weak<Host>>,
     /// The connected clients.
     pub(crate) registry: Registry,
-    /// Removed when the server ends.
+    /// The files that are removed when the server ends.
     pub(super) runtime_files: RuntimeFiles,
-    /// Set to true when the server ends: all tasks end then.
+    /// Whether the server has ended: all tasks end then.
     pub(crate) stopped: watch::Sender<bool>,
     /// Wakes the ticker.
     pub(crate) deadline_timer: DeadlineTimer,
-    /// The directive `timeout`, copied here to be read without the lock.
+    /// A copy of the directive `timeout`, read without the lock.
     pub(super) idle_timeout_seconds: AtomicU32,
     pub(super) failed: AtomicBool,
-    /// The thread that holds the engine runs a slow script.
+    /// Whether the thread that holds the engine runs a slow script.
     pub(super) script_is_slow: AtomicBool,
-    /// The server ends; read without a lock.
+    /// Whether the server is ending; read without a lock.
     pub(super) stopping: AtomicBool,
-    /// When the restart guard ends, on the lease clock; [`NO_GUARD`] if it is not on. Read without
+    /// End of the restart guard on the lease clock; [`NO_GUARD`] if it is not on. Read without
     /// the lock, which a script may hold.
     pub(super) guard_until_ms: AtomicI64,
 }

@@ -19,7 +19,7 @@ use lockwheel_engine::settings::FlushPolicy;
 use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::files::Snapshot;
 
-/// The restart guard is not on.
+/// The end of a restart guard that is not on.
 pub(super) const NO_GUARD: i64 = i64::MIN;
 
 impl Host {

@@ -20,7 +20,7 @@ pub(crate) enum Next {
     LateReply,
     /// With the same request, when the engine resumes it.
     SameRequest,
-    /// It is disconnected after its replies.
+    /// Not at all: it is disconnected after its replies.
     End,
 }
 

@@ -26,11 +26,11 @@ pub(crate) struct SlowScriptMonitor {
 struct WatchedScript {
     script: u64,
     begin: Instant,
-    /// On the lease clock, which may be stopped or run faster.
+    /// Its start on the lease clock, which may be stopped or run faster.
     begin_us: i64,
-    /// When clients were last polled.
+    /// Time at which clients were last polled.
     polled_at: Instant,
-    /// The output that this thread held back has been sent.
+    /// Whether the output that this thread held back has been sent.
     sent: bool,
 }
 

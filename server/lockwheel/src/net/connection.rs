@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     /// The output that a thread will send at the end of its turn: a [`turn::Pending`], or
     /// [`NOT_PENDING`].
     pending: AtomicU8,
-    /// The gate has the connection: it has output that is not released.
+    /// Whether the gate has the connection: it has output that is not released.
     is_held: AtomicBool,
 }
 
@@ -60,21 +60,21 @@ struct Transfer {
     input: Input,
     output: Output,
     parser: Parser,
-    /// The bytes in `input` end within a request.
+    /// Whether the bytes in `input` end within a request.
     request_is_partial: bool,
-    /// The client will send no more.
+    /// Whether the client has closed its side.
     input_ended: bool,
-    /// No request is run until the engine resumes the client.
+    /// Whether requests wait until the engine resumes the client.
     waiting: bool,
-    /// The connection is closed when `output` has been sent.
+    /// Whether the connection is closed when `output` has been sent.
     closing: bool,
     /// The sizes that are counted as the client's memory.
     counted: BufferSizes,
-    /// The socket takes no more bytes for now: the task waits until it is writable.
+    /// Whether the socket is full: the task waits until it is writable.
     socket_full: bool,
-    /// The next bytes were not released at this position: the gate sends them when they are.
+    /// Position at which the next bytes were not released: the gate sends them when they are.
     held_at: Option<Position>,
-    /// Nothing is left but to close the connection.
+    /// Whether nothing is left but to close the connection.
     must_close: bool,
 }
 
@@ -682,7 +682,7 @@ impl Transfer {
 struct RequestTime {
     time: Time,
     turn: u64,
-    /// How many more requests use it.
+    /// Number of further requests that use it.
     left: u32,
 }
 

@@ -43,21 +43,21 @@ struct State {
 
 #[derive(Debug)]
 enum Stage {
-    /// The handshake is not complete.
+    /// Not complete.
     Running(Box<TlsStream>, Origin),
-    /// It was completed while a script ran, and the connection became a client.
+    /// Completed while a script ran; the connection is a client.
     Admitted(Arc<Connection>),
-    /// There is nothing left to do.
+    /// Over: nothing is left to do.
     Over,
 }
 
 /// How a handshake has ended.
 enum End {
-    /// It is complete.
+    /// Complete.
     Complete(Box<TlsStream>, Origin),
     /// The connection is a client already.
     Admitted(Arc<Connection>),
-    /// It was closed from outside.
+    /// Closed from outside.
     Closed,
 }
 

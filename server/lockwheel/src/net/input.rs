@@ -85,7 +85,7 @@ impl Input {
     }
 }
 
-/// Reading less at once costs more system calls than it saves memory.
+/// Least space for one read: less costs more system calls than it saves memory.
 const SPACE_BYTES_MIN: usize = limits::READ_BYTES / 2;
 
 #[cfg(test)]

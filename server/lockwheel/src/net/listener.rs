@@ -56,7 +56,7 @@ pub(crate) struct Acceptor {
 enum Listener {
     Tcp {
         listener: TcpListener,
-        /// For connections with TLS.
+        /// Whether connections use TLS.
         is_tls: bool,
     },
     Unix(UnixListener),

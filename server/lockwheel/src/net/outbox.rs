@@ -27,11 +27,11 @@ pub(crate) struct Outbox {
     state: Mutex<State>,
     /// The client's memory usage, here and in its connection.
     pub(crate) buffers: Arc<Buffers>,
-    /// There is something to take. Read without the lock, since the outbox is mostly empty.
+    /// Whether there is something to take. Read without the lock, since the outbox is mostly empty.
     filled: AtomicBool,
     /// Bytes that have been taken and not yet sent.
     unsent_bytes: AtomicUsize,
-    /// The soft limit while more bytes wait than it allows, else 0.
+    /// The soft limit while it is exceeded, else 0.
     soft_bytes: AtomicU64,
     woken: Condvar,
 }
@@ -39,17 +39,17 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     bytes: BytesMut,
-    /// What the bytes depend on.
+    /// The positions that the bytes depend on.
     dependencies: Dependencies,
     resume: bool,
     close: Option<Close>,
-    /// How many of `bytes` are counted as the client's memory.
+    /// Number of `bytes` that are counted as the client's memory.
     counted_bytes: usize,
-    /// Since when more bytes wait than the soft limit allows.
+    /// Time since which the soft limit is exceeded.
     over_soft_since: Option<Millis>,
     /// The time of the next check that was returned to a caller.
     next_check_at: Option<Millis>,
-    /// [`Outbox::wake`] was called since the last wait.
+    /// Whether [`Outbox::wake`] was called since the last wait.
     woken_early: bool,
     /// Wakes the client's task, or the caller in this process.
     waker: Option<Waker>,
@@ -58,12 +58,12 @@ struct State {
 /// The bytes that wait for a client, compared with its output buffer limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitCheck {
-    /// They are within the limit.
+    /// Within the limit.
     Within,
-    /// They are above the soft limit, and may be for now. The time of the next check, if it was not
+    /// Above the soft limit, which is allowed for now. The time of the next check, if it was not
     /// returned before.
     OverSoft(Option<Millis>),
-    /// These are too many bytes: the client must be disconnected.
+    /// Too many bytes, of this number: the client must be disconnected.
     Overrun(usize),
 }
 
@@ -72,11 +72,11 @@ pub(crate) enum LimitCheck {
 pub(crate) struct OutboxContents {
     /// Bytes to send.
     pub(crate) bytes: BytesMut,
-    /// The client's wait is over.
+    /// Whether the client's wait is over.
     pub(crate) resume: bool,
-    /// The client must be disconnected.
+    /// How the client must be disconnected, if it must.
     pub(crate) close: Option<Close>,
-    /// There is more, which is not released.
+    /// Whether there is more, which is not released.
     pub(crate) is_held: bool,
 }
 

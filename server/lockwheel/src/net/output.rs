@@ -19,7 +19,7 @@ pub(crate) struct Output {
     full_bytes: usize,
     /// The chunk that replies are appended to.
     tail: BytesMut,
-    /// What the bytes depend on.
+    /// The positions that the bytes depend on.
     dependencies: Dependencies,
 }
 

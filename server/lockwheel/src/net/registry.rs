@@ -41,7 +41,7 @@ impl Receiver {
 /// The receivers of all clients. No lock is held across a call: callers get clones.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Every message looks up its receiver here.
+    /// The receivers by client; every message looks up its own.
     receivers: DashMap<ClientId, Receiver, BuildHasherDefault<ClientIdHasher>>,
 }
 

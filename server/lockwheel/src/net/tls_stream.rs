@@ -38,11 +38,11 @@ pub(crate) enum Access {
 /// The result of a step of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeStep {
-    /// It is complete.
+    /// Complete.
     Complete,
-    /// It goes on when the socket is readable.
+    /// To be continued when the socket is readable.
     NeedsInput,
-    /// It goes on when the socket is writable.
+    /// To be continued when the socket is writable.
     NeedsOutput,
 }
 
@@ -224,7 +224,7 @@ thread_local! {
 struct Received {
     /// The bytes that were moved to the caller.
     input: usize,
-    /// The socket had no more.
+    /// Whether the socket had no more.
     is_last: bool,
 }
 

@@ -50,9 +50,9 @@ pub(crate) enum Pending {
 
 /// The turn of one thread.
 struct Turn {
-    /// The thread runs an event loop of this server, which calls [`before_sleep`].
+    /// Whether the thread runs an event loop of this server, which calls [`before_sleep`].
     has_loop: Cell<bool>,
-    /// Counts the turns.
+    /// The number of the turn.
     number: Cell<u64>,
     /// Connections with unsent replies.
     replies: RefCell<Vec<Arc<Connection>>>,

@@ -18,7 +18,7 @@ const FOLDER: &str = "raft";
 /// The file in that folder.
 const FILE: &str = "node.json";
 
-/// Only the user of the server can read the folder.
+/// Permission bits of the folder: only the user of the server can read it.
 const FOLDER_MODE: u32 = 0o700;
 
 /// See the module's documentation.

@@ -98,8 +98,8 @@ struct Origin<'a> {
     contents: &'a Contents,
     /// The lease ceiling of a server.
     record: Option<CeilingRecord>,
-    /// The server may have gone on after it, unlike one that was stopped in order to go on as a
-    /// node.
+    /// Whether the server may have gone on after it, unlike one that was stopped in order to go on
+    /// as a node.
     is_copy: bool,
 }
 

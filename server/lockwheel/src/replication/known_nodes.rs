@@ -22,16 +22,16 @@ pub(super) struct KnownNodes {
     own: NodeId,
     authority: Option<Authority>,
     known: watch::Sender<Known>,
-    /// A key was refused.
+    /// Notified when a key was refused.
     refused: Notify,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// As a change that is committed has left them.
+    /// The nodes after the last change that is committed.
     settled: Members,
-    /// As a change will leave them when it is committed. A node that it removes is accepted until
-    /// then: it may be the leader that commits it.
+    /// The nodes after a change that is not committed. A node that it removes is accepted until it
+    /// is: it may be the leader that commits it.
     pending: BTreeMap<NodeId, Peer>,
 }
 

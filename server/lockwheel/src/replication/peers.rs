@@ -33,7 +33,7 @@ pub(super) struct Services {
 #[derive(Debug)]
 pub(super) struct Places {
     unidentified: Mutex<Unidentified>,
-    /// Those that have.
+    /// Places of connections that have.
     known: Semaphore,
 }
 

@@ -30,15 +30,15 @@ pub(crate) struct RaftLog {
     gate: Arc<CommitGate>,
     node: OnceLock<Weak<Node>>,
     pending: Mutex<Pending>,
-    /// The node has to write a snapshot, and none has begun since.
+    /// Whether the node has to write a snapshot, and none has begun since.
     snapshot_is_due: AtomicBool,
-    /// There is a batch to replicate, or a snapshot to write.
+    /// Notified when there is a batch to replicate, or a snapshot to write.
     work: Notify,
-    /// A batch of this server is committed.
+    /// Notified when a batch of this server is committed.
     pub(super) committed: Notify,
     /// The nodes as clients are shown them, until the engine takes them.
     nodes: Mutex<Option<Nodes>>,
-    /// There are such nodes; read without the lock.
+    /// Whether there are such nodes; read without the lock.
     has_nodes: AtomicBool,
     /// The number of the last request that the engine has held.
     held: watch::Sender<u64>,
@@ -50,7 +50,8 @@ struct Pending {
     /// The barrier of the batches, while this server leads.
     barrier: Option<u64>,
     batches: VecDeque<Collected>,
-    /// A batch was not committed: the leadership is about to end, and later ones must not be.
+    /// Whether a batch was not committed: the leadership is about to end, and later ones must not
+    /// be.
     has_failed: bool,
     /// The barrier and the batches that are committed, the latest ones: the index of each, and the
     /// last unit up to it.
@@ -67,7 +68,8 @@ struct Collected {
     last: Position,
     lease_ms: i64,
     effects: Vec<u8>,
-    /// Later units belong to the next batch: a snapshot has the effects of these and no others.
+    /// Whether later units belong to the next batch: a snapshot has the effects of these and no
+    /// others.
     is_closed: bool,
 }
 
@@ -181,7 +183,7 @@ impl RaftLog {
         pending.barrier.map(|_| pending.last)
     }
 
-    /// A batch of this server is committed.
+    /// Releases the units up to `last`: their batch is committed.
     pub(crate) fn release(&self, last: Position) {
         self.gate.release(last, last);
         if self.gate.is_flush_awaited()

@@ -67,7 +67,7 @@ impl NodeSettings {
         }))
     }
 
-    /// How often a leader sends a message at least: several may be lost within a lease.
+    /// Longest time between two messages of a leader: several may be lost within a lease.
     pub(super) fn heartbeat(&self) -> Duration {
         self.lease / 5
     }

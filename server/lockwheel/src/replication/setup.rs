@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind};
 /// The number of the node that begins a cluster.
 pub(super) const FIRST_NODE: NodeId = 1;
 
-/// How long a join token is valid if nothing else is said.
+/// Validity of a join token by default.
 const TOKEN_VALID: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn failed(error: impl std::fmt::Display) -> Error {

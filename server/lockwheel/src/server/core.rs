@@ -42,7 +42,7 @@ use tracing::warn;
 pub struct Builder {
     settings: Result<Settings, Error>,
     seed: Option<u64>,
-    /// Listen for TLS at a free port, unless a directive names one.
+    /// Whether to listen for TLS at a free port, unless a directive names one.
     listens_for_tls: bool,
     /// The listening sockets of the server whose place this one takes.
     kept: Vec<TcpListener>,
@@ -227,7 +227,7 @@ pub struct Server {
     pub(crate) host: Arc<Host>,
     address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
-    /// The threads own it, and close its sockets when they end.
+    /// The sockets: the threads own them, and close them when they end.
     listening: Weak<Acceptor>,
     unixsocket: Option<String>,
     threads: Mutex<Vec<JoinHandle<()>>>,

@@ -35,7 +35,7 @@ pub struct StartOptions<'a> {
     pub disk: Arc<dyn Disk>,
     /// The seed of the engine.
     pub seed: u64,
-    /// A segment of the log ends when it is longer.
+    /// Bytes beyond which a segment of the log ends.
     pub segment_bytes_max: u64,
 }
 
@@ -75,7 +75,7 @@ thread_local! {
 /// What servers on this thread ask for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Current {
-    /// A snapshot is to be written.
+    /// Whether a snapshot is to be written.
     begins_snapshot: bool,
     segment_bytes_max: u64,
 }

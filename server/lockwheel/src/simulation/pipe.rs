@@ -15,15 +15,15 @@ pub struct Pipe(Arc<Mutex<State>>);
 struct State {
     to_server: VecDeque<u8>,
     to_client: VecDeque<u8>,
-    /// The client sends no more.
+    /// Whether the client has closed its side.
     client_has_ended: bool,
-    /// The server sends no more.
+    /// Whether the server has closed its side.
     server_has_ended: bool,
-    /// The connection is lost: the server gets errors.
+    /// Whether the connection is lost: the server gets errors.
     is_lost: bool,
-    /// The server reads at most this many bytes at once.
+    /// Most bytes that the server reads at once.
     read_bytes_max: usize,
-    /// The server can write while fewer bytes wait for the client.
+    /// Number of bytes waiting for the client from which on the server cannot write.
     space: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
