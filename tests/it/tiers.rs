@@ -10,7 +10,7 @@ use lockwheel_tests::tiers::grammar::{self, Cell, Selection};
 use lockwheel_tests::tiers::trial::{Outcome, Trial};
 use lockwheel_tests::tiers::{Chance, Pair};
 
-/// The number of random scripts; `cargo run --bin tiers` runs any number.
+/// The number of random scripts; `cargo run -p lockwheel-tools --bin tiers` runs any number.
 const DRAWN: u64 = 4_000;
 /// Their seed.
 const SEED: u64 = 2026;
