@@ -21,7 +21,7 @@ use crate::replay::{Input, Output, Twins};
 const BEGIN_US: i64 = 1_700_000_000_000_000;
 /// Timers that are processed in one tick.
 const TICK_BUDGET: u32 = 1_000;
-/// One request in so many is followed by each event other than a request.
+/// Mean number of requests between two events of one kind.
 const EVENT_ONE_IN: u64 = 250;
 /// Polls of a slow script until an input arrives.
 const POLLS_MAX: u64 = 5;

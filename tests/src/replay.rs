@@ -43,11 +43,12 @@ use lockwheel_engine::store::digest::Digest;
 use lockwheel_engine::timing::time::{ClockOrder, Millis, Time};
 use lockwheel_engine::{Engine, Flow};
 
-/// A script that is still running after so many polls is killed: no recording has as many.
+/// Number of polls after which a running script is killed: no recording has as many.
 const POLLS_MAX: u32 = 20_000;
-/// The digests of the whole state are compared after each input that has changed it, while there
-/// are at most so many keys; else after so many inputs, and at the end.
+/// Most keys with which the digests of the whole state are compared after each input that has
+/// changed it.
 const KEYS_MAX: usize = 64;
+/// Number of inputs between two comparisons with more keys.
 const INPUTS_PER_DIGEST: u64 = 1024;
 
 /// One input of an engine.

@@ -18,7 +18,7 @@ struct Log {
 
 /// What a crash may leave.
 struct Kept {
-    /// These values, at least so many of the first ones.
+    /// These values, or the first of them, at least `least`.
     values: Vec<u64>,
     least: usize,
     /// Or exactly these, if a snapshot was being installed.

@@ -45,8 +45,8 @@ pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a node takes at most to receive a snapshot and to load it.
 pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// A snapshot is given up if the other node neither takes nor sends anything for so long: its
-/// machine has failed, or the network.
+/// Time without progress of the other node after which a snapshot is given up: its machine has
+/// failed, or the network.
 pub(crate) const SNAPSHOT_STALL: Duration = Duration::from_secs(10);
 
 /// A node that loads a snapshot says so at this interval.

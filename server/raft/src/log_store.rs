@@ -53,7 +53,7 @@ enum Writer {
 #[derive(Debug)]
 pub struct LogReader {
     shared: Arc<Shared>,
-    /// For entries that are no longer in memory; made after so many cuts.
+    /// For entries that are no longer in memory, with the number of cuts when it was made.
     cursor: Option<(u64, Cursor)>,
 }
 

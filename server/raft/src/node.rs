@@ -41,12 +41,12 @@ pub struct Settings {
     pub id: NodeId,
     /// The name of the cluster: nodes of others are refused.
     pub cluster: String,
-    /// A leader sends a message to each follower at least so often.
+    /// Longest time between two messages of a leader to a follower.
     pub heartbeat: Duration,
-    /// A follower that has got a message of a leader votes for no other node for so long. After
-    /// that, an election begins within half of it.
+    /// Time after a message of a leader during which a follower votes for no other node. An
+    /// election begins within half of it afterwards.
     pub lease: Duration,
-    /// So many entries before a snapshot are kept: a follower that is not further behind needs no
+    /// Number of entries kept before a snapshot: a follower that is not further behind needs no
     /// snapshot.
     pub entries_kept: u64,
     /// Where the log is written.
@@ -224,7 +224,7 @@ impl Node {
         last > self.started && last.elapsed() < self.settings.lease
     }
 
-    /// A leader sends a message to each follower at least so often.
+    /// Longest time between two messages of a leader to a follower.
     pub fn heartbeat(&self) -> Duration {
         self.settings.heartbeat
     }

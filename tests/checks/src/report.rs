@@ -13,7 +13,7 @@ use crate::{root, target};
 /// Lines that are shown of the output of a step that fails.
 const LINES_SHOWN: usize = 60;
 
-/// A step that takes longer than recorded by more than this, in percent, is marked.
+/// Largest excess over the recorded time, in percent, of a step that is not marked.
 const TOLERANCE_PERCENT: u64 = 20;
 
 /// Shorter differences are not marked.

@@ -12,16 +12,16 @@ use crate::core::Violation;
 /// The permits of a native semaphore.
 pub const PERMITS: u32 = 3;
 
-/// A server has noticed by then that a connection is lost.
+/// Longest time until a server notices a lost connection.
 const SLACK_US: i64 = 100_000;
 
-/// The rest of a lease that is shown as 0.
+/// Remaining leases below this are reported as 0.
 const MILLISECOND_US: i64 = 1_000;
 
-/// A lock is not free for longer while a client waits for it.
+/// Longest time for which a lock is free while a client waits for it.
 const IDLE_US: i64 = 200_000;
 
-/// A request has arrived by then.
+/// Longest time until a request has arrived.
 const ARRIVED_US: i64 = 300_000;
 
 /// How an owner holds a lock.

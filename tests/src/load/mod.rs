@@ -12,9 +12,9 @@ use nix::time::{ClockId, clock_gettime};
 /// A fault of a server, in microseconds of the clock of the clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The fault was not there yet.
+    /// Start of the fault: no earlier request was affected.
     pub begin_us: i64,
-    /// No request that a client gave up before takes effect any more.
+    /// End of the fault: no request that a client gave up earlier takes effect after it.
     pub end_us: i64,
 }
 

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-/// Waits for a future within a limit; `None` if it is not ready by then.
+/// The result of a future; `None` if the limit ends before it is ready.
 pub(super) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, pin!(future)).await.ok()
 }

@@ -67,7 +67,7 @@ const TTL_MS: (i64, i64) = (4, 30);
 const ENDLESS_US: i64 = 3_600_000_000;
 /// The longest pause of a refused client before its next request.
 const PAUSE_US: i64 = 2000;
-/// One in so many requests is sent on a connection that is then closed.
+/// Number of requests of which one is sent on a connection that is then closed.
 const ABORT_ONE_IN: u64 = 50;
 /// The explanation of the lines of a story.
 const LEGEND: &str = "request time..answer time (us), the lock, the client and its turn, the \

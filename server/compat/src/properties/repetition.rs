@@ -33,7 +33,7 @@ const LOCKS: u64 = 2;
 const TRIALS_MIN: i64 = 100;
 /// The leases: longer than a run.
 const LEASE_MS: (i64, i64) = (1_000_000, 9_000_000);
-/// A remaining time that is shorter than the lease by more than this is wrong.
+/// Largest difference between a lease and its remaining time.
 const ELAPSED_MS_MAX: i64 = 900_000;
 /// The number of events in a story.
 const STORY_LINES: usize = 12;

@@ -278,7 +278,7 @@ fn checked_owner(owner: &[u8]) -> Result<&[u8], Error> {
     }
 }
 
-/// The end of a lease of so many milliseconds.
+/// The end of a lease of `ttl_ms` milliseconds.
 fn lease_end(ttl_ms: &[u8], time: Time, command: &'static str) -> Result<Millis, Error> {
     let ttl_ms = integer(ttl_ms)?;
     let end = time.after(Millis(ttl_ms)).filter(|_| ttl_ms > 0);

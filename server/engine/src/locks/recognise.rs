@@ -541,7 +541,7 @@ impl Recognition<'_> {
     }
 }
 
-/// A client that is refused so many times waits for a lock.
+/// Number of refusals after which a client counts as waiting for a lock.
 const RETRIES: u32 = 3;
 
 impl Locks {

@@ -200,7 +200,7 @@ impl List {
     }
 }
 
-/// Room for so many elements is always kept: shrinking below saves nothing.
+/// Number of elements for which room is always kept: shrinking below saves nothing.
 const ROOM_KEPT: usize = 32;
 
 /// The bytes of an element in a listpack: its header, its contents, and its length once more for

@@ -133,7 +133,7 @@ impl Stage {
         self.request(client, &words(command)).0
     }
 
-    /// Advances both clocks and processes everything that is due by then.
+    /// Advances both clocks and processes everything that is due then.
     pub(crate) fn advance(&mut self, span_us: i64) {
         self.lease_us += span_us;
         self.wall_us += span_us;

@@ -256,7 +256,7 @@ impl Wheel {
         None
     }
 
-    /// Advances the wheel's own time to `now`, if nothing is due by then.
+    /// Advances the wheel's own time to `now`, if nothing is due until `now`.
     pub fn advance(&mut self, now: Millis) {
         let now = tick_of(now);
         if self.cascading == 0 && self.next_slot().is_none_or(|(_, start)| start > now) {

@@ -38,7 +38,7 @@ struct Pending {
     before: u64,
 }
 
-/// Clients share so many locks.
+/// Number of locks that the clients share.
 const LOCKS: u64 = 4;
 
 /// Leases are at least so long, and less than this longer.

@@ -34,7 +34,7 @@ pub(crate) const SETTLED: Duration = Duration::from_secs(8);
 /// Time in which nodes that can reach each other elect a leader and acknowledge something.
 const AVAILABLE: Duration = Duration::from_secs(40);
 
-/// A clock is faster or slower by no more than this, in parts per million.
+/// Largest error of the rate of a clock, in parts per million.
 pub(crate) const CLOCK_ERROR_PPM: i64 = 24_000;
 
 /// A step is at least so long, and less than this longer.
@@ -294,7 +294,7 @@ impl Cluster {
         }
     }
 
-    /// The node does not run for so long.
+    /// Stops a node for this time.
     pub(crate) fn suspend(&mut self, id: NodeId, time: Duration) {
         self.note(format_args!("node {id} is suspended for {time:?}"));
         self.machines.get_mut(&id).expect("a machine").suspended_until = self.now + time;

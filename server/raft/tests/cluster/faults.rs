@@ -13,23 +13,23 @@ use crate::cluster::{Cluster, both_ways, peer};
 use crate::figures::Figures;
 use crate::network::Way;
 
-/// So many clients share the locks.
+/// Number of clients that share the locks.
 const CLIENTS: usize = 6;
 
-/// Faults happen for so long.
+/// Simulated time during which faults are injected.
 const LENGTH: Duration = Duration::from_secs(30);
 
-/// Between two faults there is less time than this.
+/// Longest time between two faults.
 const PAUSE_MS: u64 = 80;
 
-/// A suspended node is resumed before this, and a way that flaps changes within this.
+/// Longest suspension of a node, and longest time until a way that flaps changes.
 const SUSPENSION_MS: u64 = 1_500;
 const FLAP_MS: u64 = 300;
 
-/// A change of the members is given up after this: a node that it needs may not run.
+/// Time until a change of the members is given up: a node that it needs may not run.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// There are no more machines than this.
+/// Most machines in a cluster.
 const MACHINES: usize = 6;
 
 /// A change of the members that is under way.

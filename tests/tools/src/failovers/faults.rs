@@ -36,7 +36,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Of twelve faults, so many are of this kind.
+    /// Number of faults of this kind among twelve.
     fn share(self) -> usize {
         match self {
             Fault::KillLeader => 5,

@@ -37,8 +37,8 @@ const LATE_US: i64 = 250_000;
 /// The load between a restart and the next kill.
 const LOAD_MS: (i64, i64) = (50, 400);
 
-/// One in so many kills comes before the server is ready: it loads the log, or waits for the end of
-/// the leases.
+/// Number of kills of which one comes before the server is ready: it loads the log, or waits for
+/// the end of the leases.
 const EARLY_KILL_ONCE_IN: u64 = 8;
 const EARLY_KILL_MS: (i64, i64) = (0, 40);
 

@@ -25,7 +25,7 @@ use lockwheel_tests::tiers::trial::{Outcome, Trial, shrink};
 
 /// Scripts that a thread takes at a time.
 const TURN: u64 = 256;
-/// One script in so many contains the next cell, so that each cell is tested.
+/// Number of scripts of which one contains the next cell, so that each cell is tested.
 const CELL_EVERY: u64 = 8;
 
 /// Run random scripts by both tiers, and a sample of them on a real redis-server
