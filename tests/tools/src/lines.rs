@@ -142,16 +142,14 @@ impl Item {
     /// Whether the item ends with this line: with its last brace, or with the end of a statement,
     /// a field or a match arm.
     fn ends_with(&mut self, line: &str) -> bool {
-        let mut last = ' ';
         for letter in line.chars() {
             match letter {
                 '{' | '(' | '[' => self.depth += 1,
                 '}' | ')' | ']' => self.depth = self.depth.saturating_sub(1),
                 _ => {}
             }
-            last = letter;
         }
-        self.depth == 0 && matches!(last, '}' | ';' | ',')
+        self.depth == 0 && line.ends_with(['}', ';', ','])
     }
 }
 

@@ -211,13 +211,11 @@ impl Settings {
 
     /// Sets one directive, with effect from now on.
     fn change(&mut self, directive: &'static Row, words: &[&str]) -> Result<(), String> {
-        let value = directive.kind.read(words)?;
-        match directive.role {
-            Role::NeedsLog if !self.has_log() && value.to_string() != directive.default => {
-                Err(NO_LOG.into())
-            }
-            _ => self.assign(directive, words),
+        let needs_log = matches!(directive.role, Role::NeedsLog) && !self.has_log();
+        if needs_log && directive.kind.read(words)?.to_string() != directive.default {
+            return Err(NO_LOG.into());
         }
+        self.assign(directive, words)
     }
 
     /// As [`Settings::apply`], while the command line is read: a directive that needs the log is
