@@ -115,7 +115,7 @@ const SUBCOMMANDS: &[Command] = &[
         arguments: &[
             arg::one_of("operation", &[arg::integer("count"), arg::word("RESET")]).optional()
         ],
-        example: "AUTH alice wrong; ACL LOG RESET; ACL LOG => []",
+        example: "AUTH alice wrong => !WRONGPASS ...; ACL LOG RESET; ACL LOG => []",
         run: log,
         ..ACL
     },
@@ -609,7 +609,8 @@ mod tests {
         stage.check(&format!("FCALL f 1 k => {KEY}"));
         stage.check("b> ACL LOG 1 => [[...\"reason\", \"key\", \"context\", \"toplevel\", ...");
         stage.check(
-            "EVAL \"redis.call('get', 'k')\" 0; b> ACL LOG 1 => [[...\"lua\", ...\"k\", ...",
+            "EVAL \"redis.call('get', 'k')\" 0 => !ERR ACL failure in script: ...; \
+             b> ACL LOG 1 => [[...\"lua\", ...\"k\", ...",
         );
     }
 
@@ -756,31 +757,33 @@ mod tests {
     fn refusals_are_logged() {
         let mut stage = stage("~* +get");
         stage.check(
-            "SET k v; SET k v; b> ACL LOG => [[\"count\", 2, \"reason\", \"command\", \
+            "SET k v => !NOPERM ...; SET k v => !NOPERM ...; b> ACL LOG => [[\"count\", 2, \"reason\", \"command\", \
                      \"context\", \"toplevel\", \"object\", \"set\", \"username\", \"u\", \
                      \"age-seconds\", \"0\", \"client-info\", \"id=1 ...\", \"entry-id\", 0, \
                      \"timestamp-created\", 1700000000000, \"timestamp-last-updated\", \
                      1700000000000]]",
         );
         stage.check(
-            "+1500ms; SET k v; +61000ms; SET k v; b> ACL LOG => [[\"count\", 1, \
-                     ...\"entry-id\", 1, ...], [\"count\", 3, ...\"age-seconds\", \"61\", ...]]",
+            "+1500ms; SET k v => !NOPERM ...; +61000ms; SET k v => !NOPERM ...; \
+             b> ACL LOG => [[\"count\", 1, ...\"entry-id\", 1, ...], \
+                            [\"count\", 3, ...\"age-seconds\", \"61\", ...]]",
         );
         stage.check(
-            "b> AUTH x y; b> ACL LOG 1 => [[...\"auth\", ...\"AUTH\", \"username\", \"x\", ...",
+            "b> AUTH x y => !WRONGPASS ...; \
+             b> ACL LOG 1 => [[...\"auth\", ...\"AUTH\", \"username\", \"x\", ...",
         );
         stage.check("b> ACL LOG 0 => []; b> ACL LOG -1 => []; b> ACL LOG x => !ERR value is ...");
         stage.check("b> INFO stats => ...acl_access_denied_auth:1\\r\\nacl_access_denied_cmd:4...");
-        stage.check("b> ACL LOG RESET => OK; b> ACL LOG => []; SET k v");
+        stage.check("b> ACL LOG RESET => OK; b> ACL LOG => []; SET k v => !NOPERM ...");
         stage.check("b> ACL LOG => [[...\"entry-id\", 3, ...]]; b> CONFIG SET acllog-max-len 1");
-        stage.check("DEL k; b> ACL LOG => [[...\"del\", ...\"entry-id\", 4, ...]]");
-        stage.check("b> CONFIG SET acllog-max-len 0; DEL k; b> ACL LOG => []");
+        stage.check("DEL k => !NOPERM ...; b> ACL LOG => [[...\"del\", ...\"entry-id\", 4, ...]]");
+        stage.check("b> CONFIG SET acllog-max-len 0; DEL k => !NOPERM ...; b> ACL LOG => []");
     }
 
     #[test]
     fn long_names_are_logged_in_part() {
         let mut stage = stage("+get");
-        stage.check(&format!("GET {}", "k".repeat(2000)));
+        stage.check(&format!("GET {} => {KEY}", "k".repeat(2000)));
         stage.check(&format!("b> ACL LOG => [[...\"object\", \"{}\", ...", "k".repeat(1024)));
     }
 

@@ -296,7 +296,9 @@ mod tests {
         stage.check(&format!("AUTH x => {WRONG}; AUTH other \"open sesame\" => {WRONG}"));
         stage.check("PING => !NOAUTH ...; AUTH \"open sesame\" => OK; PING => PONG");
         stage.check("b> HELLO 3 AUTH default \"open sesame\" => {...; b> PING => PONG");
-        stage.check("AUTH wrong; PING => PONG; RESET => RESET; PING => !NOAUTH ...");
+        stage.check(
+            "AUTH wrong => !WRONGPASS ...; PING => PONG; RESET => RESET; PING => !NOAUTH ...",
+        );
         stage.check("QUIT => OK");
     }
 

@@ -1005,11 +1005,13 @@ mod tests {
 
     #[test]
     fn end_of_a_shared_hold_is_a_change_of_the_lock() {
-        let shared =
-            "ACQ k a TTL 10 SHARED; ACQ k b TTL 90 SHARED; b> WATCH k; b> MULTI; b> PING; ";
-        talk(&format!("{shared}+9ms; b> EXEC => [PONG]"));
-        talk(&format!("{shared}+10ms; b> EXEC => nil-array"));
-        talk(&format!("{shared}SELECT 1; SWAPDB 0 1; b> WATCH k; +10ms; b> EXEC => nil-array"));
+        let shared = "ACQ k a TTL 10 SHARED; ACQ k b TTL 90 SHARED; ";
+        let swapped = format!("{shared}SWAPDB 0 1; b> SELECT 1; ");
+        for before in [shared, &swapped] {
+            let watched = format!("{before}b> WATCH k; b> MULTI; b> PING; ");
+            talk(&format!("{watched}+9ms; b> EXEC => [PONG]"));
+            talk(&format!("{watched}+10ms; b> EXEC => nil-array"));
+        }
         talk(
             "HELLO 3; CLIENT TRACKING ON; ACQ k a TTL 10 SHARED; b> ACQ k b TTL 90 SHARED; \
              b> ACQ k c TTL 20 SHARED; LOCK.INFO k; +10ms; a< => >[\"invalidate\", [\"k\"]]; \

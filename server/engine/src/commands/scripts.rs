@@ -313,29 +313,39 @@ mod tests {
 
     #[test]
     fn error_is_counted_once_at_any_level() {
-        let counted = |script: &str, errors: &str, stats: &str| {
+        let counted = |script: &str, reply: &str, errors: &str, stats: &str| {
             check(&format!(
-                "SET s x; EVAL \"{script}\" 0; INFO errorstats => \"# Errorstats\\r\\n{errors}\"; \
-                 INFO commandstats => {stats}"
+                "SET s x; EVAL \"{script}\" 0 => {reply}; \
+                 INFO errorstats => \"# Errorstats\\r\\n{errors}\"; INFO commandstats => {stats}"
             ));
         };
         let wrong = "redis.call('hget', 's', 'f')";
-        let one = "errorstat_WRONGTYPE:count=1\\r\\n";
+        let (type_error, error) =
+            ("errorstat_WRONGTYPE:count=1\\r\\n", "errorstat_ERR:count=1\\r\\n");
         let failed = "...cmdstat_eval:calls=1,...failed_calls=1...";
         let fine =
             "...cmdstat_eval:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0...";
-        counted(&format!("return {wrong}"), one, failed);
-        counted("return redis.pcall('hget', 's', 'f')", one, failed);
-        counted("return {redis.pcall('hget', 's', 'f')}", one, failed);
-        counted("redis.pcall('hget', 's', 'f')", one, fine);
-        counted("return 1", "", fine);
-        counted("return redis.error_reply('MINE all')", "errorstat_MINE:count=1\\r\\n", failed);
-        counted("return {err = 'word'}", "errorstat_ERR:count=1\\r\\n", failed);
-        counted("error('x')", "errorstat_ERR:count=1\\r\\n", failed);
-        counted("x x", "errorstat_ERR:count=1\\r\\n", failed);
-        counted("redis.call('get')", "errorstat_ERR:count=1\\r\\n", failed);
+        for (script, reply, errors, stats) in [
+            (&*format!("return {wrong}"), "!WRONGTYPE ...", type_error, failed),
+            ("return redis.pcall('hget', 's', 'f')", "!WRONGTYPE ...", type_error, failed),
+            ("return {redis.pcall('hget', 's', 'f')}", "[!WRONGTYPE ...]", type_error, failed),
+            ("redis.pcall('hget', 's', 'f')", "nil", type_error, fine),
+            ("return 1", "1", "", fine),
+            (
+                "return redis.error_reply('MINE all')",
+                "!MINE all",
+                "errorstat_MINE:count=1\\r\\n",
+                failed,
+            ),
+            ("return {err = 'word'}", "!word", error, failed),
+            ("error('x')", "!ERR ...", error, failed),
+            ("x x", "!ERR Error compiling script ...", error, failed),
+            ("redis.call('get')", "!ERR Wrong number of args ...", error, failed),
+        ] {
+            counted(script, reply, errors, stats);
+        }
         check(
-            "EVAL \"redis.call('multi')\" 0; INFO commandstats => \
+            "EVAL \"redis.call('multi')\" 0 => !ERR ...; INFO commandstats => \
                ...cmdstat_multi:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,...",
         );
     }

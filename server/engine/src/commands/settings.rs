@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn counters_are_reset() {
         let mut stage = Stage::new(Settings::default());
-        stage.check("GET k; FOO; INFO errorstats => ...errorstat_ERR:count=1...");
+        stage.check("GET k; FOO => !ERR ...; INFO errorstats => ...errorstat_ERR:count=1...");
         stage.check("CONFIG RESETSTAT; INFO errorstats => \"# Errorstats\\r\\n\"");
         stage.check("INFO commandstats => ...cmdstat_info:calls=1,...");
         assert_eq!(stage.engine.stats.keyspace_misses, 0);

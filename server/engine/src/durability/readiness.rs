@@ -275,7 +275,7 @@ mod tests {
         stage.engine.take_units(|units| effects.extend_from_slice(units.effects));
 
         let mut other = Stage::new(Default::default());
-        other.check("early> SUBSCRIBE x");
+        other.check("f> SUBSCRIBE x");
         let subscribed = r#"["subscribe", "c", 1]"#;
         let with_message = format!(r#"{subscribed} & ["message", "c", "free"]"#);
         for (client, at_ms, expected) in [("b", -20_000, subscribed), ("d", 0, &with_message)] {

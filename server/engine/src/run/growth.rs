@@ -243,7 +243,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use crate::limits;
-    use crate::settings::Settings;
+    use crate::settings::{Permission, Settings};
     use crate::testing::Stage;
 
     const OOM: &str = "!OOM command not allowed when used memory > 'maxmemory'....";
@@ -251,7 +251,9 @@ mod tests {
 
     /// An engine that has held this conversation before the limit is reached.
     fn at_limit(before: &str) -> Stage {
-        let mut stage = Stage::new(Settings::default());
+        let mut settings = Settings::default();
+        settings.enable_debug_command = Permission::Yes;
+        let mut stage = Stage::new(settings);
         stage.check(before);
         stage.check("CONFIG SET maxmemory 1 => OK");
         stage

@@ -281,7 +281,8 @@ mod tests {
         const TEXT: &str = "redis.call('set', 'lock', 'lua', 'NX') return redis.call('no')";
         const PLANNED: &str = "redis.call('set', 'mark', 'plan') return redis.call('no')";
         let sha = Sha::of(TEXT.as_bytes());
-        for (before, after) in [("", ""), ("MULTI; ", " => QUEUED; EXEC => [...]")] {
+        for (before, after) in [("", " => !ERR ..."), ("MULTI; ", " => QUEUED; EXEC => [!ERR ...]")]
+        {
             let mut stage = Stage::new(Settings::default());
             stage.check(&format!("SET lock owner PX 60000; SCRIPT LOAD \"{TEXT}\""));
             let mut host = LibraryLoader::default();

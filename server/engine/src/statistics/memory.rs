@@ -201,10 +201,10 @@ mod tests {
         for (hold, release) in [
             (format!("MULTI; ECHO {large}"), "DISCARD"),
             (format!("MULTI; ECHO {large}"), "EXEC"),
-            (format!("MULTI; ECHO {large}"), "EXEC x"),
+            (format!("MULTI; ECHO {large}"), "EXEC x => !EXECABORT ..."),
             (format!("MULTI; ECHO {large}"), "RESET"),
             (format!("WATCH {large}"), "UNWATCH"),
-            (format!("WATCH {large}; WATCH {large}"), "EXEC; MULTI; EXEC"),
+            (format!("WATCH {large}; WATCH {large}"), "EXEC => !ERR ...; MULTI; EXEC"),
             (format!("WATCH {large}"), "RESET"),
             (format!("SUBSCRIBE {large}"), "UNSUBSCRIBE"),
             (format!("SUBSCRIBE {large}; SUBSCRIBE {large}"), "RESET"),

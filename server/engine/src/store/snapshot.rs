@@ -198,7 +198,9 @@ mod tests {
         for seed in 0..60 {
             let mut random = Random::new(seed);
             let mut stage = Stage::new(Default::default());
-            stage.check("FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', print)\"");
+            stage.check(
+                "FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', redis.log)\"",
+            );
             for _ in 0..300 {
                 stage.step(&change(&mut random));
             }
@@ -241,7 +243,9 @@ mod tests {
             let mut settings = Settings::default();
             settings.enable_debug_command = Permission::Yes;
             let mut stage = Stage::new(settings);
-            stage.check("FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', print)\"");
+            stage.check(
+                "FUNCTION LOAD \"#!lua name=l\\x0aredis.register_function('f', redis.log)\"",
+            );
             for _ in 0..100 {
                 stage.step(&change(&mut random));
             }

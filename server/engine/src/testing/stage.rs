@@ -6,7 +6,7 @@
 //! `wall-10ms`), the output of another client (`b<`), or the end of its connection (`b!`). The
 //! expected result follows `=>` in a short notation: `OK`, `3`, `"bulk"`, `nil`, `nil-array`,
 //! `[1, 2]`, `{k: v}`, `~[set]`, `>[push]`, `2.5` (double), `#t`, `!ERR line`; `...` matches
-//! anything.
+//! any text. An error must be expected: without `=>` any other reply is right.
 
 use std::collections::BTreeMap;
 
@@ -86,16 +86,15 @@ impl Stage {
 
     /// Holds a conversation; panics if a result is not as expected.
     pub(crate) fn check(&mut self, conversation: &str) {
-        for step in split_outside_quotes(conversation, ';') {
+        let steps = split_outside_quotes(conversation, ';');
+        for step in steps.into_iter().filter(|step| !step.trim().is_empty()) {
             let (step, expected) = match step.split_once("=>") {
                 Some((step, expected)) => (step.trim(), Some(expected.trim())),
                 None => (step.trim(), None),
             };
-            let got = self.step(step);
-            if let Some(expected) = expected {
-                let holds = matches(&got, expected);
-                assert!(holds, "{got} is not {expected} at `{step}` of `{conversation}`");
-            }
+            let (got, expected) = (self.step(step), expected.unwrap_or("..."));
+            let holds = matches(&got, expected);
+            assert!(holds, "{got} is not {expected} at `{step}` of `{conversation}`");
         }
     }
 
@@ -194,8 +193,11 @@ impl Stage {
     }
 }
 
-/// Whether a result is as expected, where `...` matches anything.
+/// Whether a result is as expected, where `...` matches any text, but no error.
 pub(crate) fn matches(got: &str, expected: &str) -> bool {
+    if got.starts_with('!') != expected.starts_with('!') {
+        return false;
+    }
     let parts: Vec<&str> = expected.split("...").collect();
     let [first, middle @ .., last] = parts.as_slice() else { return got == expected };
     let Some(mut rest) = got.strip_prefix(first) else { return false };

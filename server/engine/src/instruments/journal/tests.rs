@@ -88,7 +88,9 @@ fn servers_without_test_commands_keep_no_journal() {
 #[test]
 fn commands_are_recorded_in_order_and_shortened() {
     let mut stage = stage();
-    stage.check("SET k v; +5ms; b> CLIENT SETNAME worker; b> GET k; INCR k; LOCKWHEEL JOURNAL");
+    stage.check(
+        "SET k v; +5ms; b> CLIENT SETNAME worker; b> GET k; INCR k => !ERR ...; LOCKWHEEL JOURNAL",
+    );
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
     let lines: Vec<String> = entries.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -104,7 +106,7 @@ fn commands_are_recorded_in_order_and_shortened() {
     );
     assert_eq!(entries[4].time_ms - entries[1].time_ms, 5);
     let long = "x".repeat(200);
-    stage.check(&format!("LOCKWHEEL JOURNAL CLEAR; GET {long}; AUTH {long}"));
+    stage.check(&format!("LOCKWHEEL JOURNAL CLEAR; GET {long}; AUTH {long} => !ERR ..."));
     let entries = stage.engine.journal().expect("a journal").select(Selection::default());
     let cut = format!("#7 client 1: GET {}... -> nil", "x".repeat(128));
     assert_eq!(entries[0].to_string(), cut);
