@@ -154,54 +154,84 @@ defects! {
         PermitsNotCounted = "permits-not-counted": "more permits are granted than there are",
     }
     Cluster {
-        RaftAllEntriesCommitted = "raft-all-entries-committed": "all entries committed",
-        RaftBarrierLeftOut = "raft-barrier-left-out": "barrier left out",
-        RaftBatchesNotDivided = "raft-batches-not-divided": "batches not divided",
+        RaftAllEntriesCommitted = "raft-all-entries-committed":
+            "a node applies entries of its log at the start that no majority has",
+        RaftBarrierLeftOut = "raft-barrier-left-out":
+            "a new leader serves before its barrier is applied",
+        RaftBatchesNotDivided = "raft-batches-not-divided":
+            "a batch of any size is one entry of the log",
         RaftBatchesOfEarlierLeadersApplied = "raft-batches-of-earlier-leaders-applied":
-            "batches of earlier leaders applied",
-        RaftCandidateDespiteLeader = "raft-candidate-despite-leader": "candidate despite leader",
-        RaftConflictsKept = "raft-conflicts-kept": "conflicts kept",
-        RaftCutLogTrusted = "raft-cut-log-trusted": "cut log trusted",
+            "effects of a deposed leader are applied after the barrier of the next",
+        RaftCandidateDespiteLeader = "raft-candidate-despite-leader":
+            "a node is a candidate within the lease of a leader",
+        RaftConflictsKept = "raft-conflicts-kept":
+            "entries that the leader replaces stay in the log's files",
+        RaftCutLogTrusted = "raft-cut-log-trusted":
+            "a node whose log was cut at the start votes like any other",
         RaftElectionAddedToLeaseTime = "raft-election-added-to-lease-time":
-            "election added to lease time",
+            "the lease clock jumps forward at each election",
         RaftEntriesDroppedWithoutSnapshot = "raft-entries-dropped-without-snapshot":
-            "entries dropped without snapshot",
-        RaftEntriesNotFlushed = "raft-entries-not-flushed": "entries not flushed",
-        RaftGuardSkipped = "raft-guard-skipped": "guard skipped",
+            "segments are removed although the snapshot lacks their entries",
+        RaftEntriesNotFlushed = "raft-entries-not-flushed":
+            "entries are acknowledged before they are flushed",
+        RaftGuardSkipped = "raft-guard-skipped":
+            "a new leader does not keep the guard that the log contains",
         RaftInstalledSnapshotAtWrongPlace = "raft-installed-snapshot-at-wrong-place":
-            "installed snapshot at wrong place",
-        RaftLeaderRemovesItself = "raft-leader-removes-itself": "leader removes itself",
-        RaftLeadsWithACutLog = "raft-leads-with-a-cut-log": "leads with a cut log",
-        RaftLearnersCounted = "raft-learners-counted": "learners counted",
-        RaftLeaseFromReceipt = "raft-lease-from-receipt": "lease from receipt",
-        RaftLeaseIgnored = "raft-lease-ignored": "lease ignored",
-        RaftLeaseTimeBeginsAnew = "raft-lease-time-begins-anew": "lease time begins anew",
-        RaftLeaseTooLong = "raft-lease-too-long": "lease too long",
-        RaftLessThanAMajority = "raft-less-than-a-majority": "less than a majority",
-        RaftLostLogNotNoticed = "raft-lost-log-not-noticed": "lost log not noticed",
-        RaftLostVoteNotNoticed = "raft-lost-vote-not-noticed": "lost vote not noticed",
-        RaftMessagesOfAnySize = "raft-messages-of-any-size": "messages of any size",
-        RaftOnlyNewVotersCounted = "raft-only-new-voters-counted": "only new voters counted",
-        RaftReadBeforeApplied = "raft-read-before-applied": "read before applied",
-        RaftReadIndexUnconfirmed = "raft-read-index-unconfirmed": "read index unconfirmed",
-        RaftReplacedEntriesSent = "raft-replaced-entries-sent": "replaced entries sent",
-        RaftReplyBeforeCommit = "raft-reply-before-commit": "reply before commit",
-        RaftSnapshotNotChecked = "raft-snapshot-not-checked": "snapshot not checked",
+            "a received snapshot keeps the barrier of the state it replaces",
+        RaftLeaderRemovesItself = "raft-leader-removes-itself":
+            "a leader that is to be removed does not let another node lead",
+        RaftLeadsWithACutLog = "raft-leads-with-a-cut-log":
+            "a leader whose log was cut at the start leads again in the same term",
+        RaftLearnersCounted = "raft-learners-counted":
+            "nodes without a vote count in the majority that confirms a leader",
+        RaftLeaseFromReceipt = "raft-lease-from-receipt":
+            "a leader's lease begins when a reply arrives, not when its request is sent",
+        RaftLeaseIgnored = "raft-lease-ignored": "a leader serves after its lease",
+        RaftLeaseTimeBeginsAnew = "raft-lease-time-begins-anew":
+            "the lease clock begins at zero after an election",
+        RaftLeaseTooLong = "raft-lease-too-long":
+            "a leader's lease is twice as long as the followers' promise",
+        RaftLessThanAMajority = "raft-less-than-a-majority":
+            "a leader is confirmed by one node too few",
+        RaftLostLogNotNoticed = "raft-lost-log-not-noticed":
+            "a leader sends entries to a node that has lost acknowledged ones",
+        RaftLostVoteNotNoticed = "raft-lost-vote-not-noticed":
+            "a node that has lost its vote starts",
+        RaftMessagesOfAnySize = "raft-messages-of-any-size":
+            "a message carries all entries that a node lacks",
+        RaftOnlyNewVotersCounted = "raft-only-new-voters-counted":
+            "the majority of the old members is not asked while members change",
+        RaftReadBeforeApplied = "raft-read-before-applied":
+            "a follower reads before it has applied what the leader has",
+        RaftReadIndexUnconfirmed = "raft-read-index-unconfirmed":
+            "a deposed leader tells followers how far to read",
+        RaftReplacedEntriesSent = "raft-replaced-entries-sent":
+            "entries are sent that were replaced while they were read",
+        RaftReplyBeforeCommit = "raft-reply-before-commit":
+            "a leader replies before a majority has the entry",
+        RaftSnapshotNotChecked = "raft-snapshot-not-checked":
+            "a received snapshot is installed without a check of its bytes",
         RaftSnapshotOfABrokenState = "raft-snapshot-of-a-broken-state":
-            "snapshot of a broken state",
+            "a snapshot is made of a state that could not be rebuilt",
         RaftSnapshotOfUncommittedEffects = "raft-snapshot-of-uncommitted-effects":
-            "snapshot of uncommitted effects",
-        RaftSnapshotWithinABatch = "raft-snapshot-within-a-batch": "snapshot within a batch",
-        RaftSnapshotWithoutBarrier = "raft-snapshot-without-barrier": "snapshot without barrier",
-        RaftSnapshotWithoutGuard = "raft-snapshot-without-guard": "snapshot without guard",
+            "a leader's snapshot contains effects that no majority has",
+        RaftSnapshotWithinABatch = "raft-snapshot-within-a-batch":
+            "a snapshot ends between the parts of a batch",
+        RaftSnapshotWithoutBarrier = "raft-snapshot-without-barrier":
+            "a snapshot lacks the barrier",
+        RaftSnapshotWithoutGuard = "raft-snapshot-without-guard": "a snapshot lacks the guard",
         RaftSnapshotWithoutLeaseTime = "raft-snapshot-without-lease-time":
-            "snapshot without lease time",
-        RaftSnapshotWithoutMembers = "raft-snapshot-without-members": "snapshot without members",
-        RaftStateNotCleared = "raft-state-not-cleared": "state not cleared",
-        RaftTokenUsedTwice = "raft-token-used-twice": "token used twice",
-        RaftUncommittedEffectsKept = "raft-uncommitted-effects-kept": "uncommitted effects kept",
-        RaftVoteNotSaved = "raft-vote-not-saved": "vote not saved",
-        RaftVotesDuringLease = "raft-votes-during-lease": "votes during lease",
+            "a snapshot lacks the lease clock",
+        RaftSnapshotWithoutMembers = "raft-snapshot-without-members":
+            "a snapshot lacks the members of the cluster",
+        RaftStateNotCleared = "raft-state-not-cleared":
+            "a received snapshot is added to the old state",
+        RaftTokenUsedTwice = "raft-token-used-twice": "a join token admits a second node",
+        RaftUncommittedEffectsKept = "raft-uncommitted-effects-kept":
+            "a deposed leader keeps effects that no majority has",
+        RaftVoteNotSaved = "raft-vote-not-saved": "a vote is given before it is on the disk",
+        RaftVotesDuringLease = "raft-votes-during-lease":
+            "a node votes for another one within the lease of a leader",
     }
 }
 
