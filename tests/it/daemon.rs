@@ -423,6 +423,15 @@ fn server_continues_when_its_log_pipe_is_full() {
 }
 
 #[test]
+fn text_of_a_client_begins_no_line_of_the_log() {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    let script = r"redis.log(redis.LOG_WARNING, 'one\n1:M # two\r\tthree\27[2J')";
+    assert_eq!(daemon.connect(port).call(&["EVAL", script, "0"]), b"$-1\r\n");
+    assert_eq!(daemon.wait_for(" # "), r"one\n1:M # two\r\tthree\x1b[2J");
+}
+
+#[test]
 fn daemonize_starts_the_server_in_the_background() {
     let folder = Folder::new();
     let (path, pidfile) = (folder.path("redis.sock"), folder.path("redis.pid"));

@@ -72,7 +72,19 @@ where
             Level::TRACE => '.',
         };
         write!(writer, " {mark} ")?;
-        context.format_fields(writer.by_ref(), event)?;
+        context.format_fields(Writer::new(&mut OneLine(writer.by_ref())), event)?;
         writeln!(writer)
+    }
+}
+
+/// Escapes control characters, so that text of clients, as that of `redis.log`, begins no line.
+struct OneLine<'a>(Writer<'a>);
+
+impl fmt::Write for OneLine<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|character| match character.is_control() {
+            true => write!(self.0, "{}", character.escape_default()),
+            false => self.0.write_char(character),
+        })
     }
 }
