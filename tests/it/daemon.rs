@@ -3,14 +3,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lockwheel_compat::time;
 use lockwheel_tests::certificates::Certificates;
-use lockwheel_tests::daemon::{Daemon, Folder, command, run};
-use lockwheel_tests::process::{end_of, eventually, is_stopped, resident_bytes_of};
+use lockwheel_tests::daemon::{Daemon, Folder, command, command_of, program, run};
+use lockwheel_tests::process::{end_of, eventually, is_stopped, output, resident_bytes_of};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 
@@ -429,6 +430,56 @@ fn text_of_a_client_begins_no_line_of_the_log() {
     let script = r"redis.log(redis.LOG_WARNING, 'one\n1:M # two\r\tthree\27[2J')";
     assert_eq!(daemon.connect(port).call(&["EVAL", script, "0"]), b"$-1\r\n");
     assert_eq!(daemon.wait_for(" # "), r"one\n1:M # two\r\tthree\x1b[2J");
+}
+
+/// Whatever the umask permits.
+#[test]
+fn files_with_values_of_keys_are_for_the_user_of_the_server_only() {
+    let folder = Folder::new();
+    let (path, output) = (folder.path("redis.sock"), folder.path("exported"));
+    let without_umask = |folder: &Folder, arguments: &[&str]| {
+        let mut shell = command_of("sh", folder);
+        shell.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(program()).args(arguments);
+        shell
+    };
+    let options = ["--port 0", "--appendonly yes", "--logfile log", "--pidfile pid"];
+    let command = without_umask(&folder, &[&options[..], &["--unixsocket", &path]].concat());
+    let mut daemon = Daemon::spawn(folder, command, "");
+    eventually("its socket", || UnixStream::connect(&path).is_ok());
+    eventually("a key", || ask(&path, "SET key value") == "+OK\r\n");
+    assert_eq!(ask(&path, "SAVE"), "+OK\r\n");
+    let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+    let log = daemon.folder.path("appendonlydir");
+    assert_eq!(mode(Path::new(&log)), 0o700);
+    for entry in fs::read_dir(&log).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        assert_eq!(mode(&path), 0o600, "{path:?}");
+    }
+    for name in ["log", "pid"] {
+        assert_eq!(mode(Path::new(&daemon.folder.path(name))), 0o644, "{name}");
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.end().code(), Some(0));
+    let export = ["log", "export", "--format", "json", "--output", &output, &log];
+    let status = without_umask(&daemon.folder, &export).status().expect("it runs");
+    assert!(status.success());
+    assert_eq!(mode(Path::new(&output)), 0o600);
+}
+
+/// A link could name any file that the server may write to.
+#[test]
+fn pidfile_is_a_regular_file() {
+    let folder = Folder::new();
+    fs::write(folder.path("other"), "text").expect("a file");
+    symlink(folder.path("other"), folder.path("link")).expect("a link");
+    for name in ["link", "/dev/null"] {
+        let mut command = command(&folder, &["--port", "0", "--pidfile", name]);
+        let ended = output(&mut command).expect("the program runs");
+        assert_eq!(ended.status.code(), Some(1), "{name}");
+        let text = String::from_utf8_lossy(&ended.stdout);
+        assert!(text.contains(&format!("cannot write the pidfile {name}: ")), "{text}");
+    }
+    assert_eq!(fs::read_to_string(folder.path("other")).expect("a file"), "text");
 }
 
 #[test]

@@ -273,8 +273,10 @@ fn only_the_user_of_a_node_may_read_its_key() {
         fs::set_permissions(path, Permissions::from_mode(0o777)).expect("permissions");
     };
     let check = |path: &str| {
-        let mode = fs::metadata(path).expect("a folder").permissions().mode();
-        assert_eq!(mode & 0o777, 0o700, "{path}");
+        for (path, expected) in [(path.to_owned(), 0o700), (format!("{path}/node.json"), 0o600)] {
+            let mode = fs::metadata(&path).expect("it exists").permissions().mode();
+            assert_eq!(mode & 0o777, expected, "{path}");
+        }
     };
     make_wide(&raft[0]);
     let first = places[0].start(&["raft", "init"]);

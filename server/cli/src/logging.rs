@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 
 use crate::limits;
 use tracing::level_filters::LevelFilter;
@@ -17,11 +18,17 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// Permission bits of a new file of the log, unless the umask permits less.
+const LOGFILE_MODE: u32 = 0o644;
+
 /// Starts the log, to the file or to standard output. A separate thread writes the lines until the
 /// guard is dropped; lines are dropped when it cannot keep up.
 pub(crate) fn start(logfile: Option<&str>, level: LevelFilter) -> io::Result<WorkerGuard> {
     let writer: Box<dyn io::Write + Send> = match logfile {
-        Some(path) => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
+        Some(path) => {
+            let mut options = OpenOptions::new();
+            Box::new(options.create(true).append(true).mode(LOGFILE_MODE).open(path)?)
+        }
         None => Box::new(io::stdout()),
     };
     let (writer, guard) = NonBlockingBuilder::default()

@@ -1,12 +1,19 @@
 //! A directory of the system.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskFile, DiskLock};
 use crate::names::LOCK;
+
+/// Permission bits of new files, whatever the umask permits: they have values of keys, hashes of
+/// passwords and the key of a node, which are not for other users of the machine.
+const FILE_MODE: u32 = 0o600;
+
+/// Permission bits of a new directory.
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -21,7 +28,7 @@ pub struct Directory {
 impl Directory {
     /// Opens the directory, and creates it if there is none. The directory above must exist.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        match fs::create_dir(path) {
+        match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Ok(()) => sync_parent(path)?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -55,6 +62,7 @@ impl Disk for Directory {
     fn lock(&self) -> io::Result<Box<dyn DiskLock>> {
         let path = self.path.join(LOCK);
         let mut options = OpenOptions::new();
+        options.mode(FILE_MODE);
         let file = match self.is_read_only {
             false => options.create(true).truncate(false).write(true).open(path)?,
             true => match options.read(true).open(path) {
@@ -82,7 +90,8 @@ impl Disk for Directory {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(self.path.join(name))?;
+        options.read(true).write(true).create_new(true).mode(FILE_MODE);
+        let file = options.open(self.path.join(name))?;
         Ok(Box::new(SystemFile { file, length: 0 }))
     }
 

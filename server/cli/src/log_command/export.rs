@@ -1,7 +1,8 @@
 //! `lockwheel log export`: rebuilds the state of a log, and writes its keys.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use lockwheel::{Settings, time_of_log};
@@ -16,6 +17,9 @@ use super::deadlines::WallDeadlines;
 use super::json::JsonWriter;
 use super::progress::Meter;
 use super::{Failure, Format, in_path, read};
+
+/// Permission bits of a new file: as those of the log, it has values of keys and users.
+const EXPORT_MODE: u32 = 0o600;
 
 /// Writes the state of a log to a file or to standard output.
 pub(super) fn export(
@@ -41,7 +45,9 @@ pub(super) fn export(
     let failed = |error: io::Error| in_path(output, &error);
     let mut partial = output.as_os_str().to_owned();
     partial.push(".partial");
-    let mut out = BufWriter::new(File::create(&partial).map_err(failed)?);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(EXPORT_MODE);
+    let mut out = BufWriter::new(options.open(&partial).map_err(failed)?);
     write(&engine, time, format, &mut out).map_err(failed)?;
     out.get_ref().sync_all().map_err(failed)?;
     fs::rename(&partial, output).map_err(failed)

@@ -1,11 +1,16 @@
 //! The files that other programs find the server by: its pidfile and its unix socket. They are
 //! removed before the end of the server is visible, since another server may create new ones then.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use parking_lot::Mutex;
+
+/// Permission bits of a new pidfile, unless the umask permits less.
+const PIDFILE_MODE: u32 = 0o644;
 
 /// The files; dropping this removes them.
 #[derive(Debug, Default)]
@@ -17,9 +22,18 @@ impl RuntimeFiles {
         self.0.lock().push(path.to_owned());
     }
 
-    /// Writes the process id to a file, and adds the file.
+    /// Writes the process id to a regular file, and adds the file. A symbolic link is not followed:
+    /// another user who may write to the folder could name any file of the server's user with one.
     pub(crate) fn write_pidfile(&self, path: &Path) -> io::Result<()> {
-        fs::write(path, format!("{}\n", std::process::id()))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(PIDFILE_MODE);
+        // A pipe would let the server wait.
+        let mut file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
         self.add(path);
         Ok(())
     }

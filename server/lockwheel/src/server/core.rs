@@ -1,5 +1,6 @@
 //! [`Server`] and [`Builder`]: start, use and stop a server.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 #[cfg(feature = "replication")]
@@ -152,7 +153,9 @@ impl Builder {
         let (address, tls_address) = (acceptor.address(), acceptor.tls_address());
         let listening = Arc::downgrade(&acceptor);
         if let Some(path) = &listen.pidfile {
-            runtime_files.write_pidfile(Path::new(path))?;
+            runtime_files.write_pidfile(Path::new(path)).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot write the pidfile {path}: {error}"))
+            })?;
         }
         note_ports(&mut settings, address, tls_address);
         let process = process_usage::process(&workers.main_thread);
