@@ -333,9 +333,14 @@ fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
 
 // --- reading ---
 
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME`: replies with host and port, or nil.
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME`: replies with host and port, or nil. A node that has led last
+/// and is cut off since is not named: clients ask the next node, which may know the next leader.
 fn get_master_address(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let Ok(master) = master(context.engine(), argv[2]) else { return Ok(Reply::NullArray) };
+    let engine = context.engine();
+    let Ok(master) = master(engine, argv[2]) else { return Ok(Reply::NullArray) };
+    if is_down(engine) && engine.nodes.last_leader.as_ref() == Some(&engine.nodes.own) {
+        return Ok(Reply::NullArray);
+    }
     Ok(Reply::Array(vec![Reply::bulk(&master.host), Reply::bulk(master.port.to_string())]))
 }
 

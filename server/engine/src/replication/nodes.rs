@@ -270,6 +270,25 @@ mod tests {
     }
 
     #[test]
+    fn node_that_leads_no_more_does_not_name_itself_as_master() {
+        let mut stage = node();
+        stage.engine.lead(0, stage.time());
+        stage.set_nodes(nodes(Some(7), None));
+        stage.check("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster => [\"10.0.0.1\", \"7\"]");
+        stage.engine.follow();
+        stage.set_nodes(nodes(None, None));
+        stage.check(
+            "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster => nil-array; \
+             ROLE => [\"slave\", \"\", 0, \"connect\", -1]; \
+             INFO replication => ...role:slave\\r\\n...; HELLO => ...\"role\", \"replica\"...; \
+             SENTINEL MASTER mymaster => [...\"s_down,o_down,master,disconnected\", ...]; \
+             SENTINEL IS-MASTER-DOWN-BY-ADDR 10.0.0.1 7 0 * => [1, \"*\", 0]",
+        );
+        stage.set_nodes(nodes(Some(8), None));
+        stage.check("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster => [\"10.0.0.1\", \"8\"]");
+    }
+
+    #[test]
     fn leader_shows_nodes_without_contact_as_down() {
         let mut stage = node();
         stage.engine.lead(0, stage.time());
