@@ -256,8 +256,8 @@ pub(crate) const RAFT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Interval at which an idle leader sends its followers the lease clock: the longest time by which
-/// leases last longer after a failover.
+/// Interval at which a leader sends its followers the lease clock: the longest time by which leases
+/// last longer after a failover, and by which followers show more of them.
 #[cfg(feature = "replication")]
 pub(crate) const RAFT_SECOND: Duration = Duration::from_secs(1);
 

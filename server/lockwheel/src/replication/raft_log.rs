@@ -215,13 +215,11 @@ impl RaftLog {
         Some(Batch::new(barrier, lease_ms, last, effects))
     }
 
-    /// Once a second: followers must know how far the lease clock has come, also if nothing
-    /// changes.
-    fn second(&self, host: &Host, node: &Node) {
-        let lease_ms = host.now().now.0;
+    /// Followers must know how far the lease clock has come, also if nothing changes.
+    fn pass_time(&self, lease_ms: i64) {
         let mut pending = self.pending.lock();
-        let is_idle = pending.batches.is_empty() && pending.lease_ms + SECOND_MS <= lease_ms;
-        if is_idle && pending.barrier.is_some() {
+        let is_new = pending.batches.is_empty() && pending.lease_ms < lease_ms;
+        if is_new && pending.barrier.is_some() {
             let last = pending.last;
             pending.lease_ms = lease_ms;
             pending.batches.push_back(Collected {
@@ -232,7 +230,11 @@ impl RaftLog {
             });
             self.work.notify_one();
         }
-        drop(pending);
+    }
+
+    /// Called once a second.
+    fn second(&self, host: &Host, node: &Node) {
+        self.pass_time(host.now().now.0);
         if self.snapshot_is_due() {
             // `openraft` ignores the order until it has finished the one before.
             self.work.notify_one();
@@ -241,8 +243,6 @@ impl RaftLog {
         host.log_second(Some(LogSizes { snapshot, segments }), free_bytes);
     }
 }
-
-const SECOND_MS: i64 = 1_000;
 
 /// Replicates the batches of `log`, one after the other, as long as the node runs: clients of a
 /// server that stops wait for the last ones.
@@ -415,6 +415,19 @@ mod tests {
         append(&log, 3);
         let batch = log.take().expect("a batch");
         assert_eq!((batch.barrier, batch.last), (2, 3));
+    }
+
+    #[test]
+    fn time_passes_also_shortly_after_a_change() {
+        let log = log();
+        log.begin(1);
+        append(&log, 1);
+        assert!(log.take().is_some());
+        log.pass_time(0);
+        assert_eq!(log.take(), None);
+        log.pass_time(1);
+        let batch = log.take().expect("a batch");
+        assert_eq!((batch.lease_ms, batch.last), (1, 1));
     }
 
     #[test]
