@@ -189,8 +189,8 @@ fn node_gives_up_a_snapshot_while_its_disk_has_no_space() {
     let folder = Folder::new();
     let place = Place::new(&folder, "1");
     fs::create_dir(&place.dir).expect("a directory");
-    // A snapshot leaves 64 MiB to the log.
-    let Some(mut command) = command_on_disk(&place.dir, 80) else {
+    // A snapshot leaves 16 MiB to the log.
+    let Some(mut command) = command_on_disk(&place.dir, 32) else {
         return say("skipped: this system permits no user to mount a disk");
     };
     command.args(["raft", "init"]).args(&place.arguments);

@@ -177,6 +177,16 @@ pub(crate) const SNAPSHOT_PAUSE: Duration = Duration::from_micros(1);
 /// half a million locks.
 pub(crate) const DISK_RESERVE_BYTES: u64 = 128 * MIB as u64;
 
+/// Free bytes that a snapshot leaves for the log, which grows until the snapshot replaces older
+/// segments: for some hundred thousand releases and renewals.
+pub(crate) const SNAPSHOT_RESERVE_BYTES: u64 = 16 * MIB as u64;
+
+/// The free bytes of the log's disk without which a snapshot is given up that has yet to write so
+/// many. Their number is an estimate, so with half of [`DISK_RESERVE_BYTES`] it goes on anyway.
+pub(crate) fn snapshot_needs_bytes(missing_bytes: u64) -> u64 {
+    (SNAPSHOT_RESERVE_BYTES + missing_bytes).min(DISK_RESERVE_BYTES / 2)
+}
+
 /// As [`DISK_RESERVE_BYTES`], where there is only the lease ceiling. It has its space already,
 /// except on file systems that overwrite nothing in place.
 pub(crate) const CEILING_RESERVE_BYTES: u64 = MIB as u64;

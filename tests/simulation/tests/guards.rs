@@ -32,7 +32,7 @@ const MIB: u64 = 1 << 20;
 /// a snapshot leaves to the log.
 const RESERVE_BYTES: u64 = 128 * MIB;
 const CEILING_RESERVE_BYTES: u64 = MIB;
-const LOG_RESERVE_BYTES: u64 = 64 * MIB;
+const LOG_RESERVE_BYTES: u64 = 16 * MIB;
 
 /// A lease that a client knows of.
 #[derive(Clone, Copy, Debug)]

@@ -59,7 +59,8 @@
 //!   [`Engine::client_line`], [`Engine::running_script`], [`Engine::is_busy`],
 //!   [`Engine::node_id`], [`Engine::stats`], [`Engine::command_stats`],
 //!   [`Engine::script_tiers`], [`Engine::changes`],
-//!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::digest`],
+//!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::dataset_bytes`],
+//!   [`Engine::digest`],
 //!   [`Engine::is_protected`], [`Engine::is_ready`], [`Engine::readiness`],
 //!   [`Engine::outlives_leader`]; what the caller
 //!   counts, [`Engine::traffic`] and [`Engine::unwritten_bytes`].

@@ -124,8 +124,8 @@ fn extrapolate(sizes: impl Iterator<Item = usize>, count: usize) -> usize {
 }
 
 impl Engine {
-    /// The memory of all keys.
-    pub(crate) fn dataset_bytes(&self) -> usize {
+    /// The memory of all keys, in bytes.
+    pub fn dataset_bytes(&self) -> usize {
         (0..self.writer.keyspace().count())
             .map(|number| self.writer.keyspace().database(number))
             .filter(|database| !database.is_empty())

@@ -97,16 +97,7 @@ impl SnapshotWriter {
     }
 
     fn write_part(&mut self, host: &Host, mut file: Snapshot, keys: usize) -> io::Result<Phase> {
-        match self.take_part(host, keys).and_then(|progress| {
-            // The log needs the rest, to release locks.
-            if file.free_bytes()? < limits::DISK_RESERVE_BYTES / 2 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            if !self.part.is_empty() {
-                file.write(&self.part)?;
-            }
-            Ok(progress)
-        }) {
+        match write_part(host, &mut file, &mut self.part, keys) {
             Ok(SnapshotProgress::Partial) => Ok(Phase::Writing(file)),
             Ok(SnapshotProgress::Complete) => Ok(Phase::Written(file)),
             // A database was flushed meanwhile: what is left is quickly written.
@@ -122,20 +113,41 @@ impl SnapshotWriter {
         }
     }
 
-    /// Takes the next part from the engine.
-    fn take_part(&mut self, host: &Host, keys: usize) -> io::Result<SnapshotProgress> {
-        self.part.clear();
-        let take = |effects: &[u8]| self.part.extend_from_slice(effects);
-        let progress =
-            host.with_fair(|engine| engine.snapshot_part(keys, take)).map_err(|_| stopped())?;
-        if host.is_stopping() { Err(stopped()) } else { Ok(progress) }
-    }
-
     /// Whether the next step waits for the log.
     #[cfg(feature = "simulation")]
     pub(crate) fn awaits_log(&self) -> bool {
         matches!(self.phase, Phase::Awaiting(_))
     }
+}
+
+/// Takes the next part of a snapshot, of about `keys` keys, and writes it to the file. `part` is a
+/// buffer.
+///
+/// # Errors
+/// If the disk would have too little space for the log, or the server ends.
+pub(crate) fn write_part(
+    host: &Host,
+    file: &mut Snapshot,
+    part: &mut Vec<u8>,
+    keys: usize,
+) -> io::Result<SnapshotProgress> {
+    part.clear();
+    let taken = host.with_fair(|engine| {
+        let progress = engine.snapshot_part(keys, |effects| part.extend_from_slice(effects));
+        (progress, engine.dataset_bytes() as u64)
+    });
+    let (progress, dataset_bytes) = taken.map_err(|_| stopped())?;
+    if host.is_stopping() {
+        return Err(stopped());
+    }
+    let missing_bytes = dataset_bytes.saturating_sub(file.bytes()).max(part.len() as u64);
+    if file.free_bytes()? < limits::snapshot_needs_bytes(missing_bytes) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    if !part.is_empty() {
+        file.write(part)?;
+    }
+    Ok(progress)
 }
 
 pub(crate) fn stopped() -> io::Error {

@@ -10,6 +10,7 @@ use lockwheel_log::files::Snapshot;
 use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 
 use super::raft_log::{RaftLog, ended};
+use crate::durability::snapshots;
 use crate::host::Host;
 use crate::limits;
 
@@ -109,18 +110,10 @@ impl SnapshotParts for Parts {
     fn write(&mut self, file: &mut Snapshot) -> io::Result<bool> {
         let mut part = Vec::new();
         loop {
-            part.clear();
-            let host = self.host.upgrade().filter(|host| !host.is_stopping()).ok_or_else(ended)?;
-            let take = |effects: &[u8]| part.extend_from_slice(effects);
-            let progress = host
-                .with_fair(|engine| engine.snapshot_part(limits::SNAPSHOT_PART_KEYS, take))
-                .map_err(|_| ended())?;
-            if file.free_bytes()? < limits::DISK_RESERVE_BYTES / 2 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            if !part.is_empty() {
-                file.write(&part)?;
-            }
+            let host = self.host.upgrade().ok_or_else(ended)?;
+            let progress =
+                snapshots::write_part(&host, file, &mut part, limits::SNAPSHOT_PART_KEYS)?;
+            drop(host);
             match progress {
                 SnapshotProgress::Partial => std::thread::sleep(limits::SNAPSHOT_PAUSE),
                 SnapshotProgress::Complete => return Ok(true),
@@ -144,19 +137,27 @@ mod tests {
 
     use super::*;
     use crate::host::testing::host;
+    use crate::in_process::Client;
 
     #[test]
     fn snapshot_leaves_space_for_the_log() {
+        const VALUE_BYTES: usize = 20 << 20;
         let host = host();
+        let mut client = Client::connect(&host).expect("a client");
         let state = NodeState::new(&host, &Arc::new(RaftLog::new(&host)));
         let disk = Arc::new(SimulatedDisk::new());
         let opened = Files::open(disk.clone(), [1; 16], |_| Ok(()), |_| Ok(Clocks::default()));
         let (files, _) = opened.expect("an empty log");
-        for (space_bytes, is_written) in
-            [(limits::DISK_RESERVE_BYTES / 2, false), (limits::DISK_RESERVE_BYTES, true)]
-        {
+        for (value_bytes, space_bytes, is_written) in [
+            (0, limits::SNAPSHOT_RESERVE_BYTES as usize, false),
+            (0, VALUE_BYTES, true),
+            (VALUE_BYTES, 2 * VALUE_BYTES, false),
+            (VALUE_BYTES, 3 * VALUE_BYTES, true),
+        ] {
+            let value = vec![b'v'; value_bytes];
+            client.call(&[b"SET", &b"key"[..], &value]).expect("a reply");
             // A part of it is used.
-            disk.set_space(Some(space_bytes));
+            disk.set_space(Some(space_bytes as u64));
             let mut file = files.begin_snapshot_at(1, Clocks::default()).expect("a file");
             let written = state.begin_snapshot().write(&mut file).map_err(|error| error.kind());
             let expected = if is_written { Ok(true) } else { Err(io::ErrorKind::StorageFull) };
