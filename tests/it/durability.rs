@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::process::Command;
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, command_on_disk, program};
@@ -104,6 +105,19 @@ fn process_that_is_killed_loses_nothing_under_any_policy() {
         server.check(&[("SET lock thief NX PX 100000", "$-1")]);
         server.stop();
     }
+}
+
+/// What it acknowledges is in no file any more.
+#[test]
+fn server_stops_when_a_file_of_its_log_was_removed() {
+    let folder = Folder::new();
+    let log = Path::new(&folder.path("data/appendonlydir")).join("00000000000000000001.log");
+    let mut server = Server::with_log(&folder);
+    server.check(&[("SET lock token NX PX 100000", "+OK")]);
+    fs::remove_file(&log).expect("a segment");
+    let reason = server.daemon.wait_for("the log cannot be written; the server stops");
+    assert_eq!(reason, "error=00000000000000000001.log was removed");
+    assert_eq!(server.daemon.end().code(), Some(1));
 }
 
 #[test]

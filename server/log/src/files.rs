@@ -212,6 +212,17 @@ impl Files {
         self.disk.free_bytes()
     }
 
+    /// Checks that no other program has removed a file of the log.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if one is missing, or as [`Disk::names`].
+    pub fn check_names(&self) -> io::Result<()> {
+        let present = self.disk.names()?;
+        let mut names = self.names.iter().map(|(name, _)| name.to_string());
+        let Some(missing) = names.find(|name| !present.contains(name)) else { return Ok(()) };
+        Err(io::Error::new(io::ErrorKind::NotFound, format!("{missing} was removed")))
+    }
+
     /// The length of the current segment.
     pub(crate) fn current_bytes(&mut self) -> &mut u64 {
         let (_, bytes) = self.names.last_mut().expect("there is a current segment");

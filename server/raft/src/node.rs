@@ -245,6 +245,14 @@ impl Node {
         self.leads_until().is_some_and(|until| until > Instant::now())
     }
 
+    /// Checks that no other program has removed a file of the log.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if one is missing, or as the disk returns them.
+    pub fn check_files(&self) -> io::Result<()> {
+        self.machine.check_files()
+    }
+
     /// The bytes of the snapshot and of the log after it, and those that are free on the disk.
     pub fn sizes(&self) -> (u64, u64, io::Result<u64>) {
         self.machine.sizes()

@@ -522,6 +522,11 @@ impl StateMachine {
         Ok(Progress::Written(snapshot))
     }
 
+    /// As [`Files::check_names`](lockwheel_log::files::Files::check_names).
+    pub(crate) fn check_files(&self) -> io::Result<()> {
+        self.shared.files.lock().check_names()
+    }
+
     /// The bytes of the snapshot and of the log after it, and those that are free on the disk.
     pub(crate) fn sizes(&self) -> (u64, u64, io::Result<u64>) {
         let files = self.shared.files.lock();

@@ -432,6 +432,12 @@ impl Shared {
             self.release(0, &files);
         }
         let Some(free_bytes) = files.free_bytes() else { return };
+        // Every change is in a file of the log, or none is promised any more.
+        if let Some(Err(error)) = files.log.as_ref().map(Files::check_names)
+            && error.kind() == io::ErrorKind::NotFound
+        {
+            return self.check(Err(error));
+        }
         let sizes = files
             .log
             .as_ref()

@@ -234,6 +234,12 @@ impl RaftLog {
 
     /// Called once a second.
     fn second(&self, host: &Host, node: &Node) {
+        if let Err(error) = node.check_files()
+            && error.kind() == io::ErrorKind::NotFound
+        {
+            error!(%error, "a file of the log is missing; the server stops");
+            return host.log_has_failed();
+        }
         self.pass_time(host.now().now.0);
         if self.snapshot_is_due() {
             // `openraft` ignores the order until it has finished the one before.
