@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
-use lockwheel_tests::daemon::{Daemon, Folder, command, command_on_disk, program};
+use lockwheel_tests::daemon::{Daemon, Folder, command, command_of, command_on_disk, program};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::wire::Wire;
 use lockwheel_tests::{say, words};
@@ -118,6 +118,21 @@ fn server_stops_when_a_file_of_its_log_was_removed() {
     let reason = server.daemon.wait_for("the log cannot be written; the server stops");
     assert_eq!(reason, "error=00000000000000000001.log was removed");
     assert_eq!(server.daemon.end().code(), Some(1));
+}
+
+/// The system sends a signal that ends a process which does not handle it.
+#[test]
+fn server_reports_a_log_that_exceeds_the_limit_of_file_sizes() {
+    let folder = Folder::new();
+    let mut limited = command_of("sh", &folder);
+    limited.args(["-c", "ulimit -f 64; exec \"$0\" \"$@\""]).arg(program());
+    limited.args(["--port", "0", "--appendonly", "yes"]);
+    let mut daemon = Daemon::spawn(folder, limited, "");
+    let port = daemon.wait_for_port();
+    daemon.connect(port).send(&["SET", "key", &"v".repeat(1 << 20)]);
+    let reason = daemon.wait_for("the log cannot be written; the server stops");
+    assert_eq!(reason, "error=File too large (os error 27)");
+    assert_eq!(daemon.end().code(), Some(1));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use lockwheel::{Builder, Server, Settings};
 use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel, directive};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -121,6 +122,10 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
             if process.daemonize {
                 return daemonize(args, stdin_text.as_deref());
             }
+            let runtime = match start_runtime() {
+                Ok(runtime) => runtime,
+                Err(error) => return fail(&error.to_string()),
+            };
             let _guard = match logging::start(process.logfile.as_deref(), process.loglevel) {
                 Ok(guard) => guard,
                 Err(error) => return fail(&format!("Can't open the log file: {error}")),
@@ -128,7 +133,7 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
             for warning in warnings {
                 warn!("{warning}");
             }
-            serve(*settings, &process, &title)
+            serve(*settings, &process, &title, runtime)
         }
         Err(error) => fail(&error.to_string()),
     }
@@ -162,8 +167,23 @@ fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
+/// The runtime of the program. From now on a write beyond `RLIMIT_FSIZE` fails; the signal would
+/// end the process without a message, if nothing handled it.
+fn start_runtime() -> std::io::Result<Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let context = runtime.enter();
+    drop(signal(SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32))?);
+    drop(context);
+    Ok(runtime)
+}
+
 /// Runs the server until it is stopped.
-fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> ExitCode {
+fn serve(
+    mut settings: Settings,
+    process: &ProcessSettings,
+    title: &Title,
+    runtime: Runtime,
+) -> ExitCode {
     if let Err(error) = std::env::set_current_dir(&process.dir) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
     }
@@ -179,10 +199,6 @@ fn serve(mut settings: Settings, process: &ProcessSettings, title: &Title) -> Ex
         if product == "valkey" { "Valkey" } else { "Redis" },
         version
     );
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail_in_log(&error.to_string()),
-    };
     let ProcessSettings { supervised, end_with_stdin, ref admin, .. } = *process;
     let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
