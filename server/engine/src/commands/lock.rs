@@ -197,8 +197,8 @@ struct Request<'a> {
     key: &'a [u8],
     owner: &'a [u8],
     deadline: Millis,
-    /// Until when the client waits; `None` if it does not.
-    wait_until: Option<Millis>,
+    /// How long the client may wait.
+    wait: Option<Millis>,
     mode: LockMode,
     grace_ms: Option<i64>,
     meta: Option<&'a [u8]>,
@@ -214,7 +214,7 @@ impl<'a> Request<'a> {
             key,
             owner: checked_owner(owner)?,
             deadline: lease_end(ttl_ms, time, "lock.acquire")?,
-            wait_until: None,
+            wait: None,
             mode: LockMode::Exclusive,
             grace_ms: None,
             meta: None,
@@ -226,7 +226,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Reads one option; returns what follows.
+    /// Reads one option, which must not be given twice; returns what follows.
     fn read_option<'r>(
         &mut self,
         word: &[u8],
@@ -234,10 +234,10 @@ impl<'a> Request<'a> {
         time: Time,
     ) -> Result<&'r [&'a [u8]], Error> {
         Ok(match *after {
-            [wait, ref rest @ ..] if is(word, "wait") => {
-                let wait_ms = span(wait, "WAIT")?;
-                let until = time.after(Millis(wait_ms)).ok_or(Error::OutOfRange("WAIT"))?;
-                self.wait_until = Some(until).filter(|_| wait_ms > 0);
+            [wait, ref rest @ ..] if is(word, "wait") && self.wait.is_none() => {
+                let wait = Millis(span(wait, "WAIT")?);
+                time.after(wait).ok_or(Error::OutOfRange("WAIT"))?;
+                self.wait = Some(wait);
                 rest
             }
             ref rest if is(word, "shared") && self.mode == LockMode::Exclusive => {
@@ -250,6 +250,7 @@ impl<'a> Request<'a> {
                 self.mode = permits(count, of)?;
                 rest
             }
+            _ if is(word, "bound") && self.grace_ms.is_some() => return Err(Error::Syntax),
             [grace_word, grace, ref rest @ ..] if is(word, "bound") && is(grace_word, "grace") => {
                 self.grace_ms = Some(span(grace, "GRACE")?);
                 rest
@@ -258,7 +259,7 @@ impl<'a> Request<'a> {
                 self.grace_ms = Some(GRACE_MS_DEFAULT);
                 rest
             }
-            [meta, ref rest @ ..] if is(word, "meta") => {
+            [meta, ref rest @ ..] if is(word, "meta") && self.meta.is_none() => {
                 if meta.len() > LOCK_META_BYTES_MAX {
                     let max = LOCK_META_BYTES_MAX;
                     return Err(Error::text(format!("ERR META is longer than {max} bytes")));
@@ -321,7 +322,8 @@ fn acquire(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Ok(granted);
     }
     let slot = context.find(key);
-    if let Some(until) = request.wait_until
+    if let Some(wait) = request.wait.filter(|wait| wait.0 > 0)
+        && let Some(until) = context.time.after(wait)
         && let Some(waits) = context.wait_for(WaitKind::Lock, &[key], Some(until), argv)
     {
         if context.caller == Caller::Client {
@@ -499,11 +501,11 @@ fn token_and_all(mut rest: &[&[u8]]) -> Result<(Option<u64>, bool), Error> {
     let (mut token, mut all) = (None, false);
     while let [word, after @ ..] = rest {
         rest = match after {
-            [number, after @ ..] if is(word, "token") => {
+            [number, after @ ..] if is(word, "token") && token.is_none() => {
                 token = Some(read_token(number)?);
                 after
             }
-            after if is(word, "all") => {
+            after if is(word, "all") && !all => {
                 all = true;
                 after
             }
@@ -1229,13 +1231,19 @@ mod tests {
             ("k a TTL 9 PERMITS 2 OF 1", "ERR PERMITS must be from 1 to the number after OF"),
             ("k a TTL 9 PERMITS 0 OF 1", "ERR PERMITS must be from 1 to the number after OF"),
             ("k a TTL 9 META", "ERR syntax error"),
+            ("k a TTL 9 WAIT 0 WAIT 0", "ERR syntax error"),
+            ("k a TTL 9 BOUND META m BOUND", "ERR syntax error"),
+            ("k a TTL 9 BOUND GRACE 1 BOUND GRACE 1", "ERR syntax error"),
+            ("k a TTL 9 META m META n", "ERR syntax error"),
             ("k \"\" TTL 9", "ERR the owner must have 1 to 1024 bytes"),
         ] {
             check(&format!("LOCK.ACQUIRE {arguments} => !{error}; EXISTS k => 0"));
         }
         check(
             "LOCK.RENEW k a PX 9 => !ERR syntax error; \
-             LOCK.RENEW k a TTL 9 ALL => !ERR syntax error",
+             LOCK.RENEW k a TTL 9 ALL => !ERR syntax error; \
+             LOCK.RENEW k a TTL 9 TOKEN 1 TOKEN 1 => !ERR syntax error; \
+             LOCK.RELEASE k a ALL ALL => !ERR syntax error",
         );
         check("LOCK.RELEASE k a TOKEN -1 => !ERR a token is not negative");
     }
