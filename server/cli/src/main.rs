@@ -240,7 +240,9 @@ fn serve(
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
         }
-        info!("User requested shutdown...");
+        if !server.has_failed() {
+            info!("User requested shutdown...");
+        }
         supervisor.stopping();
         server.stop();
         Ok::<End, std::io::Error>(End::of(&server))
@@ -250,15 +252,16 @@ fn serve(
     report_end(end)
 }
 
-/// The exit status of a node that must be removed from its cluster and join again: to start it
+/// The exit status of a node that must join its cluster again, with an empty folder: to start it
 /// anew does not help.
-const EXIT_LOG_IS_LOST: u8 = 3;
+const EXIT_MUST_JOIN: u8 = 3;
 
 /// How a server has ended.
 enum End {
     InOrder,
     Failed,
     LogIsLost,
+    Removed,
 }
 
 impl End {
@@ -266,6 +269,10 @@ impl End {
         #[cfg(feature = "replication")]
         if server.has_lost_log() {
             return End::LogIsLost;
+        }
+        #[cfg(feature = "replication")]
+        if server.was_removed() {
+            return End::Removed;
         }
         if server.has_failed() { End::Failed } else { End::InOrder }
     }
@@ -281,7 +288,11 @@ fn report_end(end: std::io::Result<End>) -> ExitCode {
         Ok(End::Failed) => fail_in_log("The server has failed."),
         Ok(End::LogIsLost) => {
             fail_in_log("The log of this node is incomplete.");
-            ExitCode::from(EXIT_LOG_IS_LOST)
+            ExitCode::from(EXIT_MUST_JOIN)
+        }
+        Ok(End::Removed) => {
+            fail_in_log("This node was removed from its cluster.");
+            ExitCode::from(EXIT_MUST_JOIN)
         }
         Err(error) => fail_in_log(&format!("Failed to start: {error}")),
     }

@@ -8,6 +8,7 @@
 use std::fmt::Display;
 use std::io;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub(crate) struct Replication {
     /// Dropped in the background: an embedder may stop the server within asynchronous code.
     runtime: Option<Runtime>,
     node: Arc<Node>,
+    was_removed: Arc<AtomicBool>,
     /// What the node does for the server.
     tasks: tokio::sync::Mutex<JoinSet<()>>,
     /// See [`lockwheel_raft::Settings::lease`].
@@ -71,12 +73,17 @@ impl Replication {
             .map_err(|error| io_error(&error))?;
         let log = Arc::new(RaftLog::new(host));
         host.start_replicated_log(&log);
-        let entering = Entering { settings: settings.clone(), identity: identity.clone() };
+        let was_removed = Arc::new(AtomicBool::default());
+        let entering = Entering {
+            settings: settings.clone(),
+            identity: identity.clone(),
+            was_removed: Arc::clone(&was_removed),
+        };
         let node = runtime.block_on(start_node(entering, host, &log, listeners));
         let (node, tasks) = node.map_err(|error| io_error(&error))?;
         log.use_node(&node);
         let (runtime, tasks) = (Some(runtime), tasks.into());
-        Ok(Replication { runtime, node, tasks, lease: settings.lease })
+        Ok(Replication { runtime, node, was_removed, tasks, lease: settings.lease })
     }
 
     /// Whether this node leads.
@@ -87,6 +94,11 @@ impl Replication {
     /// Whether the node has failed since it lacks entries that it has acknowledged.
     pub(crate) fn log_is_lost(&self) -> bool {
         self.node.log_is_lost()
+    }
+
+    /// Whether the node has ended since it was removed from its cluster.
+    pub(crate) fn was_removed(&self) -> bool {
+        self.was_removed.load(Ordering::Acquire)
     }
 
     /// Ends the node when `clients_end` returns, which waits until the clients have the replies to
@@ -134,7 +146,7 @@ async fn start_node(
     let disk = Directory::open(&Identity::folder(&entering.settings.dir))?;
     wait_for_lock(&disk).await?;
     entering.prepare_key()?;
-    let Entering { ref settings, ref identity } = entering;
+    let Entering { ref settings, ref identity, .. } = entering;
     let Identity { cluster, node: id, authority, members, .. } = identity.clone();
     let credentials = identity.credentials().map_err(io::Error::other)?;
     let connector = |protocol| credentials.connector(protocol).map_err(io::Error::other);
@@ -204,6 +216,8 @@ async fn wait_for_lock(disk: &Directory) -> io::Result<()> {
 struct Entering {
     settings: NodeSettings,
     identity: Identity,
+    /// Set when it was.
+    was_removed: Arc<AtomicBool>,
 }
 
 impl Entering {
@@ -230,6 +244,7 @@ impl Entering {
                 Ok(()) => {}
                 Err(MembershipError::Removed) => {
                     error!("this node was removed from the cluster; the server stops");
+                    self.was_removed.store(true, Ordering::Release);
                     let Some(host) = host.upgrade() else { return };
                     return host.log_has_failed();
                 }

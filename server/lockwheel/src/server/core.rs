@@ -418,6 +418,13 @@ impl Server {
         self.replication.get().is_some_and(Replication::log_is_lost)
     }
 
+    /// Whether this server is a node that has stopped since it was removed from its cluster: it may
+    /// join again with an empty folder.
+    #[cfg(feature = "replication")]
+    pub fn was_removed(&self) -> bool {
+        self.replication.get().is_some_and(Replication::was_removed)
+    }
+
     /// Whether this server is a node that leads.
     #[cfg(feature = "replication")]
     #[doc(hidden)]
