@@ -125,6 +125,33 @@ fn dead_node_is_replaced_and_does_not_come_back() {
     places[1].wait_for_nodes(3);
 }
 
+/// Four nodes of which one is dead: the next failure would cost the majority.
+#[test]
+fn node_that_joins_warns_of_one_that_is_dead() {
+    let folder = Folder::new();
+    let places = ["1", "2", "3", "4"].map(|name| Place::new(&folder, name));
+    let _first = places[0].start(&["raft", "init"]);
+    let _second = places[1].join(&places[0]);
+    let third = places[2].join(&places[0]);
+    assert!(!third.log_text.contains("Warning"), "{}", third.log_text);
+    places[0].wait_for_nodes(3);
+    drop(third);
+    let dead = places[2].number();
+    let is_out_of_contact = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().take(3).collect();
+        words == [&dead, "follower", "no"]
+    };
+    eventually("the loss of the third node", || {
+        places[0].raft_text(&["status"]).is_some_and(|text| text.lines().any(is_out_of_contact))
+    });
+    let fourth = places[3].join(&places[0]);
+    let port = places[2].raft_port;
+    let warning = format!("Warning: node {dead} at 127.0.0.1:{port} is not in contact");
+    assert!(fourth.log_text.contains(&warning), "{}", fourth.log_text);
+    let remedy = format!("lockwheel raft remove {dead} --dir {}\n", places[3].dir);
+    assert!(fourth.log_text.contains(&remedy), "{}", fourth.log_text);
+}
+
 #[test]
 fn leadership_moves_to_the_node_that_is_named() {
     let folder = Folder::new();

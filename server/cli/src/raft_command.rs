@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use lockwheel::Settings;
 use lockwheel::replication::{
-    NodeStatus, Status, begin_cluster, begin_cluster_from, join_cluster, lead, new_token,
-    remove_node, status,
+    NodeStatus, Status, begin_cluster, begin_cluster_from, join_cluster, lead, lost_voters,
+    new_token, remove_node, status,
 };
 use lockwheel_engine::settings::directive;
 
@@ -149,6 +149,15 @@ fn begin(settings: &Settings, from: Option<&Path>) -> Result<(), String> {
 fn join(settings: &Settings, token: &str) -> Result<(), String> {
     let number = join_cluster(settings, token).map_err(|error| error.to_string())?;
     print(&format!("This is node {number} of the cluster."));
+    let dir = settings.get(directive::DIR);
+    // The node has joined, whether or not the others answer now.
+    for (lost, address) in lost_voters(dir.as_ref()).unwrap_or_default() {
+        print(&format!(
+            "Warning: node {lost} at {address} is not in contact, and still counts for the \
+             majority. If it is gone for good, remove it:\n\n  \
+             lockwheel raft remove {lost} --dir {dir}\n"
+        ));
+    }
     Ok(())
 }
 

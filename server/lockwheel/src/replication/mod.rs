@@ -31,5 +31,6 @@ pub use lockwheel_raft::{NodeStatus, Status};
 pub(crate) use raft_log::RaftLog;
 pub(crate) use settings::NodeSettings;
 pub use setup::{
-    begin_cluster, begin_cluster_from, has_node, join_cluster, lead, new_token, remove_node, status,
+    begin_cluster, begin_cluster_from, has_node, join_cluster, lead, lost_voters, new_token,
+    remove_node, status,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::recovery::recover;
 use lockwheel_log::{Directory, Disk};
-use lockwheel_raft::{Members, NodeId, Peer, Status};
+use lockwheel_raft::{Members, NodeId, NodeStatus, Peer, Status};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::runtime;
 
@@ -192,21 +192,47 @@ pub fn new_token(dir: &Path, valid: Option<Duration>) -> Result<String, Error> {
 /// If there is no node, it does not run, or it was removed.
 pub fn status(dir: &Path) -> Result<Status, Error> {
     let own = OwnNode::read(dir)?;
-    let ask = async |peer: &Peer| ask_node(&own.connector, None, peer, &Request::Status).await;
+    run(status_from(&own.peer, &own.connector))?
+}
+
+/// The nodes that vote and are not in contact with the leader, with their addresses. Other nodes
+/// are asked than the one in `dir`, which has just been admitted and does not run yet.
+///
+/// # Errors
+/// If there is no node in `dir`, or no other one answers.
+pub fn lost_voters(dir: &Path) -> Result<Vec<(NodeId, String)>, Error> {
+    let (own, identity) = (OwnNode::read(dir)?, OwnNode::identity(dir)?);
+    let others = identity.members.nodes.iter().filter(|(id, _)| **id != identity.node);
+    let status = run(async {
+        let mut status = Err(failed("there is no other node"));
+        for (_, peer) in others {
+            status = status_from(peer, &own.connector).await;
+            if status.as_ref().is_ok_and(|status| status.leader.is_some()) {
+                break;
+            }
+        }
+        status
+    })??;
+    let is_lost = |node: &NodeStatus| node.is_voter && node.is_in_contact == Some(false);
+    let lost = status.nodes.into_iter().filter(|(_, node)| is_lost(node));
+    Ok(lost.map(|(id, node)| (id, node.peer.address)).collect())
+}
+
+/// The state of the cluster, as the leader sees it that this node names, or else the node itself.
+async fn status_from(peer: &Peer, connector: &Connector) -> Result<Status, Error> {
+    let ask = async |peer: &Peer| ask_node(connector, None, peer, &Request::Status).await;
     let status_in = |reply| match reply {
         Reply::Status(status) => Ok(status),
         Reply::Failed(error) => Err(failed(error)),
         _ => Err(unexpected()),
     };
-    run(async {
-        let address = &own.peer.address;
-        let reply = ask(&own.peer).await.map_err(|error| failed(format!("{address}: {error}")))?;
-        let status = status_in(reply)?;
-        let leader = status.leader.and_then(|leader| status.nodes.get(&leader));
-        let Some(leader) = leader else { return Ok(status) };
-        // It may have failed just now.
-        ask(&leader.peer).await.map_or(Ok(status), status_in)
-    })?
+    let address = &peer.address;
+    let reply = ask(peer).await.map_err(|error| failed(format!("{address}: {error}")))?;
+    let status = status_in(reply)?;
+    let leader = status.leader.and_then(|leader| status.nodes.get(&leader));
+    let Some(leader) = leader else { return Ok(status) };
+    // It may have failed just now.
+    ask(&leader.peer).await.map_or(Ok(status), status_in)
 }
 
 /// Removes a node from the cluster for good. It is asked of the leader, through the node in `dir`.
@@ -234,11 +260,15 @@ struct OwnNode {
 }
 
 impl OwnNode {
-    fn read(dir: &Path) -> Result<OwnNode, Error> {
-        let identity = Identity::read(dir).map_err(failed)?.ok_or_else(|| {
+    fn identity(dir: &Path) -> Result<Identity, Error> {
+        Identity::read(dir).map_err(failed)?.ok_or_else(|| {
             let reason = format!("there is no node of a cluster in '{}'", dir.display());
             Error::new(ErrorKind::Config, reason)
-        })?;
+        })
+    }
+
+    fn read(dir: &Path) -> Result<OwnNode, Error> {
+        let identity = OwnNode::identity(dir)?;
         let fingerprint = identity.fingerprint().map_err(failed)?;
         let credentials = identity.credentials().map_err(failed)?;
         let connector = credentials.connector(MEMBERSHIP).map_err(failed)?;
