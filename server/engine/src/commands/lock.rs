@@ -60,7 +60,7 @@ pub const COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(5),
         flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::BLOCKING),
         doc: "Acquires a lock for an owner until the end of its lease; may wait for it in a queue. \
-              Returns a fencing token, or how the lock is held.",
+              Returns a fencing token, or how the lock is held. A lock has at most 10,000 owners.",
         arguments: &[
             arg::key("key"),
             arg::string("owner"),
