@@ -2,6 +2,7 @@
 
 use lockwheel_resp::Reply;
 
+use crate::Engine;
 use crate::command::argument as arg;
 use crate::command::{Arity, Command, Flags, Group, is};
 use crate::error::Error;
@@ -61,14 +62,17 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// The error for a request that would promise durability without a log.
-pub(super) const NO_LOG: Error =
+const NO_LOG: Error =
     Error::line("ERR snapshots belong to the log: start the server with 'appendonly yes'");
+
+/// Checks that changes are logged: by this server, or by the leader that it follows.
+pub(super) fn check_log(engine: &Engine) -> Result<(), Error> {
+    if engine.has_log() || engine.is_following() { Ok(()) } else { Err(NO_LOG) }
+}
 
 /// Asks for a snapshot, unless one is being written, which the error says.
 fn request(context: &mut Context<'_>, in_progress: &'static str) -> Result<(), Error> {
-    if !context.engine().has_log() {
-        return Err(NO_LOG);
-    }
+    check_log(context.engine())?;
     if context.engine().persistence.began_at.is_some() {
         return Err(Error::line(in_progress));
     }
@@ -103,4 +107,24 @@ fn save(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     request(context, "ERR Background save already in progress")?;
     context.wait_for_snapshot();
     Ok(Reply::NOTHING)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::{Settings, directive};
+    use crate::testing::Stage;
+
+    #[test]
+    fn follower_takes_snapshots_of_its_own() {
+        let mut settings = Settings::default();
+        settings.put(directive::RAFT_PORT, &1);
+        let mut stage = Stage::new(settings);
+        stage.engine.follow();
+        stage.check(
+            "BGREWRITEAOF => Background append only file rewriting started; \
+             BGSAVE => !ERR Background save already in progress",
+        );
+        stage.engine.end_snapshot(true, stage.time());
+        stage.check("CONFIG SET save \"60 1\" => OK; SHUTDOWN SAVE => ");
+    }
 }

@@ -77,8 +77,8 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         return Err(context.engine().busy_error());
     }
     // The log is complete without a snapshot.
-    if save && !force && !context.engine().has_log() {
-        return Err(super::persistence::NO_LOG);
+    if save && !force {
+        super::persistence::check_log(context.engine())?;
     }
     context.end_with(Flow::Shutdown);
     Ok(Reply::NOTHING)

@@ -211,7 +211,7 @@ impl Settings {
 
     /// Sets one directive, with effect from now on.
     fn change(&mut self, directive: &'static Row, words: &[&str]) -> Result<(), String> {
-        let needs_log = matches!(directive.role, Role::NeedsLog) && !self.has_log();
+        let needs_log = matches!(directive.role, Role::NeedsLog) && !self.has_snapshots();
         if needs_log && directive.kind.read(words)?.to_string() != directive.default {
             return Err(NO_LOG.into());
         }
@@ -254,6 +254,11 @@ impl Settings {
         self.get(directive::APPENDONLY)
     }
 
+    /// Whether snapshots replace the beginning of a log, of this server or of a cluster.
+    fn has_snapshots(&self) -> bool {
+        self.has_log() || self.is_node()
+    }
+
     /// Decides whether there is a restart guard, unless a directive has: if the directory is given
     /// or there is a log, and the server is not started for tests. Must be called before the
     /// program sets `dir` itself.
@@ -262,7 +267,7 @@ impl Settings {
             return;
         }
         let is_for_tests = self.enable_test_commands != Permission::No;
-        let is_lasting = self.has_log() || self.is_node() || self.has(directive::DIR);
+        let is_lasting = self.has_snapshots() || self.has(directive::DIR);
         let choice = is_lasting && !is_for_tests && self.sentinel.is_none();
         self.put(directive::RESTART_GUARD, &choice);
         self.guards_by_default = choice;
@@ -277,7 +282,7 @@ impl Settings {
     /// Ends the reading of a command line: without a log, resets the directives that need one to
     /// their defaults. Returns the names of those that had other values.
     pub fn drop_without_log(&mut self) -> Vec<&'static str> {
-        if self.has_log() {
+        if self.has_snapshots() {
             return Vec::new();
         }
         let rows = row::rows().filter(|row| matches!(row.role, Role::NeedsLog));
