@@ -136,6 +136,29 @@ fn server_reports_a_log_that_exceeds_the_limit_of_file_sizes() {
 }
 
 #[test]
+fn files_of_a_redis_are_named_in_the_log() {
+    let folder = Folder::new();
+    let data = folder.path("data");
+    fs::create_dir_all(format!("{data}/appendonlydir")).expect("a folder");
+    let files = ["dump.rdb", "appendonly.aof", "appendonlydir/appendonly.aof.manifest"];
+    let files = files.map(|name| format!("{data}/{name}"));
+    for path in &files {
+        fs::write(path, "of Redis").expect("a file");
+    }
+    let check = |log: &str, is_named: bool| {
+        for path in &files {
+            let warning = format!(" # {path} was written by Redis and is not read: ");
+            assert_eq!(log.contains(&warning), is_named, "{path}: {log}");
+        }
+    };
+    for arguments in [&["--appendonly", "no"][..], &["--appendonly", "yes"]] {
+        check(&Server::start(&folder, arguments).stop(), true);
+    }
+    // It goes on with its own log.
+    check(&Server::with_log(&folder).stop(), false);
+}
+
+#[test]
 fn policy_changes_while_the_server_runs() {
     let folder = Folder::new();
     let server = Server::with_log(&folder);

@@ -6,6 +6,7 @@
 //!   says how much of a queue that is.
 //! - `restored` is what a start finds; `restart_guard` decides for how long leases from before it
 //!   may still be held.
+//! - `redis_files` warns of files that this server does not read.
 //! - `snapshots` writes snapshots; `disk_watch` watches the free space.
 //!
 //! Rule: output that shows a change waits until the log has released the change's unit.
@@ -16,11 +17,13 @@ pub(crate) mod dependencies;
 pub(crate) mod disk_watch;
 mod file_log;
 mod log;
+mod redis_files;
 pub(crate) mod restart_guard;
 mod restored;
 pub(crate) mod snapshots;
 
 pub(crate) use file_log::FileLog;
 pub(crate) use log::{Log, LogOwner, LogSizes, directory};
+pub(crate) use redis_files::warn_of_redis_files;
 pub use restored::time_of_log;
 pub(crate) use restored::{OpenFiles, Restored};

@@ -13,7 +13,7 @@ use lockwheel_resp::Reply;
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::durability::Restored;
+use crate::durability::{Restored, warn_of_redis_files};
 use crate::error::{Error, ErrorKind};
 use crate::in_process::Client;
 use crate::instruments::{Clock, Faults, Journal, since_epoch};
@@ -484,6 +484,7 @@ fn find_log(settings: &mut Settings) -> Result<(clock::Clock, Option<Restored>),
     if settings.is_node() {
         return Ok((clock::Clock::following(), None));
     }
+    warn_of_redis_files(settings);
     let restored = Restored::find(settings)?;
     let clock = clock(settings, restored.as_ref().and_then(Restored::lease_clock));
     Ok((clock, restored))
