@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, command_of, command_on_disk, program};
 use lockwheel_tests::process::eventually;
+use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
 use lockwheel_tests::{say, words};
 
@@ -361,6 +363,31 @@ fn guard_that_was_ended_does_not_come_back() {
     let refused = ask(&mut server.connect(), "SET lock token NX PX 100");
     assert!(refused.starts_with("-LOADING Leases from before the restart"), "{refused}");
     server.stop();
+}
+
+/// Starts a server ten times, and sends a command as soon as its port opens. `before_kill` is
+/// replied to before each server ends.
+fn check_first_replies(arguments: &[&str], before_kill: &str) {
+    let folder = Folder::new();
+    let dir = folder.path("data");
+    fs::create_dir_all(&dir).expect("a folder");
+    for _ in 0..10 {
+        let port = free_port();
+        let (address, own) = (format!("127.0.0.1:{port}"), port.to_string());
+        let daemon = Daemon::start(&[&["--port", &own, "--dir", &dir], arguments].concat());
+        eventually("an open port", || TcpStream::connect(&address).is_ok());
+        assert_eq!(ask(&mut daemon.connect(port), "PING"), "+PONG", "{arguments:?}");
+        let server = Server { daemon, port };
+        let reply = ask(&mut server.connect(), before_kill);
+        assert!(!reply.starts_with('-'), "{reply}");
+        server.kill();
+    }
+}
+
+#[test]
+fn first_command_after_a_start_is_served() {
+    check_first_replies(&[], "GET k");
+    check_first_replies(&["--appendonly", "yes"], "SET lock token PX 300");
 }
 
 #[test]

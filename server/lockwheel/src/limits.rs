@@ -80,6 +80,10 @@ pub(crate) const THREAD_STACK_BYTES: usize = 4 * MIB;
 /// connected clients.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 
+/// Longest time for which connections wait until the server is ready: shorter than clients wait for
+/// a first reply. If a start takes longer, they learn the reason from the reply `-LOADING`.
+pub(crate) const ACCEPT_DELAY_MAX: Duration = Duration::from_secs(1);
+
 /// Pause when the process has no file descriptor left. A retry at once would keep a core
 /// busy; after a longer wait clients would notice the delay.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);

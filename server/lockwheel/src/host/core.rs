@@ -29,6 +29,7 @@ use crate::net::turn;
 #[cfg(feature = "replication")]
 use crate::replication::RaftLog;
 use lockwheel_engine::Engine;
+use lockwheel_engine::durability::readiness::Readiness;
 use lockwheel_engine::timing::time::Time;
 
 /// See the module's documentation.
@@ -52,6 +53,9 @@ pub(crate) struct Host {
     pub(super) runtime_files: RuntimeFiles,
     /// Whether the server has ended: all tasks end then.
     pub(crate) stopped: watch::Sender<bool>,
+    /// Whether the log is loaded and the restart guard of the start is over. It stays so: see
+    /// [`Acceptor`](crate::net::listener::Acceptor), which waits for it.
+    pub(crate) has_been_ready: watch::Sender<bool>,
     /// Wakes the ticker.
     pub(crate) deadline_timer: DeadlineTimer,
     /// A copy of the directive `timeout`, read without the lock.
@@ -84,6 +88,7 @@ impl Host {
         clock: Clock,
         runtime_files: RuntimeFiles,
     ) -> io::Result<Host> {
+        let is_loading = matches!(engine.readiness(), Readiness::Loading(_));
         Ok(Host {
             engine: Mutex::new(engine),
             clock,
@@ -96,6 +101,7 @@ impl Host {
             registry: Registry::default(),
             runtime_files,
             stopped: watch::Sender::new(false),
+            has_been_ready: watch::Sender::new(!is_loading),
             deadline_timer: DeadlineTimer::new()?,
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
@@ -222,6 +228,12 @@ impl Host {
     pub(crate) async fn stopped(&self) {
         // Fails only if there is no sender, and the host has one.
         let _ = self.stopped.subscribe().wait_for(|&stopped| stopped).await;
+    }
+
+    /// Waits until the server has been ready: the log is loaded, and the restart guard is over.
+    pub(crate) async fn ready(&self) {
+        // Fails only if there is no sender, and the host has one.
+        let _ = self.has_been_ready.subscribe().wait_for(|&is_ready| is_ready).await;
     }
 
     /// Runs `work` until it ends, or returns `None` when the server stops.

@@ -49,6 +49,9 @@ impl Host {
             if let Some(guard) = guard {
                 self.begin_guard(engine, guard);
             }
+            if engine.is_ready() {
+                self.has_been_ready.send_replace(true);
+            }
             Ok(())
         });
         begun.map_err(|_| io::Error::other("the engine has failed"))?
@@ -196,6 +199,7 @@ impl Host {
         if engine.is_ready() {
             let until_ms = self.guard_until_ms.swap(NO_GUARD, Ordering::Relaxed);
             info!("the restart guard is over: commands are served");
+            self.has_been_ready.send_replace(true);
             log.follow(policy);
             // A guard that a command has ended does not come back after the next restart.
             if self.now().now < Millis(until_ms)

@@ -16,6 +16,7 @@ use std::time::Duration;
 use lockwheel_resp::{Limits, Parser};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tracing::{debug, error, warn};
 
 use crate::host::runtime_files::RuntimeFiles;
@@ -168,7 +169,9 @@ impl Acceptor {
         })
     }
 
-    /// Accepts connections on all listening sockets until the server ends.
+    /// Accepts connections on all listening sockets until the server ends. They wait in the queues
+    /// of the sockets until the server is ready, so that the first requests after a start are
+    /// served; but for [`limits::ACCEPT_DELAY_MAX`] at most.
     pub(crate) fn start(self: &Arc<Acceptor>, host: &Arc<Host>) {
         for at in 0..self.listeners.len() {
             let (acceptor, host) = (Arc::clone(self), Arc::clone(host));
@@ -192,6 +195,7 @@ impl Acceptor {
 
     async fn accept_loop(&self, at: usize, host: &Arc<Host>) -> io::Result<()> {
         let listener = self.listeners[at].register()?;
+        host.until_stopped(timeout(limits::ACCEPT_DELAY_MAX, host.ready())).await;
         let mut has_failed = false;
         loop {
             let accept = poll_fn(|context| {

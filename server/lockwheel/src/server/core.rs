@@ -123,7 +123,8 @@ impl Builder {
             .put(directive::ENABLE_DEBUG_COMMAND, &Permission::Yes)
     }
 
-    /// Starts the server. It accepts connections when this returns.
+    /// Starts the server. Clients can connect when this returns. While the restart guard is on,
+    /// their connections wait in the queue of the port, for up to a second.
     ///
     /// # Errors
     /// If a setting is invalid, an address cannot be listened on, or a thread cannot be created.
