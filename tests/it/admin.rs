@@ -223,17 +223,20 @@ fn server_is_ready_when_the_restart_guard_is_over() {
     let server = Monitored::start(&[]);
     assert_eq!(server.get("/readyz").0, 200);
     assert_eq!(server.get("/healthz").0, 200);
-    let guarded = Monitored::start(&[
-        "--restart-guard",
-        "yes",
-        "--restart-guard-minimum",
-        "1000s",
-        "--dir",
-        ".",
-    ]);
-    let (status, text) = guarded.get("/readyz");
-    assert!(status == 503 && text.contains("LOADING"), "{text}");
-    assert_eq!(guarded.get("/healthz").0, 200);
+    // In its last second, requests of clients are held.
+    for guard in ["1000s", "1s"] {
+        let guarded = Monitored::start(
+            &[
+                &["--restart-guard", "yes", "--restart-guard-minimum", guard][..],
+                &["--dir", ".", "--clock-frozen", "yes"],
+            ]
+            .concat(),
+        );
+        let (status, text) = guarded.get("/readyz");
+        assert!(status == 503 && text.contains("LOADING"), "{text}");
+        assert_eq!(guarded.get("/healthz").0, 200);
+        assert_eq!(guarded.figure("lockwheel_loading"), 1.0);
+    }
 }
 
 #[test]

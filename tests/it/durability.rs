@@ -365,6 +365,40 @@ fn guard_that_was_ended_does_not_come_back() {
     server.stop();
 }
 
+#[test]
+fn requests_are_held_in_the_last_second_of_the_restart_guard() {
+    let folder = Folder::new();
+    let server = Server::start(
+        &folder,
+        &[
+            &["--restart-guard", "yes", "--restart-guard-minimum", "1001ms"][..],
+            &["--clock-frozen", "yes", "--enable-test-commands", "yes"],
+        ]
+        .concat(),
+    );
+    let [mut control, mut owner, mut observer] = [(); 3].map(|()| server.connect());
+    assert!(ask(&mut owner, "SET lock owner NX").starts_with("-LOADING "));
+    assert!(ask(&mut observer, "INFO persistence").contains(" loading:1 "));
+    assert_eq!(ask(&mut control, "LOCKWHEEL CLOCK ADVANCE 1ms"), "+OK");
+    let mut hold = |wire: &mut Wire, name: &str, command: &str| {
+        assert_eq!(ask(wire, &format!("CLIENT SETNAME {name}")), "+OK");
+        wire.send(&words(command));
+        eventually("a held request", || {
+            let clients = ask(&mut control, "CLIENT LIST");
+            let line = clients.lines().find(|line| line.contains(&format!(" name={name} ")));
+            line.is_some_and(|line| line.contains(" flags=b ") && !line.contains(" qbuf=0 "))
+        });
+    };
+    hold(&mut owner, "owner", "SET lock owner NX");
+    hold(&mut observer, "observer", "INFO persistence");
+    owner.send(&words("GET lock"));
+    assert_eq!(ask(&mut control, "LOCKWHEEL CLOCK ADVANCE 1s"), "+OK");
+    assert_eq!(lines(&owner.read_text()), "+OK");
+    assert_eq!(lines(&owner.read_text()), "$5 owner");
+    assert!(observer.read_text().contains("loading:0\r\n"));
+    server.stop();
+}
+
 /// Starts a server ten times, and sends a command as soon as its port opens. `before_kill` is
 /// replied to before each server ends.
 fn check_first_replies(arguments: &[&str], before_kill: &str) {
@@ -388,6 +422,11 @@ fn check_first_replies(arguments: &[&str], before_kill: &str) {
 fn first_command_after_a_start_is_served() {
     check_first_replies(&[], "GET k");
     check_first_replies(&["--appendonly", "yes"], "SET lock token PX 300");
+}
+
+#[test]
+fn first_command_waits_for_the_end_of_a_short_restart_guard() {
+    check_first_replies(&[], "SET lock token PX 300");
 }
 
 #[test]

@@ -2,13 +2,16 @@
 
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use lockwheel::{Client, Error, ErrorKind, Fault, Reply, Requests, Server};
 use lockwheel_tests::call;
+use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::wire::Wire;
@@ -62,6 +65,24 @@ fn server_works_with_and_without_a_runtime() {
         server.stop();
         server.stopped().await;
     });
+}
+
+#[test]
+fn call_waits_in_the_last_second_of_the_restart_guard() {
+    let folder = Folder::new();
+    let builder = Server::builder().frozen_clock().config("dir", &folder.path("."));
+    let guarded = builder.config("restart-guard", "yes").config("restart-guard-minimum", "1001ms");
+    let server = guarded.start().expect("a server");
+    let refused = server.call_raw(&["PING"]).expect("a reply");
+    assert!(matches!(&refused, Reply::Error(line) if line.starts_with(b"LOADING ")), "{refused:?}");
+    server.advance(Duration::from_millis(1)).expect("a clock that moves");
+    let mut client = server.client().expect("a client");
+    let mut call = pin!(client.call_async(&["PING"]));
+    let context = &mut Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(context).is_pending());
+    server.advance(Duration::from_secs(1)).expect("a clock that moves");
+    let reply = call.as_mut().poll(context);
+    assert!(matches!(&reply, Poll::Ready(Ok(Reply::Simple(_)))), "{reply:?}");
 }
 
 #[test]

@@ -15,6 +15,10 @@ pub const BULK_BYTES_MAX: usize = 512 * MIB;
 /// Bytes of one request by default (`client-query-buffer-limit`), as in Redis.
 pub const QUERY_BUFFER_BYTES_MAX: usize = 1024 * MIB;
 
+/// Time before the end of the restart guard in which requests are held, in milliseconds: clients
+/// wait longer than that for a reply, and some repeat a refused request only a second later.
+pub const GUARD_HELD_MS: i64 = 1_000;
+
 // Replies.
 
 /// Minimum bytes for all clients together with `maxmemory-clients`, as in Redis: with less, no

@@ -108,6 +108,8 @@ bitflags! {
         const FOR_SUBSCRIBERS = 1 << 25;
         /// Not for applications, as `COMMAND DOCS` says. Not shown.
         const INTERNAL = 1 << 26;
+        /// Shows whether data is being loaded. Not shown.
+        const SHOWS_LOADING = 1 << 27;
     }
 }
 
@@ -120,7 +122,8 @@ impl Flags {
         .union(Flags::NOT_QUEUED)
         .union(Flags::RUNS_QUEUE)
         .union(Flags::FOR_SUBSCRIBERS)
-        .union(Flags::INTERNAL);
+        .union(Flags::INTERNAL)
+        .union(Flags::SHOWS_LOADING);
 }
 
 bitflags! {

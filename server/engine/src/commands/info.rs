@@ -24,7 +24,7 @@ use crate::timing::time::Time;
 pub const COMMANDS: &[Command] = &[Command {
     name: "info",
     arity: Arity::AtLeast(1),
-    flags: Flags::LOADING.union(Flags::STALE),
+    flags: Flags::LOADING.union(Flags::STALE).union(Flags::SHOWS_LOADING),
     categories: Categories::DANGEROUS,
     group: Group::Server,
     doc: "Returns facts and counters of the server, by section.",

@@ -1,11 +1,13 @@
 //! Whether the server is ready for commands: not while it loads its log, and not while leases from
 //! before the restart may still be held (the restart guard). Until then, commands without the flag
-//! `LOADING` are refused. [`held`](crate::replication::held) has what a server serves that follows.
+//! `LOADING` are refused, or held if the guard ends within a second.
+//! [`held`](crate::replication::held) has that, and what a server serves that follows.
 
 use bytes::Bytes;
 
 use crate::Engine;
 use crate::error::Error;
+use crate::limits::GUARD_HELD_MS;
 use crate::sessions::Timer;
 use crate::sessions::pubsub::RecentMessage;
 use crate::store::apply::ApplyError;
@@ -142,9 +144,10 @@ impl Engine {
     fn become_ready(&mut self) {
         self.readiness = Readiness::Ready;
         self.update_conditions();
+        self.sessions.run_held();
     }
 
-    /// Refuses commands until the lease clock reaches `until`.
+    /// Refuses or holds commands until the lease clock reaches `until`.
     pub fn begin_guard(&mut self, until: Millis, reason: String) {
         self.end_guard();
         let timer = self.sessions.timers.insert(until, Timer::GuardEnd);
@@ -166,7 +169,11 @@ impl Engine {
             }
         };
         self.update_conditions();
-        guard.map(|guard| self.sessions.timers.cancel(guard.timer)).is_some()
+        let was_on = guard.map(|guard| self.sessions.timers.cancel(guard.timer)).is_some();
+        if was_on {
+            self.sessions.run_held();
+        }
+        was_on
     }
 
     /// As [`Engine::end_guard`], when its timer has fired.
@@ -186,6 +193,12 @@ impl Engine {
     /// Whether a log is being applied: it contains the expirations.
     pub(crate) fn applies_log(&self) -> bool {
         matches!(self.readiness, Readiness::Loading(_) | Readiness::Following(_))
+    }
+
+    /// Whether the restart guard is on, and ends so soon that requests are held until then.
+    pub(crate) fn guard_is_ending(&self, time: Time) -> bool {
+        let Readiness::Guarded(guard) = &self.readiness else { return false };
+        (1..=GUARD_HELD_MS).contains(&time.remaining(guard.until).0)
     }
 
     /// The error for a command while the server is not ready.
@@ -222,23 +235,41 @@ mod tests {
     #[test]
     fn guard_refuses_commands_until_its_end() {
         let mut stage = Stage::new(Default::default());
-        stage.engine.begin_guard(Millis(stage.time().now.0 + 30), "a test".into());
+        stage.engine.begin_guard(Millis(stage.time().now.0 + 1_030), "a test".into());
         let refusal = |left_ms| {
             format!(
                 "!LOADING Leases from before the restart may still be held; ready in {left_ms} ms"
             )
         };
         for command in ["GET k", "SET k v", "PING", "EVAL \"return 1\" 0"] {
-            assert_eq!(stage.step(command), refusal(30), "{command}");
+            assert_eq!(stage.step(command), refusal(1_030), "{command}");
         }
         stage.check("MULTI");
-        assert_eq!(stage.step("GET k"), refusal(30));
+        assert_eq!(stage.step("GET k"), refusal(1_030));
         stage.check("EXEC => !EXECABORT Transaction discarded because of previous errors.");
         stage.check("INFO persistence => ...; CONFIG GET port => ...; SUBSCRIBE c => ...");
         stage.check("+20ms");
-        assert_eq!(stage.step("b> PING"), refusal(10));
-        stage.check("+10ms; b> PING => PONG");
+        assert_eq!(stage.step("b> PING"), refusal(1_010));
+        stage.check("+1010ms; b> PING => PONG");
         assert!(stage.engine.is_ready());
+    }
+
+    #[test]
+    fn requests_are_held_in_order_in_the_last_second_of_the_guard() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.begin_guard(Millis(stage.time().now.0 + 1_001), "a test".into());
+        stage.check("e> MULTI; INFO persistence => ...loading:1...; PING => !LOADING ...; +1ms");
+        let commands =
+            [("b", "SET k v NX"), ("a", "INFO persistence"), ("e", "GET k"), ("d", "GET k")];
+        let clients = commands.map(|(name, command)| stage.hold(name, command));
+        stage.check("c> SUBSCRIBE c => ...; c> CLIENT LIST => ...; c> RESET => RESET; +999ms");
+        assert_eq!(stage.resumed(), []);
+        stage.check("+1ms");
+        assert_eq!(stage.resumed(), clients);
+        stage.check(
+            "b> SET k v NX => OK; INFO persistence => ...loading:0...; e> GET k => QUEUED; \
+             d> GET k => \"v\"; e> EXEC => [\"v\"]",
+        );
     }
 
     #[test]
@@ -246,7 +277,10 @@ mod tests {
         let mut stage = Stage::new(Default::default());
         stage.engine.begin_guard(Millis(stage.time().now.0 + 30), "a test".into());
         stage.check(r#"LOCKWHEEL GUARD => "{\"left_ms\":30,\"reason\":\"a test\"}""#);
-        stage.check("LOCKWHEEL GUARD END => OK; PING => PONG; +60ms; PING => PONG");
+        let held = stage.hold("b", "PING");
+        stage.check("LOCKWHEEL GUARD END => OK; PING => PONG");
+        assert_eq!(stage.resumed(), [held]);
+        stage.check("b> PING => PONG; +60ms; PING => PONG");
     }
 
     #[test]

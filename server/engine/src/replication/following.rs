@@ -104,7 +104,6 @@ impl Engine {
         self.access.are_replicated = true;
         self.start_log(position);
         self.begin_service(time);
-        self.sessions.run_held();
     }
 }
 
@@ -112,7 +111,6 @@ impl Engine {
 mod tests {
     use crate::Flow;
     use crate::replication::nodes::{Address, Nodes};
-    use crate::sessions::ClientId;
     use crate::store::snapshot::SnapshotProgress;
     use crate::testing::{Stage, words};
     use crate::timing::time::Millis;
@@ -172,20 +170,6 @@ mod tests {
         Nodes { leader: Some(address), ..Nodes::default() }
     }
 
-    /// Checks that the command is held; returns its client.
-    fn hold(stage: &mut Stage, name: &str, command: &str) -> ClientId {
-        let client = stage.client(name);
-        let held = (String::new(), Flow::Again);
-        assert_eq!(stage.run(client, &words(command)), held, "{command}");
-        client
-    }
-
-    /// The clients that are to run their requests again.
-    fn resumed(stage: &mut Stage) -> Vec<ClientId> {
-        let deliveries = stage.engine.deliveries();
-        deliveries.into_iter().filter(|it| it.resume).map(|it| it.client).collect()
-    }
-
     /// Confirms the reads that are held.
     fn grant(stage: &mut Stage) {
         let reads = stage.engine.held_reads().expect("held reads");
@@ -226,19 +210,19 @@ mod tests {
     fn follower_reads_when_the_state_is_confirmed_once_for_each_request() {
         let mut stage = follower_of_leader();
         apply(&mut stage, &effects("SET k old"), 0);
-        let first = hold(&mut stage, "a", "GET k");
+        let first = stage.hold("a", "GET k");
         let early = stage.engine.held_reads().expect("a held read");
-        let second = hold(&mut stage, "b", "EVAL_RO \"return redis.call('get', 'k')\" 0");
+        let second = stage.hold("b", "EVAL_RO \"return redis.call('get', 'k')\" 0");
         apply(&mut stage, &effects("SET k new"), 0);
         stage.engine.grant_reads(early);
-        assert_eq!(resumed(&mut stage), [first]);
+        assert_eq!(stage.resumed(), [first]);
         stage.check("GET k => \"new\"");
         grant(&mut stage);
-        assert_eq!(resumed(&mut stage), [second]);
+        assert_eq!(stage.resumed(), [second]);
         stage.check("b> EVAL_RO \"return redis.call('get', 'k')\" 0 => \"new\"");
-        hold(&mut stage, "a", "GET k");
-        hold(&mut stage, "b", "EVAL \"#!lua flags=no-writes\\x0areturn 1\" 0");
-        assert_eq!(resumed(&mut stage), []);
+        stage.hold("a", "GET k");
+        stage.hold("b", "EVAL \"#!lua flags=no-writes\\x0areturn 1\" 0");
+        assert_eq!(stage.resumed(), []);
     }
 
     #[test]
@@ -246,12 +230,12 @@ mod tests {
         let mut stage = follower_of_leader();
         apply(&mut stage, &effects("SET k v"), 0);
         stage.check("MULTI; GET k => QUEUED; EXISTS k => QUEUED");
-        hold(&mut stage, "a", "EXEC");
+        stage.hold("a", "EXEC");
         grant(&mut stage);
         stage.check("EXEC => [\"v\", 1]; MULTI");
         assert_eq!(stage.step("SET k v"), REFUSAL);
         stage.check("EXEC => !EXECABORT ...; MULTI; GET k");
-        hold(&mut stage, "a", "EXEC");
+        stage.hold("a", "EXEC");
         stage.engine.refuse_held(stage.engine.last_held());
         stage.check("EXEC => !EXECABORT Transaction discarded because of: MASTERDOWN ...");
     }
@@ -260,14 +244,14 @@ mod tests {
     fn read_does_not_see_a_state_that_is_being_replaced() {
         let mut stage = follower_of_leader();
         apply(&mut stage, &effects("SET k v"), 0);
-        hold(&mut stage, "a", "GET k");
+        stage.hold("a", "GET k");
         let reads = stage.engine.held_reads().expect("a held read");
         stage.engine.clear_state(stage.time()).expect("it is cleared");
         stage.engine.grant_reads(reads);
-        assert_eq!(resumed(&mut stage), []);
+        assert_eq!(stage.resumed(), []);
         grant(&mut stage);
         stage.engine.clear_state(stage.time()).expect("it is cleared");
-        hold(&mut stage, "a", "GET k");
+        stage.hold("a", "GET k");
         apply(&mut stage, &effects("SET k w"), 0);
         grant(&mut stage);
         stage.check("GET k => \"w\"");
@@ -279,7 +263,7 @@ mod tests {
         apply(&mut stage, &effects("SET k v PX 10"), 0);
         stage.check("+10ms");
         for (command, reply) in [("GET k", "nil"), ("PTTL k", "-2"), ("DBSIZE", "1")] {
-            hold(&mut stage, "a", command);
+            stage.hold("a", command);
             grant(&mut stage);
             stage.check(&format!("{command} => {reply}"));
         }
@@ -325,43 +309,43 @@ mod tests {
         assert!(stage.engine.next_deadline().is_some());
         stage.check("+99ms");
         stage.tick(10_000);
-        assert_eq!(resumed(&mut stage), []);
+        assert_eq!(stage.resumed(), []);
         stage.check("+1ms");
         stage.tick(10_000);
-        assert_eq!(resumed(&mut stage), [client]);
+        assert_eq!(stage.resumed(), [client]);
     }
 
     #[test]
     fn held_requests_are_refused_in_the_end() {
         let mut stage = follower();
-        let clients = [hold(&mut stage, "a", "GET k"), hold(&mut stage, "b", "SET k v")];
+        let clients = [stage.hold("a", "GET k"), stage.hold("b", "SET k v")];
         let last = stage.engine.last_held();
-        hold(&mut stage, "c", "GET k");
+        stage.hold("c", "GET k");
         stage.engine.refuse_held(last);
-        assert_eq!(resumed(&mut stage), clients);
+        assert_eq!(stage.resumed(), clients);
         stage.check("GET k => !MASTERDOWN Link with MASTER is down and replica-...");
         assert_eq!(stage.step("b> SET k v"), REFUSAL);
-        hold(&mut stage, "b", "SET k v");
+        stage.hold("b", "SET k v");
     }
 
     #[test]
     fn writes_wait_until_a_server_leads() {
         let mut stage = follower();
         stage.check("c> MULTI; c> SET l v => QUEUED");
-        hold(&mut stage, "a", "SET k v");
-        hold(&mut stage, "b", "GET k");
-        hold(&mut stage, "c", "EXEC");
+        stage.hold("a", "SET k v");
+        stage.hold("b", "GET k");
+        stage.hold("c", "EXEC");
         stage.engine.lead(0, stage.time());
-        assert_eq!(resumed(&mut stage).len(), 3);
+        assert_eq!(stage.resumed().len(), 3);
         stage.check("SET k v => OK; b> GET k => \"v\"; c> EXEC => [OK]");
 
         let mut stage = follower();
-        let client = hold(&mut stage, "a", "SET k v");
-        hold(&mut stage, "b", "GET k");
+        let client = stage.hold("a", "SET k v");
+        stage.hold("b", "GET k");
         stage.set_nodes(Nodes::default());
-        assert_eq!(resumed(&mut stage), []);
+        assert_eq!(stage.resumed(), []);
         stage.set_nodes(nodes_with_leader());
-        assert_eq!(resumed(&mut stage), [client]);
+        assert_eq!(stage.resumed(), [client]);
         assert_eq!(stage.step("SET k v"), REFUSAL);
     }
 
@@ -412,11 +396,11 @@ mod tests {
         let mut stage = leader();
         stage.check("SET k v PX 10");
         stage.engine.set_serves(false);
-        let clients = [hold(&mut stage, "a", "GET k"), hold(&mut stage, "b", "SET l v")];
+        let clients = [stage.hold("a", "GET k"), stage.hold("b", "SET l v")];
         assert_eq!(stage.engine.held_reads(), None);
         stage.check("+20ms; INFO keyspace => ...keys=1...");
         stage.engine.set_serves(true);
-        assert_eq!(resumed(&mut stage), clients);
+        assert_eq!(stage.resumed(), clients);
         stage.check("GET k => nil; b> SET l v => OK");
     }
 
@@ -439,20 +423,32 @@ mod tests {
     fn guard_of_a_leader_outlasts_a_moment_without_service() {
         let mut stage = leader();
         let begin = |stage: &mut Stage| {
-            let until = Millis(stage.time().now.0 + 30);
+            let until = Millis(stage.time().now.0 + 1_030);
             stage.engine.begin_guard(until, "a test".into());
         };
         begin(&mut stage);
         stage.check("SET k v => !LOADING ...; +10ms");
         stage.engine.set_serves(false);
-        hold(&mut stage, "a", "SET k v");
+        let client = stage.hold("a", "SET k v");
         stage.engine.set_serves(true);
-        stage.check("SET k v => !LOADING ...; +19ms; SET k v => !LOADING ...; +1ms; SET k v => OK");
+        assert_eq!(stage.resumed(), [client]);
+        stage.check("SET k v => !LOADING ...; +20ms");
+        stage.hold("a", "SET k v");
+        stage.engine.set_serves(false);
+        assert_eq!(stage.resumed(), []);
+        stage.engine.set_serves(true);
+        assert_eq!(stage.resumed(), [client]);
+        stage.hold("a", "SET k v");
+        stage.check("+999ms");
+        assert_eq!(stage.resumed(), []);
+        stage.check("+1ms");
+        assert_eq!(stage.resumed(), [client]);
+        stage.check("SET k v => OK");
         // A guard that ends meanwhile lets nothing be served.
         begin(&mut stage);
         stage.engine.set_serves(false);
-        stage.check("+30ms");
-        hold(&mut stage, "a", "SET k v");
+        stage.check("+1030ms");
+        stage.hold("a", "SET k v");
         stage.engine.set_serves(true);
         stage.check("SET k w => OK");
         // The guard of a former leader does not end that of a later one.
@@ -460,9 +456,9 @@ mod tests {
         stage.engine.set_serves(false);
         stage.engine.follow();
         stage.engine.lead(9, stage.time());
-        stage.check("+20ms");
+        stage.check("+1020ms");
         begin(&mut stage);
-        stage.check("+29ms; SET k v => !LOADING ...; +1ms; SET k v => OK");
+        stage.check("+29ms; SET k v => !LOADING ...; +1001ms; SET k v => OK");
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! Requests on a server that follows, or that leads but not for certain.
+//! Requests on a server that follows, that leads but not for certain, or whose restart guard is
+//! about to end.
 //!
 //! A read must see everything that was acknowledged before it arrived. So it is held until the
 //! caller has confirmed with the leader how far the log was then, and the state has come as far. A
 //! request that only a leader serves is held while no leader is known: perhaps this server is about
 //! to lead. The caller measures how long requests are held, since the lease clock of a follower
 //! does not run by itself.
+//!
+//! In the last second of the restart guard, requests that would be refused are held until its end.
 
 use crate::Engine;
 use crate::command::Flags;
@@ -12,13 +15,15 @@ use crate::error::Error;
 use crate::run::gates::{Closed, Invocation, Paths};
 use crate::sessions::{ClientId, Sessions};
 
-/// What a request needs that a server does not have which follows.
+/// What a request needs that the server does not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The state with everything that has been acknowledged.
     State,
     /// To lead.
     Leadership,
+    /// The end of the restart guard.
+    GuardEnd,
 }
 
 impl Need {
@@ -153,7 +158,19 @@ impl Engine {
     fn refuse(&mut self, client: ClientId, need: Need) -> Error {
         match need {
             Need::State => Error::NoLeader,
-            Need::Leadership => self.refuse_to_lead(client),
+            Need::Leadership | Need::GuardEnd => self.refuse_to_lead(client),
+        }
+    }
+
+    /// Holds a request if the restart guard ends within
+    /// [`GUARD_HELD_MS`](crate::limits::GUARD_HELD_MS); but not that of a client that monitors the
+    /// server.
+    pub(crate) fn check_guard_end(&self, call: &Invocation<'_>) -> Result<(), Closed> {
+        let session = self.sessions.get(call.client);
+        let is_monitoring = session.is_some_and(|session| session.origin.is_monitoring);
+        match self.guard_is_ending(call.time) && !is_monitoring {
+            true => Err(Closed::Held(Need::GuardEnd)),
+            false => Ok(()),
         }
     }
 

@@ -129,7 +129,7 @@ pub enum Closed {
     Denied(Denial),
     /// The command is run again when the pause ends.
     Paused,
-    /// The command is run again when a server that does not lead may serve it.
+    /// The command is run again when the server may serve it.
     Held(Need),
 }
 
@@ -241,7 +241,18 @@ pub const GATES: &[Gate] = &[
         paths: Paths::REQUEST,
         when: Conditions::NOT_READY,
         commands: Commands::Without(Flags::LOADING),
-        check: |engine, call| Ok(engine.check_ready(call.time)?),
+        check: |engine, call| {
+            engine.check_guard_end(call)?;
+            Ok(engine.check_ready(call.time)?)
+        },
+    },
+    // Clients that wait until the data is loaded ask again after a second.
+    Gate {
+        name: "about to be ready",
+        paths: Paths::REQUEST,
+        when: Conditions::NOT_READY,
+        commands: Commands::With(Flags::SHOWS_LOADING),
+        check: |engine, call| engine.check_guard_end(call),
     },
     Gate {
         name: "not leading",

@@ -165,6 +165,21 @@ impl Stage {
         (render_all(&replies), flow)
     }
 
+    /// Checks that the command of the client of this name is held; returns the client.
+    #[track_caller]
+    pub(crate) fn hold(&mut self, name: &str, command: &str) -> ClientId {
+        let client = self.client(name);
+        let held = (String::new(), Flow::Again);
+        assert_eq!(self.run(client, &words(command)), held, "{command}");
+        client
+    }
+
+    /// The clients that are to run their requests again.
+    pub(crate) fn resumed(&mut self) -> Vec<ClientId> {
+        let deliveries = self.engine.deliveries();
+        deliveries.into_iter().filter(|it| it.resume).map(|it| it.client).collect()
+    }
+
     fn request(&mut self, client: ClientId, argv: &[Vec<u8>]) -> (Vec<Reply>, Flow) {
         let argv: Vec<&[u8]> = argv.iter().map(|argument| &**argument).collect();
         let mut out = BytesMut::new();
