@@ -430,11 +430,31 @@ fn first_command_waits_for_the_end_of_a_short_restart_guard() {
 }
 
 #[test]
+fn plain_keys_need_no_guard() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, &[]);
+    server.check(&[
+        ("SET session:1 x EX 31536000", "+OK"),
+        ("SETEX session:2 31536000 x", "+OK"),
+        ("MSET a x b x", "+OK"),
+        ("EXPIRE a 31536000", ":1"),
+    ]);
+    server.kill();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("PING", "+PONG"), ("SET lock x NX PX 60000", "+OK")]);
+    server.kill();
+    let server = Server::start(&folder, &[]);
+    let refused = ask(&mut server.connect(), "SET lock other NX PX 100");
+    assert!(refused.starts_with("-LOADING Leases from before the restart"), "{refused}");
+    assert!(!server.stop().contains("keys without a deadline"), "no warning");
+}
+
+#[test]
 fn exempt_keys_need_no_guard() {
     let folder = Folder::new();
     let arguments = ["--restart-guard-exempt", "cache:* session:*"];
     let server = Server::start(&folder, &arguments);
-    server.check(&[("SET cache:1 v EX 86400", "+OK"), ("SET session:1 v", "+OK")]);
+    server.check(&[("SET cache:1 v NX EX 86400", "+OK"), ("SETNX session:1 v", ":1")]);
     server.kill();
     let server = Server::start(&folder, &arguments);
     server.check(&[("PING", "+PONG")]);
@@ -446,7 +466,7 @@ fn empty_directory_is_guarded_for_the_minimum() {
     let folder = Folder::new();
     let mut server = Server::start(&folder, &["--restart-guard-minimum", "100ms"]);
     server.daemon.wait_for("the restart guard is over");
-    server.check(&[("SET lock token NX PX 30", "+OK"), ("SET lasting v", "+OK")]);
+    server.check(&[("SET lock token NX PX 30", "+OK"), ("SETNX lasting v", ":1")]);
     server.kill();
     let server = Server::start(&folder, &[]);
     assert!(server.daemon.log_text.contains("keys without a deadline may have been lost"));

@@ -106,7 +106,7 @@ fn check_names_the_place_of_damage() {
 fn log_of_two_starts(folder: &Folder) -> String {
     let log = log_of(folder, &["SET a 1"]);
     let (mut server, port) = start(folder, "data");
-    assert_eq!(server.connect(port).ask("SET lock token PX 100000"), "+OK\r\n");
+    assert_eq!(server.connect(port).ask("SET lock token NX PX 100000"), "+OK\r\n");
     server.signal("KILL");
     server.end();
     log
@@ -155,7 +155,7 @@ fn missing_last_segment_is_found() {
     is_refused_until_it_is_repaired(&folder, &log, &format!("{SECOND} {missing}"));
     // A snapshot begins a segment.
     let folder = Folder::new();
-    let log = log_of(&folder, &["SET a 1", "SAVE", "SET lock token PX 100000"]);
+    let log = log_of(&folder, &["SET a 1", "SAVE", "SET lock token NX PX 100000"]);
     fs::remove_file(format!("{log}/{SECOND}")).expect("a segment");
     is_refused_until_it_is_repaired(&folder, &log, &format!("{SECOND} {missing}"));
 }
@@ -229,7 +229,7 @@ fn interrupted_restoration_is_refused() {
 #[test]
 fn restored_log_has_the_keys_of_the_backup() {
     let folder = Folder::new();
-    let log = log_of(&folder, &["SET a 1", "SET b 2 PX 3600000"]);
+    let log = log_of(&folder, &["SET a 1", "SET b 2 NX PX 3600000"]);
     fs::create_dir(folder.path("new")).expect("a folder");
     let restored = folder.path("new/appendonlydir");
     let text = succeeds(&["restore", &log, "--dir", &restored]);

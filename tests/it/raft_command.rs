@@ -364,7 +364,7 @@ fn server_goes_on_as_a_cluster() {
     let folder = Folder::new();
     let (first, second) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
     let (mut alone, mut wire) = start_alone(&first);
-    wire.ask("SET lock token PX 600000");
+    wire.ask("SET lock token NX PX 600000");
     let token = token_in(&wire.ask("LOCK.ACQUIRE k a TTL 600000"));
     wire.send(&["FUNCTION", "LOAD", CODE]);
     assert_eq!(wire.read(), b"$1\r\nl\r\n");
@@ -404,7 +404,7 @@ fn server_goes_on_as_a_cluster() {
 fn cluster_that_begins_with_a_copy_is_guarded() {
     let folder = Folder::new();
     let (place, restored) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
-    let log = leave_log(&place, &["SET lock token PX 600000"]);
+    let log = leave_log(&place, &["SET lock token NX PX 600000"]);
     let daemon = restored.start(&["raft", "init", "--from", &log]);
     assert!(daemon.log_text.contains("Restart guard: commands are refused for "));
     let is_guarded = || {
@@ -428,7 +428,7 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
 fn cluster_keeps_the_guard_of_its_server() {
     let folder = Folder::new();
     let place = Place::new(&folder, "1");
-    let log = leave_log(&place, &["SET lock token PX 600000"]);
+    let log = leave_log(&place, &["SET lock token NX PX 600000"]);
     // Without its log the server does not know the lock.
     let mut guarded = Daemon::start(&["--port", "0", "--dir", &place.dir]);
     let port = guarded.wait_for_port();
@@ -446,7 +446,7 @@ fn cluster_keeps_the_guard_of_its_server() {
 fn cluster_does_not_begin_with_a_log_that_cannot_be_used() {
     let folder = Folder::new();
     let (place, other) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
-    let log = leave_log(&place, &["SET lock token PX 600000", "SET other token"]);
+    let log = leave_log(&place, &["SET lock token NX PX 600000", "SET other token"]);
     let refusal = |from: &str| {
         let words = ["raft", "init", "--from", from].map(str::to_owned);
         error_of(&run(&[&words[..], &other.arguments].concat()))

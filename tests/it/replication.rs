@@ -567,7 +567,7 @@ pub(crate) fn number_after(name: &str, reply: &str) -> u64 {
 fn cluster_begins_with_the_folder_of_the_last_node() {
     const GUARDED: &str = "keys: 2.\nRestart guard: commands are refused for ";
     let mut lost = Cluster::start();
-    assert_eq!(lost.ask("SET lock token PX 600000"), "+OK\r\n");
+    assert_eq!(lost.ask("SET lock token NX PX 600000"), "+OK\r\n");
     let token = number_after("token", &lost.ask("LOCK.ACQUIRE k a TTL 600"));
     let last = lost.leader();
     let from = Path::new(&lost.settings[&last].get(directive::DIR)).join("raft");

@@ -110,6 +110,9 @@ bitflags! {
         const INTERNAL = 1 << 26;
         /// Shows whether data is being loaded. Not shown.
         const SHOWS_LOADING = 1 << 27;
+        /// If it is called without a condition, its reply does not say whether a client was first.
+        /// So outside scripts and transactions it makes no lock. Not shown.
+        const PLAIN_WRITE = 1 << 28;
     }
 }
 
@@ -123,7 +126,8 @@ impl Flags {
         .union(Flags::RUNS_QUEUE)
         .union(Flags::FOR_SUBSCRIBERS)
         .union(Flags::INTERNAL)
-        .union(Flags::SHOWS_LOADING);
+        .union(Flags::SHOWS_LOADING)
+        .union(Flags::PLAIN_WRITE);
 }
 
 bitflags! {

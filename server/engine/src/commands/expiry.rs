@@ -7,6 +7,7 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::{Arity, Categories, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::error::Error;
 use crate::run::context::Context;
+use crate::store::dict::Slot;
 use crate::store::events::Events;
 use crate::timing::time::{Millis, Time};
 
@@ -198,6 +199,9 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<R
     if context.time.reached(deadline) {
         context.remove_and_notify(key);
     } else {
+        if condition.is_some() {
+            may_take_lock(context, slot);
+        }
         context.set_deadline_at(slot, Some(deadline));
         context.changed(Events::GENERIC, "expire", key);
     }
@@ -212,9 +216,16 @@ fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.deadline_at(slot).is_none() {
         return Ok(Reply::from(false));
     }
+    may_take_lock(context, slot);
     context.set_deadline_at(slot, None);
     context.changed(Events::GENERIC, "persist", key);
     Ok(Reply::from(true))
+}
+
+/// The reply tells the client that it is the first to change the deadline, so the key may be a lock
+/// from now on.
+fn may_take_lock(context: &mut Context<'_>, slot: Slot) {
+    context.set_plain(slot, false);
 }
 
 /// `TTL` and its variants: reply with -2 without the key, -1 without a deadline, else the result of

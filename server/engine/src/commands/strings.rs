@@ -24,6 +24,7 @@ const STRING: Command =
 
 const WRITE: Flags = Flags::WRITE.union(Flags::DENYOOM);
 const FAST_WRITE: Flags = WRITE.union(Flags::FAST);
+const PLAIN_WRITE: Flags = WRITE.union(Flags::PLAIN_WRITE);
 const FAST_READ: Flags = Flags::READONLY.union(Flags::FAST);
 
 const CHANGED_KEY: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];
@@ -228,7 +229,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "mset",
         arity: Arity::AtLeast(3),
-        flags: WRITE,
+        flags: PLAIN_WRITE,
         keys: &[pairs(&["OW", "update"])],
         since: "1.0.1",
         complexity: "O(N) in the number of keys",
@@ -257,7 +258,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "psetex",
         arity: Arity::Exactly(4),
-        flags: WRITE,
+        flags: PLAIN_WRITE,
         keys: &[KeySpec::one(&["OW", "update"])],
         since: "2.6.0",
         deprecated: Some(("2.6.12", "`SET` with `PX`")),
@@ -272,7 +273,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "set",
         arity: Arity::AtLeast(3),
-        flags: WRITE,
+        flags: PLAIN_WRITE,
         keys: &[KeySpec::one(&["RW", "access", "update", "variable_flags"])],
         key_flags: Some(|argv| {
             let reads = argv[3..].iter().any(|option| is(option, "get"));
@@ -318,7 +319,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "setex",
         arity: Arity::Exactly(4),
-        flags: WRITE,
+        flags: PLAIN_WRITE,
         keys: &[KeySpec::one(&["OW", "update"])],
         since: "2.0.0",
         deprecated: Some(("2.6.12", "`SET` with `EX`")),
@@ -476,6 +477,9 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     context.expect_no_lock(found)?;
     if options.only_new {
         context.make_conditional();
+    } else if !options.only_existing {
+        store_plainly(context, argv[1], found, argv[2], expiry);
+        return Ok(Reply::OK);
     }
     store(context, argv[1], found, argv[2], expiry);
     Ok(Reply::OK)
@@ -545,7 +549,7 @@ fn set_for(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<
     let deadline = deadline(unit, argv[2], context.time, context.name)?;
     let found = context.find(argv[1]);
     context.expect_no_lock(found)?;
-    store(context, argv[1], found, argv[3], Expiry::At(deadline));
+    store_plainly(context, argv[1], found, argv[3], Expiry::At(deadline));
     Ok(Reply::OK)
 }
 
@@ -564,6 +568,30 @@ enum Expiry {
 #[inline(always)]
 fn store(context: &mut Context<'_>, key: &[u8], found: Option<Slot>, value: &[u8], expiry: Expiry) {
     let slot = context.put(key, found, NewValue::Text(value));
+    finish_store(context, key, slot, expiry);
+}
+
+/// As [`store`], without a condition: the key stays plain, or a new key is plain, if the call is a
+/// plain write.
+#[inline(never)]
+fn store_plainly(
+    context: &mut Context<'_>,
+    key: &[u8],
+    found: Option<Slot>,
+    value: &[u8],
+    expiry: Expiry,
+) {
+    let is_plain =
+        context.writes_plainly() && found.is_none_or(|slot| context.record(slot).is_plain());
+    let slot = context.put(key, found, NewValue::Text(value));
+    if is_plain {
+        context.set_plain(slot, true);
+    }
+    finish_store(context, key, slot, expiry);
+}
+
+#[inline(always)]
+fn finish_store(context: &mut Context<'_>, key: &[u8], slot: Slot, expiry: Expiry) {
     match expiry {
         Expiry::Keep => {}
         Expiry::Clear => context.set_deadline_at(slot, None),
@@ -717,7 +745,7 @@ fn mset(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     }
     for &[key, value] in pairs {
         let found = context.find(key);
-        store(context, key, found, value, Expiry::Clear);
+        store_plainly(context, key, found, value, Expiry::Clear);
     }
     Ok(Reply::OK)
 }

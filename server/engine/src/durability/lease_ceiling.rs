@@ -3,6 +3,9 @@
 //! leases it is known when all of them are over. The same for fencing tokens: those of a later run
 //! are greater than any that was given out.
 //!
+//! All keys count that may be locks: not plain keys ([`Records`](crate::store::records::Records)),
+//! and not those that a setting exempts.
+//!
 //! What is recorded lies ahead of the deadline by the length of the lease, within bounds: a lease
 //! that is renewed over and over needs a record now and then only.
 
@@ -26,7 +29,7 @@ const AHEAD_TOKENS: u64 = 1_000_000;
 pub struct Ceiling {
     /// The latest end of a lease, on the lease clock.
     pub deadline: Millis,
-    /// Whether there were keys without a deadline, which no guard can wait for.
+    /// Whether there were keys without a deadline that may be locks, which no guard can wait for.
     pub has_lasting_keys: bool,
     /// The greatest fencing token that was given out.
     pub token: u64,
@@ -125,7 +128,7 @@ impl Engine {
         for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
             let records = database.records();
             let (slots, _) = records.scan(0, usize::MAX);
-            for slot in slots {
+            for slot in slots.filter(|&slot| !records.is_plain(slot)) {
                 // Keys are elsewhere in memory: to read them takes longer than all the rest.
                 if !ceiling.exempt.is_empty() && ceiling.is_exempt(records.key(slot)) {
                     continue;
@@ -157,10 +160,14 @@ impl Engine {
                     ceiling.required.token = ceiling.required.token.max(hold.token);
                 }
                 Effect::Deadline { deadline: Some(deadline) }
-                    if deadline > ceiling.required.deadline && !ceiling.is_exempt(place.key) =>
+                    if deadline > ceiling.required.deadline
+                        && !self.writer.keyspace().is_plain(place.database, place.key)
+                        && !ceiling.is_exempt(place.key) =>
                 {
                     ceiling.required.deadline = deadline;
                 }
+                Effect::Plain { is_plain: true } => {}
+                Effect::Plain { is_plain: false } => self.raise_by_key(&mut ceiling, place),
                 Effect::Moved { database, key } | Effect::Copied { database, key } => {
                     self.raise_by_key(&mut ceiling, Place { database, key });
                 }
@@ -178,12 +185,13 @@ impl Engine {
         exceeds
     }
 
-    /// Raises the ceiling by the key, if it exists.
+    /// Raises the ceiling by the key, if it exists and may be a lock.
     fn raise_by_key(&self, ceiling: &mut LeaseCeiling, place: Place<'_>) {
         let keyspace = self.writer.keyspace();
         let Some(slot) = keyspace.find(place.database, place.key) else { return };
-        match keyspace.database(place.database).record(slot).deadline() {
-            _ if ceiling.is_exempt(place.key) => {}
+        let record = keyspace.database(place.database).record(slot);
+        match record.deadline() {
+            _ if record.is_plain() || ceiling.is_exempt(place.key) => {}
             None => ceiling.required.has_lasting_keys = true,
             Some(deadline) => ceiling.required.deadline = ceiling.required.deadline.max(deadline),
         }
@@ -216,20 +224,23 @@ mod tests {
             &[],
             &[
                 ("GET k", None),
-                ("SET k v PX 30000", Some((60_000, false))),
-                ("SET l v PX 20000", None),
+                ("SET k v NX PX 30000", Some((60_000, false))),
+                ("SET l v NX PX 20000", None),
                 ("+10000ms; PEXPIRE k 30000", None),
                 ("+10000ms; PEXPIRE k 30000", None),
                 ("+11000ms; PEXPIRE k 30000", Some((60_000, false))),
                 ("DEL k", None),
-                ("SET k v PX 100000000", Some((100_060_000, false))),
+                ("SET k v NX PX 100000000", Some((100_060_000, false))),
             ],
         );
     }
 
     #[test]
     fn short_lease_is_recorded_a_second_ahead() {
-        check(&[], &[("SET k v PX 10", Some((1_010, false))), ("+1000ms; SET k v PX 10", None)]);
+        check(
+            &[],
+            &[("SET k v NX PX 10", Some((1_010, false))), ("+1000ms; SET k v NX PX 10", None)],
+        );
     }
 
     #[test]
@@ -237,11 +248,52 @@ mod tests {
         check(
             &["cache:*", "s?"],
             &[
-                ("SET cache:1 v PX 90000; SET cache:2 v; SET s1 v", None),
+                ("SET cache:1 v NX PX 90000; SET cache:2 v NX; SETNX s1 v", None),
                 ("RENAME cache:1 lock", Some((150_000, false))),
                 ("COPY cache:2 lasting", Some((150_000, true))),
             ],
         );
+    }
+
+    #[test]
+    fn plain_keys_do_not_count_until_they_may_be_locks() {
+        let plain = [
+            "SET k v PX 90000",
+            "SETEX k 90 v",
+            "PSETEX k 90000 v",
+            "MSET k v l v",
+            "SET k v; EXPIRE k 90",
+            "SET k v PX 10; SET k v PX 90000; SET k w KEEPTTL; GETEX k PX 95000",
+        ];
+        for step in plain {
+            check(&[], &[(step, None)]);
+        }
+        let recorded = Some((150_000, false));
+        for step in [
+            "SET k v NX PX 90000",
+            "SET k v PX 10; SET k v XX PX 90000",
+            "SET k v GET PX 90000",
+            "SET k v NX PX 80000; SET k w PX 90000",
+            "MULTI; SET k v PX 90000; EXEC",
+            "EVAL \"return redis.call('set', 'k', 'v', 'px', 90000)\" 0",
+            "SET k 0 PX 90000; INCR k",
+            "SET k 0 PX 90000; APPEND k 0",
+            "SET k 0 PX 90000; SETRANGE k 0 1",
+            "SET k 0 PX 90000; SETBIT k 0 1",
+            "SET k 0 PX 90000; SET k 1 XX KEEPTTL",
+            "SET k v PX 90000; RENAME k l",
+            "SET k v PX 90000; COPY k l",
+            "SET k v PX 90000; MOVE k 1",
+            "SET k v; PEXPIRE k 90000 NX",
+            "SET k v PX 10; PEXPIRE k 90000 XX",
+        ] {
+            check(&[], &[(step, recorded)]);
+        }
+        let short = Some((1_010, false));
+        check(&[], &[("SET k v NX PX 10; DEL k; SET k v PX 90000", short)]);
+        let lasting = Some((-1_700_000_000_000, true));
+        check(&[], &[("SET k v PX 10; PERSIST k", lasting)]);
+        check(&[], &[("SETNX k v", lasting)]);
     }
 
     #[test]

@@ -67,8 +67,10 @@ impl Shadow {
     }
 
     fn agrees(&mut self, leader: &Engine) -> bool {
-        let [ours, theirs] = [&self.engine, leader].map(|engine| engine.writer.state().canonical());
-        self.excess_bytes = theirs.len();
+        let [ours, theirs] = [&self.engine, leader].map(|engine| {
+            (engine.writer.state().canonical(), engine.writer.keyspace().plain_keys())
+        });
+        self.excess_bytes = theirs.0.len();
         ours == theirs
     }
 
@@ -81,7 +83,8 @@ impl Shadow {
             }
         }
         let contents = |engine: &Engine, &(database, key): &(usize, &[u8])| {
-            engine.writer.keyspace().contents_of(database, key)
+            let keyspace = engine.writer.keyspace();
+            (keyspace.contents_of(database, key), keyspace.is_plain(database, key))
         };
         places.iter().all(|place| contents(&self.engine, place) == contents(leader, place))
     }
@@ -102,7 +105,7 @@ impl Shadow {
                 }
             }
         }
-        "the function libraries, the users or the last token differ".to_owned()
+        "the plain keys, the function libraries, the users or the last token differ".to_owned()
     }
 }
 

@@ -178,6 +178,8 @@ mod tests {
         assert_eq!(names(loads), "script|load");
         assert_eq!(names(sets_conditionally), "lock.acquire msetnx set setnx");
         assert_eq!(names(exchanges), "getset");
+        let writes_plainly = |command: &Command| command.flags.contains(Flags::PLAIN_WRITE);
+        assert_eq!(names(writes_plainly), "mset psetex set setex");
         assert_eq!(
             names(always_renews),
             "expire expireat lock.renew lock.renewall pexpire pexpireat"

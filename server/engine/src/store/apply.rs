@@ -143,6 +143,9 @@ impl State {
             }
             Effect::Deleted {} | Effect::Expired { .. } => keyspace.discard(database, slot),
             Effect::Deadline { deadline } => keyspace.set_deadline(database, slot, deadline),
+            Effect::Plain { is_plain } => {
+                keyspace.database_mut(database).records_mut().set_plain(slot, is_plain);
+            }
             Effect::Moved { database: other, key } => {
                 let to = absent(keyspace, other, key)?;
                 keyspace.move_key(database, slot, to, now);

@@ -1,9 +1,10 @@
 //! A digest of the state: equal for two states between which no client can distinguish. It covers
 //! keys, values, encodings, deadlines, consumer groups, fencing tokens and replicated users; not
-//! the time of the last use of a key, nor the order of the members of large values.
+//! the time of the last use of a key, nor whether a key is plain, nor the order of the members of
+//! large values.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use super::Keyspace;
@@ -68,6 +69,16 @@ impl Keyspace {
                 bytes.clear();
             }
         }
+    }
+
+    /// The plain keys of all databases, which the digest does not show.
+    pub(crate) fn plain_keys(&self) -> BTreeSet<(usize, &[u8])> {
+        let mut plain = BTreeSet::new();
+        for (number, database) in self.databases.iter().enumerate() {
+            let records = database.records().iter().filter(|(_, record)| record.is_plain());
+            plain.extend(records.map(|(key, _)| (number, key)));
+        }
+        plain
     }
 
     /// The canonical bytes of what a client can observe of a key; `None` if there is no such key.

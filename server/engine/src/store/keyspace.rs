@@ -111,6 +111,11 @@ impl Keyspace {
         Some(self.database(database).record(slot).value().kind())
     }
 
+    /// Whether there is such a key, expired or not, and it is plain.
+    pub fn is_plain(&self, database: usize, key: &[u8]) -> bool {
+        self.find(database, key).is_some_and(|slot| self.database(database).records.is_plain(slot))
+    }
+
     /// The slot of a key, if it is cached and its deadline has not been reached. If `IS_USE`,
     /// records that the key is used now.
     #[inline(always)]

@@ -10,6 +10,8 @@
 //! - Every occupied slot is in the index under the hash of its key, and nothing else is.
 //! - A header is a timer of the wheel if and only if it has a deadline and `active_expiry` is on.
 //! - There is no wheel until there is a deadline: most databases never hold a key.
+//! - A *plain* key, which only plain writes have made, so that it is no lock, is a string within
+//!   the bytes of its record. What changes the value of such a key clears the mark.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
@@ -69,7 +71,7 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == 32);
 
-/// The kind of a record's payload, and whether its deadline is set.
+/// The kind of a record's payload, whether its deadline is set, and whether the key is plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 struct Form(u8);
@@ -82,13 +84,16 @@ impl Form {
     const OUT_OF_LINE: u8 = 3;
     const PAYLOAD: u8 = 3;
     const HAS_DEADLINE: u8 = 4;
+    /// Not set: the key may be a lock, which is the safe default.
+    const IS_PLAIN: u8 = 8;
 
     fn payload(self) -> u8 {
         self.0 & Form::PAYLOAD
     }
 
+    /// Sets the payload of a key that is not plain from now on.
     fn set_payload(&mut self, payload: u8) {
-        self.0 = self.0 & !Form::PAYLOAD | payload;
+        self.0 = self.0 & Form::HAS_DEADLINE | payload;
     }
 
     fn has_deadline(self) -> bool {
@@ -97,6 +102,17 @@ impl Form {
 
     fn set_has_deadline(&mut self, on: bool) {
         self.0 = if on { self.0 | Form::HAS_DEADLINE } else { self.0 & !Form::HAS_DEADLINE };
+    }
+
+    fn is_plain(self) -> bool {
+        self.0 & Form::IS_PLAIN != 0
+    }
+
+    /// Only a string within the bytes of its record can be plain.
+    fn set_plain(&mut self, on: bool) {
+        let may_be_plain = matches!(self.payload(), Form::INT | Form::BYTES);
+        self.0 &= !Form::IS_PLAIN;
+        self.0 |= if on && may_be_plain { Form::IS_PLAIN } else { 0 };
     }
 }
 
@@ -321,6 +337,12 @@ impl Records {
             && matches!(self.get(slot).value(), ValueRef::Lock(_))
     }
 
+    /// Whether the key in an occupied slot is plain: see the module's documentation.
+    #[inline]
+    pub fn is_plain(&self, slot: Slot) -> bool {
+        self.headers.get(slot).form.is_plain()
+    }
+
     #[inline]
     fn bytes(&self, slot: Slot) -> &[u8] {
         self.strings.get(self.headers.get(slot).handle())
@@ -337,6 +359,11 @@ impl<'a> Record<'a> {
     /// Whether the deadline of the key has been reached.
     pub fn is_expired(self, time: Time) -> bool {
         self.header.is_expired(time)
+    }
+
+    /// Whether the key is plain: see the module's documentation.
+    pub fn is_plain(self) -> bool {
+        self.header.form.is_plain()
     }
 
     /// The bytes of the key.
@@ -465,7 +492,7 @@ impl Records {
         slot
     }
 
-    /// Gives a key another value. Its deadline stays.
+    /// Gives a key another value. Its deadline stays; it is not plain any more.
     #[inline(always)]
     pub fn set_value(&mut self, slot: Slot, new_value: NewValue<'_>, garbage: &mut Garbage) {
         if let NewValue::Text(text) = new_value
@@ -545,6 +572,11 @@ impl Records {
     /// See [`Record::usage`].
     pub(super) fn set_usage(&mut self, slot: Slot, usage: u64) {
         self.headers.get_mut(slot).set_usage(usage);
+    }
+
+    /// Sets whether a key is plain.
+    pub fn set_plain(&mut self, slot: Slot, on: bool) {
+        self.headers.get_mut(slot).form.set_plain(on);
     }
 
     /// Sets the idle time of a key.

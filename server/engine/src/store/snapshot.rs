@@ -92,6 +92,9 @@ impl Snapshot {
         if let Some(deadline) = record.deadline() {
             self.effects.push(place, &Effect::Deadline { deadline: Some(deadline) });
         }
+        if record.is_plain() {
+            self.effects.push(place, &Effect::Plain { is_plain: true });
+        }
     }
 
     /// Leaves out the key in `slot`, which has just been added.

@@ -258,11 +258,11 @@ impl Writer {
         slot
     }
 
-    /// Gives the key in `slot` another value. Its deadline stays.
+    /// Gives the key in `slot` another value. Its deadline stays; it is not plain any more.
     #[inline(always)]
     pub fn set_value(&mut self, database: usize, slot: Slot, value: NewValue<'_>) {
         if self.is_recording {
-            self.record_at(database, slot, &Effect::Set { value: Image::New(&value) });
+            self.record_value(database, slot, &value);
         }
         self.state.keyspace.set_value(database, slot, value);
         if let Some(notes) = &mut self.lock_notes
@@ -271,6 +271,23 @@ impl Writer {
             let records = self.state.keyspace.database(database).records();
             notes.value_set(database, slot, records, self.author);
         }
+    }
+
+    #[cold]
+    fn record_value(&mut self, database: usize, slot: Slot, value: &NewValue<'_>) {
+        self.set_plain(database, slot, false);
+        self.record_at(database, slot, &Effect::Set { value: Image::New(value) });
+    }
+
+    /// Sets whether the key in `slot` is plain: no lock, since only plain writes have made it.
+    pub fn set_plain(&mut self, database: usize, slot: Slot, is_plain: bool) {
+        if self.state.keyspace.database(database).records().is_plain(slot) == is_plain {
+            return;
+        }
+        if self.is_recording {
+            self.record_at(database, slot, &Effect::Plain { is_plain });
+        }
+        self.state.keyspace.database_mut(database).records_mut().set_plain(slot, is_plain);
     }
 
     /// As [`Writer::set_value`], and records that the key is used now.
@@ -413,6 +430,7 @@ impl Writer {
     ) -> Result<usize, TryReserveError> {
         if self.is_recording {
             self.save(database, slot);
+            self.set_plain(database, slot, false);
         }
         let length =
             self.state.keyspace.database_mut(database).records_mut().patch(slot, offset, bytes)?;

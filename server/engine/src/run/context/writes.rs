@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::Engine;
+use crate::command::{Caller, Flags};
 use crate::error::Error;
 use crate::store::dict::Slot;
 use crate::store::edit::{Edit, HashEdit};
@@ -102,6 +103,18 @@ impl Context<'_> {
         let Some(slot) = found else { return self.add(key, value) };
         self.engine.writer.set_value_used(self.database, slot, value, self.time.now);
         slot
+    }
+
+    /// Whether the call is a plain write, if it has no condition: see [`Flags::PLAIN_WRITE`].
+    pub fn writes_plainly(&self) -> bool {
+        self.caller == Caller::Client && self.command.flags.contains(Flags::PLAIN_WRITE)
+    }
+
+    /// As [`Writer::set_plain`].
+    ///
+    /// [`Writer::set_plain`]: crate::store::writer::Writer::set_plain
+    pub fn set_plain(&mut self, slot: Slot, is_plain: bool) {
+        self.engine.writer.set_plain(self.database, slot, is_plain);
     }
 
     /// Replaces the value of a key that has just been found and keeps its deadline.

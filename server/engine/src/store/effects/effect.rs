@@ -123,6 +123,13 @@ effects! {
         keys: usize,
     },
 
+    /// Whether the key is plain: no lock, since only plain writes have made it. Each other effect
+    /// on its value clears that.
+    11 Plain {
+        /// Whether it is.
+        is_plain: bool,
+    },
+
     // --- strings ---
     /// Bytes are overwritten. The string is extended by zeros to the offset, and by the bytes.
     10 Patched {
