@@ -450,6 +450,27 @@ fn plain_keys_need_no_guard() {
 }
 
 #[test]
+fn log_and_snapshots_know_which_keys_are_plain() {
+    let folder = Folder::new();
+    let server = Server::with_log(&folder);
+    server.check(&[("SET session:1 x EX 31536000", "+OK"), ("SAVE", "+OK")]);
+    server.check(&[("SET session:2 x EX 31536000", "+OK")]);
+    server.kill();
+    // This one reads the snapshot and the log, and records the ceiling of their keys.
+    Server::with_log(&folder).kill();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("PING", "+PONG")]);
+    server.kill();
+    let server = Server::with_log(&folder);
+    server.check(&[("INCR counter", ":1"), ("SET counter 1 EX 31536000", "+OK")]);
+    server.kill();
+    Server::with_log(&folder).kill();
+    let server = Server::start(&folder, &[]);
+    assert!(ask(&mut server.connect(), "PING").starts_with("-LOADING "));
+    server.stop();
+}
+
+#[test]
 fn exempt_keys_need_no_guard() {
     let folder = Folder::new();
     let arguments = ["--restart-guard-exempt", "cache:* session:*"];

@@ -27,6 +27,7 @@ mod folders;
 mod freeing;
 mod full_memory;
 mod fuzz;
+mod guarded_keys;
 mod journal;
 mod json_replies;
 mod limits;

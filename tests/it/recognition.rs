@@ -17,12 +17,12 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::boundaries::root;
-use lockwheel::{Client, Confidence, KnownLock, Server, Shape};
+use lockwheel::{Builder, Client, Confidence, KnownLock, Server, Shape};
 use lockwheel_compat::{cases, words};
 
-const LIBRARIES: &str = include_str!("recognition/libraries.txt");
-const USES: &str = include_str!("recognition/uses.txt");
-const DATA: &str = include_str!("recognition/data.txt");
+pub(crate) const LIBRARIES: &str = include_str!("recognition/libraries.txt");
+pub(crate) const USES: &str = include_str!("recognition/uses.txt");
+pub(crate) const DATA: &str = include_str!("recognition/data.txt");
 
 /// The clock at the beginning of each program, in milliseconds since 1970.
 const BEGIN_MS: i64 = 1_700_000_000_000;
@@ -31,14 +31,14 @@ const BEGIN_MS: i64 = 1_700_000_000_000;
 const LEAST: f64 = 0.97;
 
 #[derive(Debug, Default)]
-struct Program {
-    name: String,
-    locks: Vec<String>,
-    data: Vec<String>,
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) locks: Vec<String>,
+    pub(crate) data: Vec<String>,
     steps: Vec<String>,
 }
 
-fn programs(text: &str) -> Vec<Program> {
+pub(crate) fn programs(text: &str) -> Vec<Program> {
     let mut programs: Vec<Program> = Vec::new();
     for line in text.lines().map(expand) {
         if let Some(name) = line.strip_prefix("== ") {
@@ -93,9 +93,19 @@ fn value(word: &str) -> Option<String> {
 
 /// Runs a program; the keys that are locks, possibly.
 fn run(program: &Program) -> Vec<KnownLock> {
+    let server = builder().start().expect("a server");
+    play(&server, program, || {});
+    server.journal().known_locks().expect("a journal")
+}
+
+/// A server for programs.
+pub(crate) fn builder() -> Builder {
     let begin = UNIX_EPOCH + Duration::from_millis(BEGIN_MS.unsigned_abs());
-    let server =
-        Server::builder().clock_start(begin).frozen_clock().for_tests().start().expect("a server");
+    Server::builder().clock_start(begin).frozen_clock().for_tests()
+}
+
+/// Runs the steps of a program, and `check` after each of them.
+pub(crate) fn play(server: &Server, program: &Program, check: impl Fn()) {
     let mut clients: BTreeMap<&str, Client> = BTreeMap::new();
     for step in &program.steps {
         if let Some(span) = step.strip_prefix('+') {
@@ -109,8 +119,8 @@ fn run(program: &Program) -> Vec<KnownLock> {
         let argv: Vec<Vec<u8>> = argv.iter().map(|word| script(word)).collect();
         let reply = client.call(&argv).expect("a reply");
         assert!(!reply.is_error(), "{}: {step}: {reply:?}", program.name);
+        check();
     }
-    server.journal().known_locks().expect("a journal")
 }
 
 /// The text of the script that a word names, or the word.

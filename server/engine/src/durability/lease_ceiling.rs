@@ -294,6 +294,10 @@ mod tests {
         let lasting = Some((-1_700_000_000_000, true));
         check(&[], &[("SET k v PX 10; PERSIST k", lasting)]);
         check(&[], &[("SETNX k v", lasting)]);
+        for change in ["INCR k", "APPEND k 0", "SETBIT k 0 1"] {
+            let step = format!("SETNX lasting v; SET k 0 PX 90000; {change}");
+            check(&[], &[(&step, Some((150_000, true)))]);
+        }
     }
 
     #[test]

@@ -208,6 +208,7 @@ mod tests {
                 stage.step(&change(&mut random));
             }
             let (digest, time) = (stage.engine.digest(), stage.time());
+            let plain = plain_keys(&stage);
             stage.engine.writer.begin_snapshot();
             let mut copy = Stage::new(Default::default());
             loop {
@@ -225,7 +226,14 @@ mod tests {
                 }
             }
             assert_eq!(copy.engine.digest(), digest, "seed {seed}");
+            assert_eq!(plain_keys(&copy), plain, "seed {seed}");
         }
+    }
+
+    /// The plain keys of all databases.
+    fn plain_keys(stage: &Stage) -> Vec<(usize, Vec<u8>)> {
+        let plain = stage.engine.writer.keyspace().plain_keys();
+        plain.into_iter().map(|(database, key)| (database, key.to_vec())).collect()
     }
 
     #[test]
@@ -252,9 +260,10 @@ mod tests {
             for _ in 0..100 {
                 stage.step(&change(&mut random));
             }
-            let digest = stage.engine.digest();
+            let (digest, plain) = (stage.engine.digest(), plain_keys(&stage));
             stage.check("DEBUG RELOAD => OK");
             assert_eq!(stage.engine.digest(), digest, "seed {seed}");
+            assert_eq!(plain_keys(&stage), plain, "seed {seed}");
             for _ in 0..50 {
                 stage.step(&change(&mut random));
             }
