@@ -157,7 +157,8 @@ const FUNCTION: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: Flags::NOSCRIPT.union(Flags::WRITE).union(Flags::DENYOOM),
         complexity: "O(N) in the number of functions",
-        doc: "Loads the libraries that FUNCTION DUMP has returned.",
+        doc: "Loads the libraries that FUNCTION DUMP has returned: by default beside those that \
+              are there, or none if names collide.",
         tips: ON_ALL_SHARDS,
         arguments: &[
             arg::string("serialized-value"),

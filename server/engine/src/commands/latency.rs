@@ -38,7 +38,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         since: "7.0.0",
         complexity: "O(N) in the number of commands",
-        doc: "Returns the distribution of the times of commands.",
+        doc: "Returns the distribution of the times of these commands, or of all that were called.",
         tips: OF_ALL_NODES,
         arguments: &[arg::string("command").optional().multiple()],
         example: "LATENCY HISTOGRAM nothing => []",
@@ -48,7 +48,8 @@ const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "history",
         arity: Arity::Exactly(3),
-        doc: "Returns the last events of a kind: time in seconds and duration in milliseconds.",
+        doc: "Returns the last events of a kind (command, fast-command, expire-cycle, \
+              aof-fsync-always): time in seconds and duration in milliseconds.",
         tips: OF_ALL_NODES,
         arguments: &[arg::string("event")],
         example: "LATENCY HISTORY command => []",
@@ -164,6 +165,23 @@ mod tests {
 
     use crate::settings::Settings;
     use crate::testing::Stage;
+
+    #[test]
+    fn help_names_the_kinds_of_events() {
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.process.clock_ns = || NOW_NS.fetch_add(2_000_000, Ordering::Relaxed);
+        stage.check("CONFIG SET latency-monitor-threshold 1; SET k v PX 1; +1ms; GET k; KEYS *");
+        let time = stage.time();
+        stage.engine.note_flush(2_000_000, time);
+        let help = stage.step("LATENCY HELP");
+        let latest = stage.step("LATENCY LATEST");
+        let kinds: Vec<&str> = latest.split('"').skip(1).step_by(2).collect();
+        assert_eq!(kinds.len(), 4, "{latest}");
+        for kind in kinds {
+            let is_named = [",", ")"].iter().any(|end| help.contains(&format!("{kind}{end}")));
+            assert!(is_named, "{kind}: {help}");
+        }
+    }
 
     static NOW_NS: AtomicU64 = AtomicU64::new(0);
 
