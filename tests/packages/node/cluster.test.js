@@ -65,13 +65,16 @@ async function begin(t, Type, isSecure) {
   return { lock, leader: processes.get(first), processes };
 }
 
+/** How often a connection is attempted, each time for a second. */
+const ATTEMPTS_MAX = 120;
+
 /** Tries again when a connection takes longer than the second that it may, on a busy machine. */
 async function connected(attempt) {
-  for (;;) {
+  for (let number = 1; ; number += 1) {
     try {
       return await attempt();
     } catch (error) {
-      if (error.code !== "ETIMEDOUT") throw error;
+      if (error.code !== "ETIMEDOUT" || number === ATTEMPTS_MAX) throw error;
     }
   }
 }
