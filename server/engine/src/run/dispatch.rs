@@ -147,12 +147,13 @@ impl Context<'_> {
     /// Runs the command of this context, which has passed its gates.
     #[inline(always)]
     fn call(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Reply {
+        let begin_ns = self.engine.command_begin_ns();
         let result = self.run_observed(entry, argv);
         let (engine, command) = (&mut *self.engine, entry.command);
         match &result {
             // Counted when the wait is over.
             Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
-                engine.sessions.set_waiting_command(self.client, entry.at);
+                engine.count_time_later(self.client, entry.at, begin_ns);
             }
             Ok(reply) => {
                 let failed = command.group == Group::Scripting && contains_error(reply);
@@ -341,7 +342,11 @@ impl Engine {
             let refusal = self.refusal(&call, closed);
             return self.error_reply(refusal);
         }
-        self.context(client, Caller::Waiter, entry, database, time).call(entry, argv)
+        let reply = self.context(client, Caller::Waiter, entry, database, time).call(entry, argv);
+        if reply != Reply::NOTHING {
+            self.command_stats[at].times.total_ns += self.sessions.take_ran_ns(client);
+        }
+        reply
     }
 
     /// Runs the command of a blocked client a last time, since it waits no longer.
@@ -354,6 +359,7 @@ impl Engine {
         time: Time,
     ) -> Reply {
         let entry = self.commands.entry(at);
+        self.command_stats[at].times.total_ns += self.sessions.take_ran_ns(client);
         self.context(client, Caller::TimedOutWaiter, entry, database, time).call(entry, argv)
     }
 

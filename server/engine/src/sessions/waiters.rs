@@ -40,6 +40,8 @@ pub struct Blocked {
     /// The position of the blocked command in the table; `None` if the client was stopped by
     /// `CLIENT PAUSE` or is held, which `CLIENT UNBLOCK` does not end.
     pub command: Option<usize>,
+    /// How long the command has run so far, which is counted when the wait is over.
+    pub(crate) ran_ns: u64,
     /// The rule of [`faults`](crate::instruments::faults) that blocks the client, if any.
     pub(crate) rule: Option<RuleBlock>,
     /// The client waits until units of the log are durable: it is in [`Sessions::log_waiters`].
@@ -248,6 +250,7 @@ impl Sessions {
                 timer,
                 retry_timer: None,
                 command: None,
+                ran_ns: 0,
                 rule: None,
                 log_wait: None,
                 key_wait: None,
@@ -295,11 +298,18 @@ impl Sessions {
         }
     }
 
-    /// Records which command has blocked its client.
-    pub(crate) fn set_waiting_command(&mut self, client: ClientId, at: usize) {
+    /// Records which command has blocked its client, and how long it has run.
+    pub(crate) fn set_waiting_command(&mut self, client: ClientId, at: usize, took_ns: u64) {
         if let Some(blocked) = self.get_mut(client).and_then(|s| s.blocked.as_mut()) {
             blocked.command = Some(at);
+            blocked.ran_ns += took_ns;
         }
+    }
+
+    /// Takes the time that the command of a blocked client has run so far, in nanoseconds.
+    pub(crate) fn take_ran_ns(&mut self, client: ClientId) -> u64 {
+        let blocked = self.get_mut(client).and_then(|state| state.blocked.as_mut());
+        blocked.map_or(0, |blocked| std::mem::take(&mut blocked.ran_ns))
     }
 
     /// Blocks a client until the end of a pause or hold; then its request is run again, in the
@@ -571,6 +581,8 @@ impl Engine {
     pub(crate) fn unblock(&mut self, client: ClientId, reply: &Reply) {
         let blocked = self.sessions.get(client).and_then(|state| state.blocked.as_ref());
         if let Some(at) = blocked.and_then(|blocked| blocked.command) {
+            let ran_ns = self.sessions.take_ran_ns(client);
+            self.count_time(at, ran_ns);
             self.count_call(at, reply.is_error());
             self.count_error(reply);
         }
@@ -662,6 +674,8 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use crate::Flow;
     use crate::settings::Settings;
     use crate::store::events::Events;
@@ -862,6 +876,27 @@ mod tests {
              \"# Errorstats\\r\\nerrorstat_UNBLOCKED:count=1\\r\\n\"",
         );
         check("b> WAIT 1 10; +10ms; INFO commandstats => ...cmdstat_wait:calls=1,...");
+    }
+
+    /// Each reading of the clock is a millisecond after the one before.
+    #[test]
+    fn time_of_a_blocked_command_is_counted_when_its_wait_ends() {
+        static NOW_NS: AtomicU64 = AtomicU64::new(0);
+        let blpop = |steps: &str, expected: &str| {
+            let mut stage = Stage::new(Settings::default());
+            stage.engine.process.clock_ns = || NOW_NS.fetch_add(1_000_000, Ordering::Relaxed);
+            stage.check("ACL SETUSER u on nopass ~* +@all; b> AUTH u any; b> BLPOP k 1");
+            stage.check("INFO commandstats => ...; LATENCY HISTOGRAM blpop => []");
+            assert!(!stage.step("INFO commandstats").contains("blpop"));
+            stage.check(&format!("{steps}; INFO commandstats => ...cmdstat_blpop:{expected}..."));
+        };
+        let once = "calls=1,usec=1000,usec_per_call=1000.00,rejected_calls=0";
+        blpop("+1000ms; LATENCY HISTOGRAM blpop => [\"blpop\", [\"calls\", 1, ...", once);
+        blpop("CLIENT UNBLOCK 2", once);
+        let twice = "calls=1,usec=2000,usec_per_call=2000.00,rejected_calls=0";
+        blpop("RPUSH k v; LATENCY HISTOGRAM blpop => [\"blpop\", [\"calls\", 1, ...", twice);
+        let never = "calls=0,usec=0,usec_per_call=0.00,rejected_calls=1";
+        blpop("ACL SETUSER u -blpop; RPUSH k v; ACL LOG => [[\"count\", 1, ...", never);
     }
 
     #[test]

@@ -50,6 +50,14 @@ impl Times {
         }
     }
 
+    /// Takes back the time of a call that was just added.
+    fn remove(&mut self, took_ns: u64, is_tracked: bool) {
+        self.total_ns = self.total_ns.wrapping_sub(took_ns);
+        if is_tracked && let Some(count) = self.counts.get_mut(class_of(took_ns.min(TIME_NS_MAX))) {
+            *count -= 1;
+        }
+    }
+
     #[cold]
     fn begin_counts(&mut self, took_ns: u64) {
         self.counts = vec![0; class_of(TIME_NS_MAX) + 1].into();
@@ -209,6 +217,19 @@ impl Engine {
         let took_ns = end_ns.saturating_sub(begin_ns);
         self.command_stats[at].times.add(took_ns, self.latency.is_tracking);
         (took_ns >= self.latency.noted_ns).then_some(took_ns)
+    }
+
+    /// Counts the time of a call.
+    pub(crate) fn count_time(&mut self, at: usize, took_ns: u64) {
+        self.command_stats[at].times.add(took_ns, self.latency.is_tracking);
+    }
+
+    /// Takes the time of a command that has just blocked its client out of the statistics, until
+    /// the wait is over.
+    pub(crate) fn count_time_later(&mut self, client: ClientId, at: usize, begin_ns: u64) {
+        let took_ns = self.latency.boundary_ns.saturating_sub(begin_ns);
+        self.command_stats[at].times.remove(took_ns, self.latency.is_tracking);
+        self.sessions.set_waiting_command(client, at, took_ns);
     }
 
     /// Notes a command that took long.
