@@ -450,6 +450,36 @@ fn plain_keys_need_no_guard() {
 }
 
 #[test]
+fn long_guard_names_the_keys_that_make_it_long() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, &[]);
+    server.check(&[("SET lock x NX PX 60000", "+OK"), ("SET session:1 x EX 90000000", "+OK")]);
+    server.check(&[("SET job:1:2 x NX EX 31536000", "+OK"), ("SET job:2 x NX EX 400", "+OK")]);
+    // It does not raise the ceiling, but is recorded.
+    server.check(&[("SET rate:1 x NX EX 90000", "+OK")]);
+    server.kill();
+    // The names are kept in a guard that follows.
+    for _ in 0..2 {
+        let server = Server::start(&folder, &[]);
+        let state = ask(&mut server.connect(), "LOCKWHEEL GUARD");
+        assert!(
+            state.contains(r#""groups":["job:","rate:"],"ways_out":["if no client"#),
+            "{state}"
+        );
+        let refused = ask(&mut server.connect(), "PING");
+        assert!(refused.starts_with("-LOADING ") && !refused.contains("job"), "{refused}");
+        let log = &server.daemon.log_text;
+        assert!(log.contains(r#"because of keys that begin with ["job:", "rate:"]"#), "{log}");
+        assert!(log.contains("LOCKWHEEL GUARD END ends this guard"), "{log}");
+        server.kill();
+    }
+    let server = Server::start(&folder, &["--restart-guard-warn", "100000h"]);
+    let state = ask(&mut server.connect(), "LOCKWHEEL GUARD");
+    assert!(state.ends_with(r#""reason":"there is no log"}"#), "{state}");
+    assert!(!server.stop().contains("job"), "no warning");
+}
+
+#[test]
 fn log_and_snapshots_know_which_keys_are_plain() {
     let folder = Folder::new();
     let server = Server::with_log(&folder);

@@ -280,6 +280,12 @@ pub const LOCK_EVENT_KEY_BYTES_MAX: usize = 256;
 /// Events in one reply. The reply also has the present state of their locks.
 pub const LOCK_EVENTS_PER_REPLY_MAX: usize = 1_000;
 
+/// Groups of keys that a long restart guard names: enough to find what makes it long.
+pub const KEY_GROUPS_MAX: usize = 8;
+
+/// Bytes of the name of such a group: the file of the lease ceiling has room for as many.
+pub const KEY_GROUP_BYTES_MAX: usize = 64;
+
 /// Clients of one lock that are known by its events: more would make the view slow.
 pub const VIEWED_CLIENTS_MAX: usize = 128;
 

@@ -19,8 +19,26 @@ const SPARE: &str = "ceiling.spare";
 /// The second name of the file that becomes the spare one.
 const PREVIOUS: &str = "ceiling.previous";
 
+/// A group of keys with long leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyGroup {
+    /// With what its keys begin, at most [`PREFIX_BYTES_MAX`] bytes.
+    pub prefix: Vec<u8>,
+    /// The latest deadline of its keys, on the lease clock, in milliseconds.
+    pub deadline_ms: i64,
+}
+
+/// Most groups of a record: their space is there in each file.
+pub const GROUPS_MAX: usize = 8;
+
+/// Most bytes of the prefix of a group.
+pub const PREFIX_BYTES_MAX: usize = 64;
+
+/// The length of a group: that of its prefix, the prefix filled up with zeros, and the deadline.
+const GROUP_BYTES: usize = 1 + PREFIX_BYTES_MAX + 8;
+
 /// The contents of the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CeilingRecord {
     /// No lease that was granted ends later, on the lease clock, in milliseconds.
     pub deadline_ms: i64,
@@ -41,6 +59,8 @@ pub struct CeilingRecord {
     /// The first unit of the last segment of the log, which was durable when this was written; 0
     /// without a log.
     pub segment: Position,
+    /// The groups of keys with long leases. More than [`GROUPS_MAX`] are not written.
+    pub groups: Vec<KeyGroup>,
 }
 
 /// What a log keeps of the leases that clients know of.
@@ -58,16 +78,19 @@ pub enum Kept {
 const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Written, Kept::Durable];
 
 /// The first bytes of the file: a kind, and the version of the format.
-const MAGIC: [u8; 8] = *b"LWceil03";
+const MAGIC: [u8; 8] = *b"LWceil04";
 
-/// The first bytes of a file of version 2, which has no segment.
+/// The first bytes of a file of version 3, which has no groups.
+const MAGIC_3: [u8; 8] = *b"LWceil03";
+
+/// The first bytes of a file of version 2, which has no segment either.
 const MAGIC_2: [u8; 8] = *b"LWceil02";
 
 /// The first bytes of a file of version 1, which has no token either.
 const MAGIC_1: [u8; 8] = *b"LWceil01";
 
 /// The length of the file.
-const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 8 + 8 + 4;
+const BYTES: usize = 8 + 4 * 8 + 16 + 2 + 8 + 8 + GROUPS_MAX * GROUP_BYTES + 4;
 
 impl CeilingRecord {
     /// The bytes of the file; the last four are the CRC-32C of the others.
@@ -82,6 +105,14 @@ impl CeilingRecord {
         bytes.push(self.kept as u8);
         bytes.extend_from_slice(&self.token.to_le_bytes());
         bytes.extend_from_slice(&self.segment.to_le_bytes());
+        let mut groups = [[0; GROUP_BYTES]; GROUPS_MAX];
+        for (bytes, group) in groups.iter_mut().zip(&self.groups) {
+            let prefix = &group.prefix[..group.prefix.len().min(PREFIX_BYTES_MAX)];
+            bytes[0] = prefix.len() as u8;
+            bytes[1..=prefix.len()].copy_from_slice(prefix);
+            bytes[1 + PREFIX_BYTES_MAX..].copy_from_slice(&group.deadline_ms.to_le_bytes());
+        }
+        bytes.extend_from_slice(groups.as_flattened());
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
     }
@@ -93,7 +124,12 @@ impl CeilingRecord {
             return None;
         }
         let (magic, rest) = contents.split_first_chunk::<8>()?;
-        let added = [MAGIC_1, MAGIC_2, MAGIC].iter().position(|known| known == magic)?;
+        let (rest, groups) = match *magic == MAGIC {
+            true => rest.split_at_checked(rest.len().checked_sub(GROUPS_MAX * GROUP_BYTES)?)?,
+            false => (rest, &[][..]),
+        };
+        let known = [MAGIC_1, MAGIC_2, MAGIC_3, MAGIC];
+        let added = known.iter().position(|known| known == magic)?.min(2);
         let (rest, added) = rest.split_at_checked(rest.len().checked_sub(8 * added)?)?;
         let added = |at: usize| added.as_chunks::<8>().0.get(at).copied().map(u64::from_le_bytes);
         let (numbers, rest) = rest.split_first_chunk::<32>()?;
@@ -114,6 +150,7 @@ impl CeilingRecord {
             kept: *KEPT.get(usize::from(*kept))?,
             token: added(0).unwrap_or(0),
             segment: added(1).unwrap_or(0),
+            groups: groups_of(groups)?,
         })
     }
 
@@ -160,6 +197,18 @@ impl CeilingRecord {
     }
 }
 
+/// The groups in their byte form; those without a prefix are not used.
+fn groups_of(bytes: &[u8]) -> Option<Vec<KeyGroup>> {
+    let mut groups = Vec::new();
+    for bytes in bytes.as_chunks::<GROUP_BYTES>().0.iter().filter(|bytes| bytes[0] > 0) {
+        let (prefix, deadline) = bytes[1..].split_at(PREFIX_BYTES_MAX);
+        let prefix = prefix.get(..bytes[0].into())?.to_vec();
+        let deadline_ms = i64::from_le_bytes(*deadline.first_chunk()?);
+        groups.push(KeyGroup { prefix, deadline_ms });
+    }
+    Some(groups)
+}
+
 /// The spare file, which has the length of a record. It is created if there is none.
 fn spare(disk: &dyn Disk) -> io::Result<Box<dyn DiskFile>> {
     match disk.open(SPARE) {
@@ -195,6 +244,10 @@ mod tests {
             has_lasting_keys: number % 2 == 0,
             kept: KEPT[number as usize % 3],
             segment: number.unsigned_abs() << 50,
+            groups: vec![
+                KeyGroup { prefix: b"session:".to_vec(), deadline_ms: -number },
+                KeyGroup { prefix: vec![0xff; PREFIX_BYTES_MAX], deadline_ms: number },
+            ],
         }
     }
 
@@ -211,9 +264,15 @@ mod tests {
 
     #[test]
     fn records_of_earlier_versions_lack_the_last_numbers() {
-        let expected = CeilingRecord { segment: 0, ..record(1) };
-        let versions =
-            [(MAGIC_2, 12, expected), (MAGIC_1, 20, CeilingRecord { token: 0, ..expected })];
+        let expected = CeilingRecord { groups: Vec::new(), ..record(1) };
+        let no_segment = CeilingRecord { segment: 0, ..expected.clone() };
+        let no_token = CeilingRecord { token: 0, ..no_segment.clone() };
+        let groups = GROUPS_MAX * GROUP_BYTES;
+        let versions = [
+            (MAGIC_3, 4 + groups, expected),
+            (MAGIC_2, 12 + groups, no_segment),
+            (MAGIC_1, 20 + groups, no_token),
+        ];
         for (magic, lacking, expected) in versions {
             let mut bytes = record(1).encode();
             bytes.truncate(BYTES - lacking);

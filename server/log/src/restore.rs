@@ -93,7 +93,7 @@ fn copy_ceiling(backup: &dyn Disk, directory: &dyn Disk) -> Result<(), RestoreEr
     let Some(record) = read(backup).map_err(RestoreError::Backup)? else { return Ok(()) };
     let present = read(directory).map_err(RestoreError::Directory)?;
     let left_ms = |record: &CeilingRecord| record.deadline_ms.saturating_sub(record.lease_ms);
-    let token = present.map_or(0, |present| present.token).max(record.token);
+    let token = present.as_ref().map_or(0, |present| present.token).max(record.token);
     let longer = present.filter(|present| left_ms(present) >= left_ms(&record)).unwrap_or(record);
     CeilingRecord { token, ..longer }
         .write(directory)

@@ -1,7 +1,7 @@
 //! The small files beside a log, on a simulated disk: the record of the ceiling and the marker of a
 //! repair.
 
-use lockwheel_log::ceiling::{CeilingRecord, Kept};
+use lockwheel_log::ceiling::{CeilingRecord, Kept, KeyGroup};
 use lockwheel_log::marker::{self, Marker};
 use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
@@ -16,6 +16,7 @@ fn record(number: i64) -> CeilingRecord {
         has_lasting_keys: number % 2 == 0,
         kept: [Kept::Nothing, Kept::Written, Kept::Durable][number as usize % 3],
         segment: number.unsigned_abs() << 50,
+        groups: vec![KeyGroup { prefix: b"session:".to_vec(), deadline_ms: number }],
     }
 }
 
@@ -55,7 +56,7 @@ fn crash_leaves_the_old_record_or_the_new_one() {
             });
             let read = CeilingRecord::read(&disk).expect("a whole record");
             let expected = if is_written { vec![record(2)] } else { vec![record(1), record(2)] };
-            assert!(read.is_some_and(|read| expected.contains(&read)), "{read:?}");
+            assert!(read.as_ref().is_some_and(|read| expected.contains(read)), "{read:?}");
         }
     }
 }

@@ -193,15 +193,15 @@ fn expire(context: &mut Context<'_>, argv: &[&[u8]], unit: TimeUnit) -> Result<R
     };
     let Some(slot) = context.find_for_write(key) else { return Ok(Reply::from(false)) };
     context.refuse_lock(slot, "LOCK.RENEW")?;
-    if condition.is_some_and(|it| !it.holds(context.deadline_at(slot), deadline)) {
-        return Ok(Reply::from(false));
+    if let Some(condition) = condition {
+        if !condition.holds(context.deadline_at(slot), deadline) {
+            return Ok(Reply::from(false));
+        }
+        may_take_lock(context, slot);
     }
     if context.time.reached(deadline) {
         context.remove_and_notify(key);
     } else {
-        if condition.is_some() {
-            may_take_lock(context, slot);
-        }
         context.set_deadline_at(slot, Some(deadline));
         context.changed(Events::GENERIC, "expire", key);
     }

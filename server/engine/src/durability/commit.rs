@@ -143,7 +143,7 @@ impl Engine {
         debug_assert!(!self.writer.has_unobserved(), "effects that no command has caused");
         let effects: Effects = self.writer.take_committed();
         self.keep_write(&effects, time);
-        let raises_ceiling = self.raise_ceiling(&effects);
+        let raises_ceiling = self.raise_ceiling(&effects, time.now);
         self.log_unit(&effects, raises_ceiling);
         if let Some(kept) = &mut self.kept_effects
             && !effects.is_empty()

@@ -9,7 +9,9 @@
 //! What is recorded lies ahead of the deadline by the length of the lease, within bounds: a lease
 //! that is renewed over and over needs a record now and then only.
 
+use crate::durability::key_groups::KeyGroups;
 use crate::durability::readiness::Readiness;
+use crate::settings::directive;
 use crate::store::effects::{Effect, Effects, Place};
 use crate::timing::time::{Millis, Time};
 use crate::{Engine, glob, limits};
@@ -25,7 +27,7 @@ const AHEAD_MS: (i64, i64) = (1_000, 60_000);
 const AHEAD_TOKENS: u64 = 1_000_000;
 
 /// What has to be recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ceiling {
     /// The latest end of a lease, on the lease clock.
     pub deadline: Millis,
@@ -33,11 +35,14 @@ pub struct Ceiling {
     pub has_lasting_keys: bool,
     /// The greatest fencing token that was given out.
     pub token: u64,
+    /// The groups of keys whose leases would make a restart guard long (`restart-guard-warn`).
+    pub groups: KeyGroups,
 }
 
 impl Ceiling {
     /// No leases and no tokens.
-    pub const NONE: Ceiling = Ceiling { deadline: Millis(0), has_lasting_keys: false, token: 0 };
+    pub const NONE: Ceiling =
+        Ceiling { deadline: Millis(0), has_lasting_keys: false, token: 0, groups: KeyGroups::NONE };
 }
 
 /// See the module's documentation.
@@ -49,6 +54,8 @@ pub(crate) struct LeaseCeiling {
     required: Ceiling,
     /// Patterns of keys that are no locks.
     exempt: Vec<Vec<u8>>,
+    /// A lease that is longer makes a guard long, in milliseconds.
+    long_ms: i64,
 }
 
 impl LeaseCeiling {
@@ -56,10 +63,25 @@ impl LeaseCeiling {
         self.exempt.iter().any(|pattern| glob::matches(pattern, key))
     }
 
+    /// Raises the ceiling by a key that may be a lock. The groups are those of leases that end
+    /// after `long`.
+    fn raise(&mut self, key: &[u8], deadline: Millis, long: Millis) {
+        self.required.deadline = self.required.deadline.max(deadline);
+        if deadline > long {
+            self.required.groups.add(key, deadline);
+        }
+    }
+
+    /// A lease that begins at `now` and ends later makes a guard long.
+    fn long_after(&self, now: Millis) -> Millis {
+        Millis(now.0.saturating_add(self.long_ms))
+    }
+
     fn exceeds_recorded(&self) -> bool {
         self.required.deadline > self.recorded.deadline
             || self.exceeds_recorded_tokens()
             || self.required.has_lasting_keys && !self.recorded.has_lasting_keys
+            || self.required.groups.len() > self.recorded.groups.len()
     }
 
     fn exceeds_recorded_tokens(&self) -> bool {
@@ -82,7 +104,10 @@ impl Engine {
     /// match a pattern of `exempt` do not count. Fencing tokens are greater than the recorded one.
     pub fn track_ceiling(&mut self, recorded: Ceiling, exempt: Vec<Vec<u8>>) {
         self.token_floor = self.token_floor.max(recorded.token);
-        let ceiling = LeaseCeiling { recorded, required: recorded, exempt };
+        // A guard lasts as long as a lease and what lies ahead.
+        let long_ms = self.settings.get(directive::RESTART_GUARD_WARN).0 - AHEAD_MS.1;
+        let required = recorded.clone();
+        let ceiling = LeaseCeiling { recorded, required, exempt, long_ms: long_ms.max(0) };
         self.lease_ceiling = Some(Box::new(ceiling));
         self.update_consumers();
     }
@@ -111,19 +136,22 @@ impl Engine {
         if exceeds_tokens {
             recorded.token = required.token.saturating_add(AHEAD_TOKENS);
         }
-        Some(ceiling.recorded)
+        required.groups.remove_ended(now);
+        recorded.groups.clone_from(&required.groups);
+        Some(ceiling.recorded.clone())
     }
 
     /// The ceiling of the leases that still run: of the keys that exist, and of those that the
     /// restart guard waits for.
     pub fn ceiling_of_keys(&self) -> Option<Ceiling> {
         let ceiling = self.lease_ceiling.as_ref()?;
-        let guarded = match self.readiness() {
-            Readiness::Guarded(guard) => guard.until,
-            _ => Millis(0),
-        };
         let token = self.writer.last_token().max(self.token_floor);
-        let mut exact = Ceiling { deadline: guarded, token, ..Ceiling::NONE };
+        let mut exact = Ceiling { token, ..Ceiling::NONE };
+        if let Readiness::Guarded(guard) = self.readiness() {
+            exact.deadline = guard.until;
+            exact.groups.merge(&guard.groups, Millis(0));
+        }
+        let long = ceiling.long_after(self.writer.keyspace().now());
         let keyspace = self.writer.keyspace();
         for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
             let records = database.records();
@@ -134,7 +162,12 @@ impl Engine {
                     continue;
                 }
                 match records.deadline(slot) {
-                    Some(deadline) => exact.deadline = exact.deadline.max(deadline),
+                    Some(deadline) => {
+                        exact.deadline = exact.deadline.max(deadline);
+                        if deadline > long {
+                            exact.groups.add(records.key(slot), deadline);
+                        }
+                    }
                     None => exact.has_lasting_keys = true,
                 }
             }
@@ -147,36 +180,40 @@ impl Engine {
     pub fn lower_ceiling(&mut self) -> Option<Ceiling> {
         let exact = self.ceiling_of_keys()?;
         let ceiling = self.lease_ceiling.as_mut()?;
-        (ceiling.recorded, ceiling.required) = (exact, exact);
+        (ceiling.recorded, ceiling.required) = (exact.clone(), exact.clone());
         Some(exact)
     }
 
     /// Raises the ceiling by the leases of a unit; returns whether that has to be recorded.
-    pub(crate) fn raise_ceiling(&mut self, effects: &Effects) -> bool {
+    pub(crate) fn raise_ceiling(&mut self, effects: &Effects, now: Millis) -> bool {
         let Some(mut ceiling) = self.lease_ceiling.take() else { return false };
+        let long = ceiling.long_after(now);
         for (place, effect) in effects.iter() {
             match effect {
                 Effect::HoldGranted { hold } => {
                     ceiling.required.token = ceiling.required.token.max(hold.token);
                 }
                 Effect::Deadline { deadline: Some(deadline) }
-                    if deadline > ceiling.required.deadline
+                    if deadline > ceiling.required.deadline.min(long)
                         && !self.writer.keyspace().is_plain(place.database, place.key)
                         && !ceiling.is_exempt(place.key) =>
                 {
-                    ceiling.required.deadline = deadline;
+                    ceiling.raise(place.key, deadline, long);
                 }
                 Effect::Plain { is_plain: true } => {}
-                Effect::Plain { is_plain: false } => self.raise_by_key(&mut ceiling, place),
+                Effect::Plain { is_plain: false } => self.raise_by_key(&mut ceiling, place, long),
                 Effect::Moved { database, key } | Effect::Copied { database, key } => {
-                    self.raise_by_key(&mut ceiling, Place { database, key });
+                    self.raise_by_key(&mut ceiling, Place { database, key }, long);
                 }
                 Effect::Postponed { span } => {
                     let deadline = ceiling.required.deadline.0.saturating_add(span.0.max(0));
                     ceiling.required.deadline = Millis(deadline);
+                    ceiling.required.groups.postpone(Millis(span.0.max(0)));
                 }
                 Effect::Swapped { .. } | Effect::Flushed {} | Effect::Published { .. } => {}
-                _ if !ceiling.required.has_lasting_keys => self.raise_by_key(&mut ceiling, place),
+                _ if !ceiling.required.has_lasting_keys => {
+                    self.raise_by_key(&mut ceiling, place, long);
+                }
                 _ => {}
             }
         }
@@ -186,14 +223,14 @@ impl Engine {
     }
 
     /// Raises the ceiling by the key, if it exists and may be a lock.
-    fn raise_by_key(&self, ceiling: &mut LeaseCeiling, place: Place<'_>) {
+    fn raise_by_key(&self, ceiling: &mut LeaseCeiling, place: Place<'_>, long: Millis) {
         let keyspace = self.writer.keyspace();
         let Some(slot) = keyspace.find(place.database, place.key) else { return };
         let record = keyspace.database(place.database).record(slot);
         match record.deadline() {
             _ if record.is_plain() || ceiling.is_exempt(place.key) => {}
             None => ceiling.required.has_lasting_keys = true,
-            Some(deadline) => ceiling.required.deadline = ceiling.required.deadline.max(deadline),
+            Some(deadline) => ceiling.raise(place.key, deadline, long),
         }
     }
 }
@@ -298,6 +335,27 @@ mod tests {
             let step = format!("SETNX lasting v; SET k 0 PX 90000; {change}");
             check(&[], &[(&step, Some((150_000, true)))]);
         }
+    }
+
+    #[test]
+    fn groups_of_keys_with_long_leases_are_recorded() {
+        let mut stage = Stage::new(Default::default());
+        stage.engine.track_ceiling(Ceiling::NONE, vec![b"exempt:*".to_vec()]);
+        let mut names = |step: &str| {
+            stage.check(step);
+            let recorded = stage.engine.take_ceiling(stage.time().now);
+            recorded.map(|recorded| recorded.groups.names().join(" "))
+        };
+        let recorded = |text: &str| Some(text.to_owned());
+        assert_eq!(names("SET lock v NX EX 60"), recorded(""));
+        assert_eq!(names("SET a:1:x v NX EX 9000"), recorded("a:"));
+        assert_eq!(names("SET a:2 v NX EX 8000"), None);
+        assert_eq!(names("SET plain:1 v EX 8000; SET exempt:1 v NX EX 8000"), None);
+        assert_eq!(names("SET b:1 v NX EX 8000"), recorded("a: b:"));
+        assert_eq!(names("SET c:1 v; COPY c:1 d; PEXPIRE d 8500000"), recorded("a: d b:"));
+        assert_eq!(names("+8600000ms; SET e:1 v NX EX 9000"), recorded("e: a:"));
+        let keys = stage.engine.ceiling_of_keys().expect("a ceiling");
+        assert_eq!(keys.groups.names(), ["e:"], "a lease that is nearly over is not long");
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //! - `unit_log` numbers units for a log, and finds the unit that a reply depends on; `log_waits`
 //!   has the clients that wait for one.
 //! - `lease_ceiling` is the time until which leases were granted; `readiness` is whether commands
-//!   are served, and the restart guard, which lasts until that time.
+//!   are served, and the restart guard, which lasts until that time. `key_groups` are the groups of
+//!   keys that make it long.
 //! - `persistence` is what `INFO` shows of the log and of snapshots.
 //!
 //! Rule: output that shows a change waits until the log has released the change's unit.
 
 pub(crate) mod commit;
+pub mod key_groups;
 pub mod lease_ceiling;
 pub(crate) mod log_waits;
 pub mod persistence;

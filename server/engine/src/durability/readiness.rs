@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use crate::Engine;
+use crate::durability::key_groups::KeyGroups;
 use crate::error::Error;
 use crate::limits::GUARD_HELD_MS;
 use crate::sessions::Timer;
@@ -61,8 +62,18 @@ pub struct Guard {
     pub until: Millis,
     /// Why it is necessary.
     pub reason: String,
+    /// Whether it is longer than `restart-guard-warn`.
+    pub is_long: bool,
+    /// The groups of keys that make it long, if it is and they are known.
+    pub groups: KeyGroups,
     timer: TimerId,
 }
+
+/// What an administrator can do about a long guard.
+pub const WAYS_OUT: [&str; 2] = [
+    "if no client of before the restart holds a lock, LOCKWHEEL GUARD END ends this guard",
+    "if these keys are no locks, restart-guard-exempt with their patterns makes later guards short",
+];
 
 impl Engine {
     /// Whether commands are served.
@@ -151,8 +162,16 @@ impl Engine {
     pub fn begin_guard(&mut self, until: Millis, reason: String) {
         self.end_guard();
         let timer = self.sessions.timers.insert(until, Timer::GuardEnd);
-        self.readiness = Readiness::Guarded(Guard { until, reason, timer });
+        let (is_long, groups) = (false, KeyGroups::NONE);
+        self.readiness = Readiness::Guarded(Guard { until, reason, is_long, groups, timer });
         self.update_conditions();
+    }
+
+    /// The guard that has begun is longer than `restart-guard-warn`, because of these groups.
+    pub fn explain_guard(&mut self, groups: KeyGroups) {
+        if let Some(guard) = self.guard_mut() {
+            (guard.is_long, guard.groups) = (true, groups);
+        }
     }
 
     /// Ends the restart guard, if it is on; returns whether it was.
@@ -229,6 +248,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use crate::durability::key_groups::KeyGroups;
     use crate::testing::Stage;
     use crate::timing::time::Millis;
 
@@ -281,6 +301,21 @@ mod tests {
         stage.check("LOCKWHEEL GUARD END => OK; PING => PONG");
         assert_eq!(stage.resumed(), [held]);
         stage.check("b> PING => PONG; +60ms; PING => PONG");
+    }
+
+    #[test]
+    fn long_guard_names_groups_of_keys_to_the_administrator_alone() {
+        let mut stage = Stage::new(Default::default());
+        let until = Millis(stage.time().now.0 + 30);
+        stage.engine.begin_guard(until, "a test".into());
+        let mut groups = KeyGroups::NONE;
+        groups.add(b"session:1", until);
+        stage.engine.explain_guard(groups);
+        let reply = stage.step("LOCKWHEEL GUARD");
+        let shown = r#"\"groups\":[\"session:\"],\"ways_out\":[\"if no client of before the"#;
+        assert!(reply.contains(shown), "{reply}");
+        assert!(!stage.step("GET k").contains("session"));
+        assert!(!stage.step("INFO lockwheel").contains("session"));
     }
 
     #[test]

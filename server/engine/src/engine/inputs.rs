@@ -27,9 +27,10 @@
 //!   units ([`Engine::release_units`]), has other sizes ([`Engine::set_log_sizes`]), or was flushed
 //!   before replies ([`Engine::note_flush`]).
 //! - **A restart**: the log is applied ([`Engine::begin_loading`], [`Engine::load`],
-//!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]); the lease
-//!   ceiling is recorded from now on ([`Engine::track_ceiling`]). Tokens that it may lack
-//!   are not given out again ([`Engine::raise_tokens`]).
+//!   [`Engine::end_loading`]); the restart guard begins ([`Engine::begin_guard`]) and is long
+//!   ([`Engine::explain_guard`]); the lease ceiling is recorded from now on
+//!   ([`Engine::track_ceiling`]). Tokens that it may lack are not given out again
+//!   ([`Engine::raise_tokens`]).
 //! - **A replicated log**: this server follows ([`Engine::follow`], [`Engine::apply_committed`],
 //!   [`Engine::clear_state`]) or leads ([`Engine::lead`], [`Engine::set_serves`]); the nodes have
 //!   changed ([`Engine::set_nodes`]); held requests may run ([`Engine::grant_reads`]) or have

@@ -393,6 +393,11 @@ impl Keyspace {
         self.databases[number].records.discard(due, &mut self.garbage);
     }
 
+    /// The last time until which everything due has been processed.
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
     /// Whether everything due by `now` is known to have been processed.
     #[inline]
     pub fn is_done_for(&self, now: Millis) -> bool {

@@ -3,11 +3,27 @@
 use std::io;
 use std::sync::Arc;
 
+use lockwheel_engine::durability::key_groups::KeyGroups;
 use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::durability::unit_log::Position;
+use lockwheel_engine::limits;
+use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::Disk;
-use lockwheel_log::ceiling::{CeilingRecord, Kept};
+use lockwheel_log::ceiling::{CeilingRecord, GROUPS_MAX, Kept, KeyGroup, PREFIX_BYTES_MAX};
 use lockwheel_log::files::Clocks;
+
+// The file has room for all groups.
+const _: () = assert!(limits::KEY_GROUPS_MAX == GROUPS_MAX);
+const _: () = assert!(limits::KEY_GROUP_BYTES_MAX == PREFIX_BYTES_MAX);
+
+/// The groups of a record, with the time that was left of their leases when it was written.
+pub(crate) fn groups_left(record: &CeilingRecord) -> KeyGroups {
+    let mut groups = KeyGroups::NONE;
+    for KeyGroup { prefix, deadline_ms } in &record.groups {
+        groups.add(prefix, Millis(deadline_ms.saturating_sub(record.lease_ms)));
+    }
+    groups
+}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -21,7 +37,7 @@ impl CeilingFile {
     pub(crate) fn begin(
         disk: Arc<dyn Disk>,
         boot_id: [u8; 16],
-        ceiling: Ceiling,
+        ceiling: &Ceiling,
         kept: Kept,
         clocks: Clocks,
         segment: Position,
@@ -33,7 +49,16 @@ impl CeilingFile {
     }
 
     /// Records a ceiling. It is durable when this returns.
-    pub(crate) fn write(&mut self, ceiling: Ceiling, kept: Kept, clocks: Clocks) -> io::Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        ceiling: &Ceiling,
+        kept: Kept,
+        clocks: Clocks,
+    ) -> io::Result<()> {
+        let groups = ceiling
+            .groups
+            .iter()
+            .map(|group| KeyGroup { prefix: group.prefix.clone(), deadline_ms: group.deadline.0 });
         self.record = CeilingRecord {
             deadline_ms: ceiling.deadline.0,
             lease_ms: clocks.lease_ms,
@@ -42,6 +67,7 @@ impl CeilingFile {
             has_lasting_keys: ceiling.has_lasting_keys,
             token: ceiling.token,
             kept,
+            groups: groups.collect(),
             ..self.record
         };
         self.record.write(&*self.disk)

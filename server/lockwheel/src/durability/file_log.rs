@@ -297,7 +297,7 @@ impl Log for FileLog {
         if let Some(keys) = keys
             && !self.shared.has_failed.load(Ordering::Acquire)
         {
-            self.shared.check(self.shared.files.lock().end(keys, clocks));
+            self.shared.check(self.shared.files.lock().end(&keys, clocks));
         }
     }
 }
@@ -393,7 +393,7 @@ impl Shared {
                 }
                 files.record_segment()?;
             }
-            Some(Order::Record(ceiling, clocks)) => files.raise_ceiling(ceiling, clocks)?,
+            Some(Order::Record(ceiling, clocks)) => files.raise_ceiling(&ceiling, clocks)?,
             Some(Order::Follow(policy)) => {
                 files.follow(policy)?;
                 self.policy.store(policy as u8, Ordering::Release);
@@ -494,7 +494,7 @@ impl OpenFiles {
         self.log.as_mut().map_or(Ok(()), |log| log.sync())
     }
 
-    fn raise_ceiling(&mut self, ceiling: Ceiling, clocks: Clocks) -> io::Result<()> {
+    fn raise_ceiling(&mut self, ceiling: &Ceiling, clocks: Clocks) -> io::Result<()> {
         let Some(file) = &mut self.ceiling else { return Ok(()) };
         file.write(ceiling, file.kept(), clocks)
     }
@@ -513,7 +513,7 @@ impl OpenFiles {
     }
 
     /// Records what is left of the leases when the server ends. The log is flushed.
-    fn end(&mut self, keys: Ceiling, clocks: Clocks) -> io::Result<()> {
+    fn end(&mut self, keys: &Ceiling, clocks: Clocks) -> io::Result<()> {
         let Some(file) = &mut self.ceiling else { return Ok(()) };
         let kept = match file.kept() {
             Kept::Nothing => Kept::Nothing,
@@ -568,7 +568,7 @@ mod tests {
         let ceiling = Ceiling { deadline: Millis(60_000), ..Ceiling::NONE };
         let opened = Files::open(disk.clone(), boot_id, |_| Ok(()), |_| Ok(clocks));
         let (files, _) = opened.expect("an empty log");
-        let record = CeilingFile::begin(disk.clone(), boot_id, ceiling, Kept::Written, clocks, 1);
+        let record = CeilingFile::begin(disk.clone(), boot_id, &ceiling, Kept::Written, clocks, 1);
         let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);
         let (gate, owner) = (Arc::new(CommitGate::default()), Arc::new(NoOwner));
         let owner: Weak<dyn LogOwner> = Arc::<NoOwner>::downgrade(&owner);
@@ -638,7 +638,7 @@ mod tests {
             let opened = Files::open(shared.clone(), BOOT_ID, |_| Ok(()), |_| Ok(clocks));
             let (files, _) = opened.expect("an empty log");
             let (ceiling, kept) = (Ceiling::NONE, kept_by(policy));
-            let record = CeilingFile::begin(shared, BOOT_ID, ceiling, kept, clocks, 1);
+            let record = CeilingFile::begin(shared, BOOT_ID, &ceiling, kept, clocks, 1);
             let files = OpenFiles::new(Some(files), Some(record.expect("a record")), None);
             let gate = Arc::new(CommitGate::default());
             let owner: Weak<dyn LogOwner> = Weak::<NoOwner>::new();

@@ -2,11 +2,14 @@
 //! although the server has no record of them.
 
 use lockwheel_defects::defect;
+use lockwheel_engine::durability::key_groups::KeyGroups;
 use lockwheel_engine::settings::{Settings, directive};
+use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::ceiling::{CeilingRecord, Kept};
 use lockwheel_log::recovery::{LastTime, TornTail};
 
 use crate::clock::MachineTime;
+use crate::durability::ceiling_file::groups_left;
 
 /// The settings of the guard, read once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ impl GuardSettings {
 }
 
 /// What a start has found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Found<'a> {
     /// The record of the earlier run.
     pub(crate) record: Option<CeilingRecord>,
@@ -60,6 +63,8 @@ pub(crate) struct Necessary {
     pub(crate) reason: String,
     /// Whether keys without a deadline may be missing, for which no guard can wait.
     pub(crate) had_lasting_keys: bool,
+    /// The groups of keys with long leases, with the time that is left of them.
+    pub(crate) groups: KeyGroups,
 }
 
 /// Decides whether a guard is necessary, and for how long.
@@ -77,7 +82,8 @@ pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Nece
             Some(_) => settings.minimum_ms.max(found.keys_left_ms),
             None => settings.minimum_ms,
         };
-        return (left_ms > 0).then_some(Necessary { left_ms, reason, had_lasting_keys: false });
+        let (had_lasting_keys, groups) = (false, KeyGroups::NONE);
+        return (left_ms > 0).then_some(Necessary { left_ms, reason, had_lasting_keys, groups });
     };
     let is_same_boot = found.now.boot_id == Some(record.boot_id);
     let is_complete = found.marker.is_none()
@@ -108,7 +114,11 @@ pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Nece
         (None, _) => "the end of the log may be missing".to_owned(),
     };
     let had_lasting_keys = record.has_lasting_keys;
-    (left_ms > 0 || had_lasting_keys).then_some(Necessary { left_ms, reason, had_lasting_keys })
+    let mut groups = groups_left(record);
+    groups.postpone(Millis(-elapsed_ms));
+    groups.remove_ended(Millis(0));
+    let necessary = Necessary { left_ms, reason, had_lasting_keys, groups };
+    (left_ms > 0 || had_lasting_keys).then_some(necessary)
 }
 
 /// The time that has passed since the record was written, as far as it is certain.
@@ -139,6 +149,7 @@ fn elapsed_ms(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwheel_log::ceiling::KeyGroup;
     use lockwheel_log::names::Name;
 
     const BOOT: [u8; 16] = [1; 16];
@@ -157,6 +168,10 @@ mod tests {
             token: 0,
             kept,
             segment: 0,
+            groups: vec![
+                KeyGroup { prefix: b"session:".to_vec(), deadline_ms: 61_000 },
+                KeyGroup { prefix: b"job:".to_vec(), deadline_ms: 11_000 },
+            ],
         }
     }
 
@@ -195,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn guard_names_the_groups_whose_leases_are_not_over() {
+        let mut found = found(Kept::Nothing);
+        let names = |found: &Found<'_>| decide(found, &settings()).map(|it| it.groups.names());
+        assert_eq!(names(&found), Some(vec!["session:".to_owned(), "job:".to_owned()]));
+        found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 20_500, wall_ms: 0 };
+        assert_eq!(names(&found), Some(vec!["session:".to_owned()]));
+    }
+
+    #[test]
     fn wall_clock_counts_only_if_it_is_trusted() {
         let trusting = GuardSettings { trusts_wall_clock: true, ..settings() };
         let mut found = found(Kept::Nothing);
@@ -225,7 +249,7 @@ mod tests {
             let found = Found { keys_left_ms, ..found(Kept::Durable) };
             let left_ms = |found| decide(&found, &settings).map(|guard| guard.left_ms);
             // Of a directory that a server has used, the record alone counts.
-            assert_eq!(left_ms(found), Some(60_000));
+            assert_eq!(left_ms(found.clone()), Some(60_000));
             assert_eq!(left_ms(Found { marker: Some("repaired"), ..found }), Some(expected_ms));
         }
     }

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::clock::{Clock, MachineTime};
 use crate::durability::ceiling_file::CeilingFile;
-use crate::durability::restart_guard::{self, Found, GuardSettings};
+use crate::durability::restart_guard::{self, Found, GuardSettings, Necessary};
 use crate::error::{Error, ErrorKind};
 use crate::host::Host;
 use crate::limits;
@@ -148,20 +148,22 @@ impl Restored {
         let keys = self.track_ceiling(host).map_err(|error| in_this_path(&error))?;
         let now_ms = host.now().now.0;
         let found = Found {
-            record: self.record,
+            record: self.record.clone(),
             log_time: self.log.and_then(|log| log.time),
             torn,
             marker: self.marker.as_ref().map(|marker| &*marker.reason),
             keys_left_ms: keys.deadline.0.saturating_sub(now_ms),
             now: self.now,
         };
-        let necessary =
+        let mut necessary =
             self.guard.is_on.then(|| restart_guard::decide(&found, &self.guard)).flatten();
         if self.guard.minimum_ms > 0 && self.record.is_some() && necessary.is_none() {
             info!("restart-guard-minimum has no effect: a server has used this directory before");
         }
-        let left_ms = necessary.as_ref().map_or(0, |guard| guard.left_ms);
-        let ceiling = self.begin_ceiling(host, keys, left_ms, log.as_ref());
+        if let (Some(_), Some(guard)) = (&self.marker, &mut necessary) {
+            guard.groups.merge(&keys.groups, Millis(-now_ms));
+        }
+        let ceiling = self.begin_ceiling(host, keys, necessary.as_ref(), log.as_ref());
         let ceiling = ceiling.map_err(|error| in_this_path(&error))?;
         if let Some(marker) = &self.marker {
             match ceiling {
@@ -216,13 +218,13 @@ impl Restored {
     /// Lets the engine determine the lease ceiling, if there is a guard. Returns that of the keys
     /// that were loaded.
     fn track_ceiling(&self, host: &Host) -> io::Result<Ceiling> {
-        let token = self.record.map_or(0, |record| record.token);
+        let token = self.record.as_ref().map_or(0, |record| record.token);
         let none = Ceiling { token, ..Ceiling::NONE };
         if !self.guard.is_on {
             return Ok(none);
         }
         let keys = host.with(|engine| {
-            engine.track_ceiling(none, self.guard.exempt.clone());
+            engine.track_ceiling(none.clone(), self.guard.exempt.clone());
             if let (Some(_), Some(found)) = (&self.marker, engine.ceiling_of_keys()) {
                 let token = found.token.saturating_add(limits::TOKENS_AFTER_RESTORE);
                 let exempt = self.guard.exempt.clone();
@@ -238,18 +240,22 @@ impl Restored {
     fn begin_ceiling(
         &self,
         host: &Host,
-        keys: Ceiling,
-        left_ms: i64,
+        mut ceiling: Ceiling,
+        guard: Option<&Necessary>,
         log: Option<&Files>,
     ) -> io::Result<Option<CeilingFile>> {
         if !self.guard.is_on {
             return Ok(None);
         }
         let clocks = host.clock.readings();
+        let left_ms = guard.map_or(0, |guard| guard.left_ms);
         let guarded = Millis(clocks.lease_ms.saturating_add(left_ms));
-        let ceiling = Ceiling { deadline: guarded.max(keys.deadline), ..keys };
+        ceiling.deadline = ceiling.deadline.max(guarded);
+        if let Some(guard) = guard {
+            ceiling.groups.merge(&guard.groups, Millis(clocks.lease_ms));
+        }
         let begun = host.with(|engine| {
-            engine.track_ceiling(ceiling, self.guard.exempt.clone());
+            engine.track_ceiling(ceiling.clone(), self.guard.exempt.clone());
             engine.settings().appendfsync
         });
         let policy = begun.map_err(|_| io::Error::other("the engine has failed"))?;
@@ -259,7 +265,7 @@ impl Restored {
         let boot_id = self.now.boot_id.unwrap_or_default();
         let segment = log.map_or(0, Files::segment);
         let disk = Arc::clone(&self.disk);
-        CeilingFile::begin(disk, boot_id, ceiling, kept, clocks, segment).map(Some)
+        CeilingFile::begin(disk, boot_id, &ceiling, kept, clocks, segment).map(Some)
     }
 }
 

@@ -14,8 +14,10 @@ use crate::limits;
 use crate::net::turn::{self};
 use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
+use lockwheel_engine::durability::key_groups::KeyGroups;
+use lockwheel_engine::durability::readiness::WAYS_OUT;
 use lockwheel_engine::durability::unit_log::Position;
-use lockwheel_engine::settings::FlushPolicy;
+use lockwheel_engine::settings::{FlushPolicy, directive};
 use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::files::Snapshot;
 
@@ -64,21 +66,38 @@ impl Host {
     }
 
     pub(super) fn begin_guard(&self, engine: &mut Engine, guard: Necessary) {
-        let Necessary { left_ms, reason, had_lasting_keys } = guard;
+        let Necessary { left_ms, reason, had_lasting_keys, mut groups } = guard;
         if had_lasting_keys {
             warn!("keys without a deadline may have been lost; the restart guard waits for none");
         }
-        let until = Millis(self.now().now.0.saturating_add(left_ms));
-        self.begin_guard_until(engine, until, reason);
+        let now = self.now().now;
+        groups.postpone(now);
+        let until = Millis(now.0.saturating_add(left_ms));
+        self.begin_guard_until(engine, until, reason, groups);
     }
 
-    /// Refuses commands until the lease clock reaches `until`.
-    pub(crate) fn begin_guard_until(&self, engine: &mut Engine, until: Millis, reason: String) {
+    /// Refuses commands until the lease clock reaches `until`. `groups` are groups of keys with
+    /// long leases.
+    pub(crate) fn begin_guard_until(
+        &self,
+        engine: &mut Engine,
+        until: Millis,
+        reason: String,
+        groups: KeyGroups,
+    ) {
         let left_ms = until.0.saturating_sub(self.now().now.0);
         if left_ms > 0 {
             warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             engine.begin_guard(until, reason);
             self.guard_until_ms.store(until.0, Ordering::Relaxed);
+            if left_ms > engine.settings().get(directive::RESTART_GUARD_WARN).0 {
+                let (names, [end, exempt]) = (groups.names(), WAYS_OUT);
+                if !names.is_empty() {
+                    warn!("the restart guard is long, because of keys that begin with {names:?}");
+                }
+                warn!("{end}; {exempt}");
+                engine.explain_guard(groups);
+            }
         }
     }
 

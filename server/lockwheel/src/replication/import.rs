@@ -127,7 +127,7 @@ impl Origin<'_> {
         let mut settings = settings.clone();
         settings.choose_restart_guard();
         let settings = GuardSettings::of(&settings);
-        let token = self.record.map_or(0, |record| record.token);
+        let token = self.record.as_ref().map_or(0, |record| record.token);
         engine.track_ceiling(Ceiling { token, ..Ceiling::NONE }, settings.exempt.clone());
         let keys = engine.ceiling_of_keys().unwrap_or(Ceiling::NONE);
         let gap = self.gap();
@@ -137,7 +137,7 @@ impl Origin<'_> {
             return (None, gap.map(|gap| format!("no restart guard although {gap}")));
         }
         let found = Found {
-            record: self.record,
+            record: self.record.clone(),
             log_time: recovered.time,
             torn: recovered.torn,
             marker: gap.as_deref(),

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use lockwheel_engine::Engine;
+use lockwheel_engine::durability::key_groups::KeyGroups;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::files::Snapshot;
@@ -62,7 +63,8 @@ impl State for NodeState {
             engine.set_clock_rate(host.clock.rate());
             engine.lead(position, host.now());
             if let Some(Guard { until_ms, reason }) = guard {
-                host.begin_guard_until(engine, Millis(*until_ms), reason.clone());
+                let until = Millis(*until_ms);
+                host.begin_guard_until(engine, until, reason.clone(), KeyGroups::NONE);
             }
             position
         });

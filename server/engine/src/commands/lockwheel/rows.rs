@@ -11,7 +11,7 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::syntax_error;
 use crate::command::{Arity, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::commands;
-use crate::durability::readiness::Readiness;
+use crate::durability::readiness::{Readiness, WAYS_OUT};
 use crate::error::Error;
 use crate::glob;
 use crate::instruments::faults::rule::{self, FaultAction, Rule, RuleConditions, span};
@@ -346,7 +346,8 @@ const HELP: &[&str] = &[
     "GATE OPEN <number>",
     "    Removes a gate and releases the clients it holds; returns how many.",
     "GUARD",
-    "    Returns the state of the restart guard, as JSON: left_ms, reason.",
+    "    Returns the state of the restart guard, as JSON: left_ms, reason; of a long one also the",
+    "    groups of keys that make it long, and ways_out.",
     "GUARD END",
     "    Ends it, although locks from before the restart may still be held.",
     "HELP",
@@ -418,6 +419,10 @@ fn clock_reply(context: &Context<'_>) -> Reply {
 struct GuardState<'a> {
     left_ms: i64,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ways_out: &'a [&'a str],
 }
 
 /// `LOCKWHEEL GUARD`: replies with the state of the restart guard, or with OK after its end.
@@ -430,11 +435,16 @@ fn guard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         _ => return Err(context.syntax_error(argv)),
     }
-    let (left_ms, reason) = match context.engine().readiness() {
-        Readiness::Guarded(guard) => (context.time.remaining(guard.until).0, &*guard.reason),
-        _ => (0, ""),
+    let state = match context.engine().readiness() {
+        Readiness::Guarded(guard) => GuardState {
+            left_ms: context.time.remaining(guard.until).0,
+            reason: &guard.reason,
+            groups: guard.groups.names(),
+            ways_out: if guard.is_long { &WAYS_OUT } else { &[] },
+        },
+        _ => GuardState { left_ms: 0, reason: "", groups: Vec::new(), ways_out: &[] },
     };
-    Ok(commands::json(&GuardState { left_ms, reason }))
+    Ok(commands::json(&state))
 }
 
 const NOT_GUARDED: Error = Error::line("ERR the restart guard is not on");
