@@ -59,7 +59,8 @@ const LINES: &[&str] = &[
     "select 99\nget k\nconfig get save\n",
 ];
 
-fn redis_cli_exists() -> bool {
+/// Whether `redis-cli` is installed; if not, notes that a check is left out.
+pub(crate) fn redis_cli_exists() -> bool {
     let found = Command::new("redis-cli").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
         left_out::without("redis-cli");
@@ -73,7 +74,8 @@ fn ours() -> Command {
     command
 }
 
-fn run(mut command: Command, arguments: &[&str], input: &str) -> Output {
+/// Runs a program with this input until it ends.
+pub(crate) fn run(mut command: Command, arguments: &[&str], input: &str) -> Output {
     // Only tests set it.
     let is_set = command.get_envs().any(|(name, _)| name == "REDISCLI_AUTH");
     if !is_set {

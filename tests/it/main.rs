@@ -42,6 +42,7 @@ mod raft_command;
 mod raft_keys;
 mod recipes;
 mod recognition;
+mod redis_cli;
 mod replication;
 mod reply_mode;
 mod run;

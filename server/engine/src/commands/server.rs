@@ -1,10 +1,10 @@
-//! Commands about the server as a whole: the time and shutdown.
+//! Commands about the server as a whole: the time, the version, modules and shutdown.
 
 use lockwheel_resp::Reply;
 
 use crate::Flow;
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group, is};
+use crate::command::{Arity, Command, Flags, Group, integer, is};
 use crate::error::Error;
 use crate::run::context::Context;
 
@@ -15,6 +15,39 @@ const ADMIN_ANYTIME: Flags =
 
 /// The family's rows.
 pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "lolwut",
+        arity: Arity::AtLeast(1),
+        flags: Flags::READONLY.union(Flags::FAST),
+        since: "5.0.0",
+        doc: "Returns the version of Redis whose behaviour the server has.",
+        arguments: &[arg::integer("version").token("VERSION").optional()],
+        example: "LOLWUT => ...",
+        run: lolwut,
+        ..SERVER
+    },
+    Command {
+        name: "module",
+        arity: Arity::AtLeast(2),
+        since: "4.0.0",
+        complexity: "that of the subcommand",
+        doc: "Shows modules, of which this server has none.",
+        subcommands: &[
+            super::help_row(SERVER, "5.0.0", "MODULE HELP => [MODULE <subcommand> ...]"),
+            Command {
+                name: "list",
+                arity: Arity::Exactly(2),
+                flags: Flags::ADMIN.union(Flags::NOSCRIPT),
+                since: "4.0.0",
+                doc: "Returns an empty list.",
+                tips: &["nondeterministic_output_order"],
+                example: "MODULE LIST => []",
+                run: |_, _| Ok(Reply::Array(Vec::new())),
+                ..SERVER
+            },
+        ],
+        ..SERVER
+    },
     Command {
         name: "shutdown",
         arity: Arity::AtLeast(1),
@@ -48,6 +81,18 @@ fn time(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
     let wall_us = context.time.wall_us;
     let (seconds, micros) = (wall_us.div_euclid(1_000_000), wall_us.rem_euclid(1_000_000));
     Ok(Reply::Array(vec![Reply::bulk(seconds.to_string()), Reply::bulk(micros.to_string())]))
+}
+
+/// `LOLWUT`: replies with the line that follows the picture in Redis. Programs read the version
+/// from it.
+fn lolwut(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
+    if let [_, option, version, ..] = argv
+        && is(option, "version")
+    {
+        integer(version)?;
+    }
+    let version = context.settings().compat_version.redis_version();
+    Ok(super::text(format!("Redis ver. {version}\n")))
 }
 
 // --- shutdown ---
@@ -87,7 +132,7 @@ fn shutdown(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 #[cfg(test)]
 mod tests {
     use crate::Flow;
-    use crate::settings::Settings;
+    use crate::settings::{CompatVersion, Settings};
     use crate::testing::{Stage, check, words};
 
     #[test]
@@ -95,6 +140,14 @@ mod tests {
         check(
             "+1us; TIME => [\"1700000000\", \"1\"]; wall-1000ms; TIME => [\"1699999999\", \"1\"]",
         );
+    }
+
+    #[test]
+    fn lolwut_shows_the_announced_version() {
+        let mut settings = Settings::default();
+        settings.compat_version = CompatVersion::Redis70;
+        let mut stage = Stage::new(settings);
+        stage.check("HELLO 3; LOLWUT => =Redis ver. 7.0.15\n");
     }
 
     #[test]
