@@ -147,7 +147,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.compat_version = CompatVersion::Redis70;
         let mut stage = Stage::new(settings);
-        stage.check("HELLO 3; LOLWUT => =Redis ver. 7.0.15\n");
+        stage.check("HELLO 3; LOLWUT => =Redis ver. 7.0.15...");
     }
 
     #[test]

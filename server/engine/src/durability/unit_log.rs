@@ -326,7 +326,7 @@ mod tests {
         stage.check("SET k v");
         let mut bytes = 0;
         stage.engine.take_units(|units| bytes = units.effects.len());
-        stage.check("INFO memory => ...mem_aof_buffer:0\\r\\n...; SET k v");
+        stage.check("INFO memory => ...mem_aof_buffer:0\\r\\n...; SET l v");
         stage.check(&format!("INFO memory => ...mem_aof_buffer:{bytes}\\r\\n..."));
         stage.check(&format!("INFO persistence => ...aof_buffer_length:{bytes}\\r\\n..."));
     }
