@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::command::{Caller, Command, Entry, Flags, Group, ScriptArgument};
 use crate::error::Error;
 use crate::run::context::Context;
-use crate::run::gates::{Closed, Conditions, GateMask, Invocation, Paths};
+use crate::run::gates::{Closed, Conditions, DECLARED, GateMask, Invocation, Paths};
 use crate::sessions::ClientId;
 use crate::sessions::transaction::Queued;
 use crate::store::lock_notes::Way;
@@ -515,8 +515,12 @@ impl Engine {
 
     /// The flags of a request: a script's own declaration replaces those of `EVAL` and the like.
     /// Looked up only if needed, since the script has to be compiled for it.
-    fn flags_of_request(&mut self, client: ClientId, command: &Command, argv: &[&[u8]]) -> Flags {
-        const DECLARED: Flags = Flags::MAY_REPLICATE.union(Flags::DENYOOM);
+    pub(crate) fn flags_of_request(
+        &mut self,
+        client: ClientId,
+        command: &Command,
+        argv: &[&[u8]],
+    ) -> Flags {
         let Some(argument) = command.script else { return command.flags };
         let conditions = self.conditions_for(client);
         if !self.gates.mask(Paths::REQUEST, conditions).depends_on(DECLARED) {

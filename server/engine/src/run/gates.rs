@@ -291,6 +291,9 @@ pub const GATES: &[Gate] = &[
     },
 ];
 
+/// The flags that a script can declare in place of those of the row that runs it.
+pub(crate) const DECLARED: Flags = Flags::MAY_REPLICATE.union(Flags::DENYOOM);
+
 const WRITES: Flags = Flags::WRITE.union(Flags::MAY_REPLICATE);
 
 const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";
@@ -513,11 +516,18 @@ impl Engine {
         let queue = self.sessions.exchange_queue(exec.client, Vec::new());
         let result = queue.iter().try_for_each(|queued| {
             let entry = self.commands.entry(queued.command);
-            let flags = entry.command.flags;
-            if !gate.concerns(flags) {
+            let mut flags = entry.command.flags;
+            let can_depend = gate.concerns(DECLARED) && entry.command.script.is_some();
+            if !can_depend && !gate.concerns(flags) {
                 return Ok(());
             }
             let argv: Vec<&[u8]> = queued.argv.iter().map(|argument| &**argument).collect();
+            if can_depend {
+                flags = self.flags_of_request(exec.client, entry.command, &argv);
+                if !gate.concerns(flags) {
+                    return Ok(());
+                }
+            }
             let path = Paths::QUEUED;
             (gate.check)(self, &Invocation { entry, argv: &argv, flags, path, ..*exec })
         });
