@@ -152,7 +152,7 @@ impl Context<'_> {
         let (engine, command) = (&mut *self.engine, entry.command);
         match &result {
             // Counted when the wait is over.
-            Ok(reply) if command.flags.contains(Flags::BLOCKING) && *reply == Reply::NOTHING => {
+            result if waits(command, result) => {
                 engine.count_time_later(self.client, entry.at, begin_ns);
             }
             Ok(reply) => {
@@ -188,7 +188,8 @@ impl Context<'_> {
         let begin_ns = self.engine.command_begin_ns();
         let result = (entry.command.run)(self, argv);
         if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
-            self.engine.note_slow_command(self.client, entry, argv, took_ns, self.time);
+            let words = if waits(entry.command, &result) { None } else { Some(argv) };
+            self.engine.note_slow_command(self.client, entry, words, took_ns, self.time);
         }
         if self.engine.has_consumers {
             self.observe(entry, caller, database, argv, &result);
@@ -554,6 +555,13 @@ fn waiter_call<'a>(
 ) -> Invocation<'a> {
     let (flags, path) = (entry.command.flags, Paths::WAITER);
     Invocation { client, entry, argv, flags, path, database, time }
+}
+
+/// Whether a command with this result has to wait, or to wait on.
+#[inline(always)]
+fn waits(command: &Command, result: &Result<Reply, Error>) -> bool {
+    command.flags.contains(Flags::BLOCKING)
+        && matches!(result, Ok(reply) if *reply == Reply::NOTHING)
 }
 
 /// Whether a script's reply is an error or contains one.

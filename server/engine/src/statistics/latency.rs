@@ -232,13 +232,14 @@ impl Engine {
         self.sessions.set_waiting_command(client, at, took_ns);
     }
 
-    /// Notes a command that took long.
+    /// Notes a command that took long, in the slow log with its words: a blocking command has none
+    /// until it is served.
     #[cold]
     pub(crate) fn note_slow_command(
         &mut self,
         client: ClientId,
         entry: &Entry,
-        argv: &[&[u8]],
+        argv: Option<&[&[u8]]>,
         took_ns: u64,
         time: Time,
     ) {
@@ -246,7 +247,10 @@ impl Engine {
         let (flags, took_us) = (entry.command.flags, took_ns / 1_000);
         let at_seconds = time.wall_us.div_euclid(1_000_000);
         let is_slow = u64::try_from(slowlog_log_slower_than_us).is_ok_and(|limit| took_us >= limit);
-        if is_slow && !flags.contains(Flags::SKIP_SLOWLOG) {
+        if let Some(argv) = argv
+            && is_slow
+            && !flags.contains(Flags::SKIP_SLOWLOG)
+        {
             let name_words = entry.full_name.split('|').count();
             let words = without_secrets(entry.command.arguments, name_words, argv);
             let client = self.sessions.get(client);
