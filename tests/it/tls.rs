@@ -13,7 +13,7 @@ use lockwheel_tests::certificates::{Certificates, Validity};
 use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::process::{eventually, output};
-use lockwheel_tests::redis_server::free_port;
+use lockwheel_tests::redis_server::{RedisServer, free_port};
 use lockwheel_tests::wire::Wire;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
@@ -352,6 +352,44 @@ fn client_certificates_are_checked() {
     ] {
         server.call(&["CONFIG", "SET", "tls-auth-clients", mode]).expect("it is changed");
         assert_eq!(outcomes(&server, &certificates, &other), expected, "{mode}");
+    }
+}
+
+/// As with OpenSSL. A certificate in `tls-ca-cert-file` that is not that of an authority admits its
+/// owner only.
+#[test]
+fn configured_self_signed_certificates_are_those_of_clients() {
+    let certificates = Certificates::new();
+    certificates.issue_self_signed("own", false);
+    certificates.issue_self_signed("authority", true);
+    let builder = certificates.server().config("tls-auth-clients", "yes");
+    let server = builder.start().expect("a server");
+    let redis = RedisServer::start_with_tls(&certificates);
+    certificates.issue_self_signed("unknown", false);
+    let copy = |from: &str, to: &str| {
+        fs::copy(certificates.path(from), certificates.path(to)).expect("a copy");
+    };
+    copy("own.crt", "stolen.crt");
+    copy("of_own.key", "stolen.key");
+    copy("authority.crt", "stolen_authority.crt");
+    copy("of_own.key", "stolen_authority.key");
+    let redis = redis.as_ref().map(|(server, port)| SocketAddr::new(server.address().ip(), *port));
+    for place in [Some(address(&server)), redis].into_iter().flatten() {
+        for (name, is_accepted) in [
+            ("own", true),
+            ("of_own", false),
+            ("authority", true),
+            ("of_authority", true),
+            ("unknown", false),
+            ("stolen", false),
+            ("stolen_authority", false),
+        ] {
+            for version in [&TLS12, &TLS13] {
+                let client = certificates.client_with(Some(name), &[version]);
+                let result = Wire::try_connect_tls(place, &client);
+                assert_eq!(result.is_ok(), is_accepted, "{name} {version:?}");
+            }
+        }
     }
 }
 

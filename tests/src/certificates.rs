@@ -14,6 +14,7 @@ use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
     SupportedProtocolVersion,
@@ -65,6 +66,32 @@ impl Certificates {
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         fs::write(self.path(&format!("{name}.crt")), certificate.pem()).expect("a file");
         fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).expect("a file");
+    }
+
+    /// Makes a certificate that signs itself, that of an authority or not, with a key; and another
+    /// one, `of_name`, that it signs. The first is added to `ca.crt`.
+    pub fn issue_self_signed(&self, name: &str, is_authority: bool) {
+        let mut params = CertificateParams::new([name.to_owned()]).expect("a valid name");
+        params.distinguished_name = named(&self.path(name));
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let (key, key_of) = (new_key(), new_key());
+        let certificate = params.self_signed(&key).expect("a certificate");
+        let (key_pem, of) = (key.serialize_pem(), format!("of_{name}"));
+        let params_of = CertificateParams::new([of.clone()]).expect("a valid name");
+        let issued = params_of.signed_by(&key_of, &Issuer::new(params, key)).expect("another one");
+        let authorities = self.path("ca.crt");
+        let before = fs::read_to_string(&authorities).expect("a file");
+        for (path, text) in [
+            (authorities, before + &certificate.pem()),
+            (self.path(&format!("{name}.crt")), certificate.pem()),
+            (self.path(&format!("{name}.key")), key_pem),
+            (self.path(&format!("{of}.crt")), issued.pem()),
+            (self.path(&format!("{of}.key")), key_of.serialize_pem()),
+        ] {
+            fs::write(path, text).expect("a file");
+        }
     }
 
     /// The path of a file.
@@ -130,7 +157,10 @@ impl Certificates {
         let (chain, key) = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
         let chain = vec![CertificateDer::from_pem_file(chain).expect("a certificate")];
         let key = PrivateKeyDer::from_pem_file(key).expect("a key");
-        builder.with_client_auth_cert(chain, key).expect("a usable certificate")
+        let key = rustls::crypto::ring::sign::any_supported_type(&key).expect("a usable key");
+        // Tests also use a certificate with the key of another one.
+        let certified = CertifiedKey::new(chain, key);
+        builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
     }
 
     fn authorities(&self) -> RootCertStore {

@@ -55,12 +55,26 @@ fn key_error(key: &[u8], error: &Error) -> String {
     }
 }
 
-/// The certificates of the authorities in a file, in a directory, or in both. An empty name
-/// means none.
+/// The certificates of the authorities in a file, in a directory, or in both, as
+/// [`authority_certificates`] reads them.
 ///
 /// # Errors
 /// What is wrong with which file.
 pub fn authorities(file: &str, directory: &str) -> Result<Arc<RootCertStore>, String> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(authority_certificates(file, directory)?);
+    Ok(Arc::new(store))
+}
+
+/// The certificates in a file, in a directory, or in both: at least one that can be that of an
+/// authority. An empty name means none.
+///
+/// # Errors
+/// What is wrong with which file.
+pub(super) fn authority_certificates(
+    file: &str,
+    directory: &str,
+) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed = |path: &Path, error: String| {
         let path = path.display();
         format!("Failed to configure CA certificate(s) file/directory: {path}: {error}")
@@ -69,24 +83,26 @@ pub fn authorities(file: &str, directory: &str) -> Result<Arc<RootCertStore>, St
     if !directory.is_empty() {
         let path = Path::new(directory);
         let entries = fs::read_dir(path).map_err(|error| failed(path, error.to_string()))?;
-        let found = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        files.extend(found.filter(|path| path.is_file()));
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        files.extend(paths.filter(|path| path.is_file()));
         files.sort();
     }
-    let mut store = RootCertStore::empty();
+    let (mut found, mut store) = (Vec::new(), RootCertStore::empty());
     for path in &files {
         // A directory may contain other files: OpenSSL reads only those that are named by hashes.
-        store.add_parsable_certificates(certificates(path).unwrap_or_default());
+        found.extend(certificates(path).unwrap_or_default());
     }
+    store.add_parsable_certificates(found.iter().cloned());
     if !file.is_empty() {
         let path = Path::new(file);
         for certificate in certificates(path).map_err(|error| failed(path, error))? {
-            store.add(certificate).map_err(|error| failed(path, error.to_string()))?;
+            store.add(certificate.clone()).map_err(|error| failed(path, error.to_string()))?;
+            found.push(certificate);
         }
     }
     match store.is_empty() {
         true => Err(failed(Path::new(directory), "no certificate was found".into())),
-        false => Ok(Arc::new(store)),
+        false => Ok(found),
     }
 }
 

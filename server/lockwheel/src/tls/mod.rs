@@ -6,10 +6,12 @@
 //! Rule: this folder reads the files that directives name; it knows no sockets.
 
 pub mod ciphers;
+mod client_verifier;
 mod config;
 pub mod credentials;
 mod server_config;
 mod session_cache;
 pub mod state;
+mod x509;
 
 pub(crate) use config::TlsConfig;

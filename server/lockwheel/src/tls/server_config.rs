@@ -9,6 +9,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
+use super::client_verifier::ClientVerifier;
 use super::session_cache::SessionCache;
 use super::{ciphers, credentials};
 use crate::limits;
@@ -76,14 +77,13 @@ fn client_verifier(
              tls-auth-clients is enabled!"
             .into());
     }
-    let authorities = credentials::authorities(&file, &directory)?;
-    let builder = WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(provider));
-    let builder = match auth_clients {
-        TlsAuthClients::No => return Ok(WebPkiClientVerifier::no_client_auth()),
-        TlsAuthClients::Optional => builder.allow_unauthenticated(),
-        TlsAuthClients::Yes => builder,
-    };
-    builder
-        .build()
-        .map_err(|error| format!("Failed to configure CA certificate(s) file/directory: {error}"))
+    let configured = credentials::authority_certificates(&file, &directory)?;
+    if auth_clients == TlsAuthClients::No {
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    }
+    let is_mandatory = auth_clients == TlsAuthClients::Yes;
+    match ClientVerifier::new(configured, is_mandatory, provider) {
+        Ok(verifier) => Ok(Arc::new(verifier)),
+        Err(error) => Err(format!("Failed to configure CA certificate(s) file/directory: {error}")),
+    }
 }
