@@ -225,6 +225,32 @@ fn a_url_may_have_a_password_and_no_user() {
     assert_eq!(seen(&output), ("OK\\n".to_owned(), String::new(), Some(0)));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn passwords_are_not_in_the_list_of_processes() {
+    let server = Server::builder().config("requirepass", "s3cret").start().expect("a server");
+    let (port, uri) =
+        (server.addr().port().to_string(), format!("redis://:s3cret@{}", server.addr()));
+    let (folder, waits) = (Folder::new(), ["BLPOP", "nothing", "0"]);
+    for arguments in [
+        ["cli", "-p", &port, "-a", "s3cret"].iter().chain(&waits).collect::<Vec<_>>(),
+        ["cli", "-p", &port, "--pass=s3cret"].iter().chain(&waits).collect(),
+        ["cli", "-u", &uri].iter().chain(&waits).collect(),
+        ["locks", "-p", &port, "-a", "s3cret", "--watch"].iter().collect(),
+    ] {
+        let words: Vec<&str> = arguments.into_iter().copied().collect();
+        let mut command = daemon::command(&folder, &words);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program runs");
+        eventually("hidden arguments", || {
+            let bytes = std::fs::read(format!("/proc/{}/cmdline", child.id())).expect("a process");
+            let shown = String::from_utf8_lossy(&bytes);
+            shown.contains("lockwheel") && !shown.contains("s3cret")
+        });
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+    }
+}
+
 #[test]
 fn refused_connection_is_reported_as_by_redis_cli() {
     let port = free_port().to_string();

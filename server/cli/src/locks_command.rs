@@ -83,6 +83,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
+    arguments.server.hide_password();
     match show(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => crate::fail(&error),

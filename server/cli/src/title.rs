@@ -48,6 +48,14 @@ impl Title {
     }
 }
 
+/// Hides the arguments of a process that has read a password from them.
+pub(crate) fn hide_arguments() {
+    let program = std::env::args_os().next().unwrap_or_default();
+    if let Ok(memory) = Arguments::find() {
+        let _ = memory.write(&program.to_string_lossy());
+    }
+}
+
 /// The memory that holds the arguments.
 struct Arguments {
     start: u64,

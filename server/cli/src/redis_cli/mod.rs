@@ -41,6 +41,7 @@ fn run(arguments: Arguments) -> Result<(), End> {
         let line = format!("redis-cli {REDIS_VERSION} lockwheel={LOCKWHEEL_VERSION}\n");
         return write_out(line.as_bytes());
     }
+    arguments.server.hide_password();
     if arguments.server.shows_password() {
         print_error(
             "Warning: Using a password with '-a' or '-u' option on the command line interface \

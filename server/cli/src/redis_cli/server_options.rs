@@ -6,6 +6,7 @@ use clap::Args;
 use percent_encoding::percent_decode_str;
 
 use super::connection::{Address, Login, Protocol};
+use crate::title;
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
@@ -80,8 +81,19 @@ impl ServerOptions {
 
     /// Whether other users of the machine may have seen the password.
     pub(crate) fn shows_password(&self) -> bool {
+        !self.no_auth_warning && self.has_password()
+    }
+
+    /// Hides the arguments of the process if the password is one of them.
+    pub(crate) fn hide_password(&self) {
+        if self.has_password() {
+            title::hide_arguments();
+        }
+    }
+
+    fn has_password(&self) -> bool {
         let in_uri = self.uri.as_ref().is_some_and(|uri| uri.password.is_some());
-        !self.no_auth_warning && (in_uri || self.password.is_some())
+        in_uri || self.password.is_some()
     }
 }
 

@@ -61,13 +61,16 @@ pub(crate) fn has_blanks(text: &[u8]) -> bool {
     text.iter().any(|&byte| byte.is_ascii_whitespace() || matches!(byte, 0x0b | 0))
 }
 
-/// The words of a rule for an error: those that may contain a password are replaced.
+/// The text of a rule for an error, up to a sign that a password may follow: at the beginning, in a
+/// selector, or after a blank.
 pub(crate) fn shown(rule: &[u8]) -> String {
-    match rule.first() {
-        Some(&sign @ (b'>' | b'<' | b'#' | b'!')) => {
-            format!("{}{}", char::from(sign), String::from_utf8_lossy(REDACTED))
-        }
-        _ => String::from_utf8_lossy(rule).into_owned(),
+    let is_sign = |&at: &usize| {
+        let begins = at == 0 || rule[at - 1] == b'(' || has_blanks(&rule[at - 1..at]);
+        begins && matches!(rule[at], b'>' | b'<' | b'#' | b'!')
+    };
+    match (0..rule.len()).find(is_sign) {
+        Some(at) => String::from_utf8_lossy(&[&rule[..=at], REDACTED].concat()).into_owned(),
+        None => String::from_utf8_lossy(rule).into_owned(),
     }
 }
 
@@ -96,7 +99,7 @@ pub fn merge_selectors<'a>(words: &[&'a [u8]]) -> Result<Vec<Vec<u8>>, &'a [u8]>
 
 /// The message for a parenthesis that is not closed.
 pub(crate) fn unmatched(word: &[u8]) -> String {
-    let word = String::from_utf8_lossy(word);
+    let word = shown(word);
     format!("Unmatched parenthesis in acl selector starting at '{word}'.")
 }
 

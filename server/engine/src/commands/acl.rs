@@ -452,6 +452,14 @@ mod tests {
         // Passwords are not repeated.
         wrong("<secret", "'<(redacted)': The password you are trying to remove from the user");
         wrong("#secret", "'#(redacted)': The password hash must be exactly 64 characters");
+        wrong("\"(>secret)\"", "'(>(redacted)': Syntax error");
+        wrong("\"( +get >secret more )\"", "'( +get >(redacted)': Syntax error");
+        wrong("( <secret )", "'( <(redacted)': Syntax error");
+        wrong("\"on >secret\"", "'on >(redacted)': Syntax error");
+        check(
+            "ACL SETUSER u (>secret => !ERR Unmatched parenthesis in acl selector starting at \
+               '(>(redacted)'.",
+        );
         check(
             "ACL SETUSER u (~a +get => !ERR Unmatched parenthesis in acl selector starting at \
                '(~a'.; ACL SETUSER \"a b\" => !ERR Usernames can't contain spaces or null ...",

@@ -133,12 +133,18 @@ impl ClientCertVerifier for ClientVerifier {
 }
 
 /// The reason why a certificate of version 1 is refused.
-#[derive(Debug)]
 struct Version1;
 
 impl fmt::Display for Version1 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it has X.509 version 1, and version 3 is required")
+    }
+}
+
+/// rustls logs this form.
+impl fmt::Debug for Version1 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
