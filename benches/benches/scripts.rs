@@ -75,7 +75,7 @@ const PLANS: &str = "CONFIG SET script-plans yes";
 const NO_PLANS: &str = "CONFIG SET script-plans no";
 
 fn at_the_interpreter(criterion: &mut Criterion) {
-    let mut lua = interpreter(1, CompatVersion::default());
+    let mut lua = interpreter(lockwheel_scripting::MathRandom::new(1), CompatVersion::default());
     let [one, delete, lock, unlock, renew, call_often] =
         [RETURN_1, COMPARE_AND_DELETE, LOCK_3, UNLOCK_3, RENEW_3, CALL_OFTEN]
             .map(|script| lua.load(script.as_bytes()).expect("a script that compiles"));

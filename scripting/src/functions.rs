@@ -12,6 +12,7 @@ use lockwheel_resp::Reply;
 
 use crate::bridge::{Chunk, Machine, Registered, StateKind, is_name};
 use crate::limits::Limits;
+use crate::math_random::MathRandom;
 use crate::script::{Script, split_words};
 use crate::{Host, convert};
 
@@ -22,7 +23,7 @@ const FUNCTION_BYTES: usize = 256;
 pub struct Functions {
     limits: Limits,
     version: String,
-    seed: u64,
+    random: MathRandom,
     machine: Option<Machine>,
     libraries: BTreeMap<String, Library>,
     /// The library of each function, by the function's name in lower case.
@@ -68,13 +69,13 @@ pub enum Policy {
 }
 
 impl Functions {
-    /// Creates a set without libraries. `version` and `seed` are as for an
+    /// Creates a set without libraries. `version` and `random` are as for an
     /// [`Interpreter`](crate::Interpreter).
-    pub fn new(limits: Limits, version: &str, seed: u64) -> Functions {
+    pub fn new(limits: Limits, version: &str, random: MathRandom) -> Functions {
         Functions {
             limits,
             version: version.to_owned(),
-            seed,
+            random,
             machine: None,
             libraries: BTreeMap::new(),
             library_names: BTreeMap::new(),
@@ -240,7 +241,8 @@ impl Functions {
         if let Some(ref mut machine) = self.machine {
             return Ok(machine);
         }
-        let machine = Machine::new(self.limits, &self.version, self.seed, StateKind::Libraries);
+        let random = self.random.clone();
+        let machine = Machine::new(self.limits, &self.version, random, StateKind::Libraries);
         let machine = machine.map_err(|error| Reply::error(format!("ERR {error}")))?;
         Ok(self.machine.insert(machine))
     }

@@ -14,6 +14,7 @@ mod libs;
 mod limits;
 mod lru;
 mod lua_number;
+mod math_random;
 mod pattern_matching;
 mod plan;
 mod sandbox;
@@ -36,6 +37,7 @@ use crate::bridge::{Compiled, Machine, StateKind};
 pub use crate::functions::{Function, Functions, Library, Policy};
 pub use crate::limits::Limits;
 use crate::lru::LruOrder;
+pub use crate::math_random::MathRandom;
 pub use crate::plan::Outside;
 use crate::plan::{Mismatch, Plan, Scratch};
 use crate::script::{Digits, ShaHasher};
@@ -357,10 +359,10 @@ fn compile(machine: &mut Machine, body: &[u8]) -> Result<(Script, Box<Compiled>)
 }
 
 impl Interpreter {
-    /// Creates an interpreter. `version` is the value of `redis.REDIS_VERSION`; `seed` is the seed
-    /// of `math.random` in every script.
-    pub fn new(limits: Limits, version: &str, seed: u64) -> Result<Interpreter, Error> {
-        let machine = Machine::new(limits, version, seed, StateKind::Scripts)?;
+    /// Creates an interpreter. `version` is the value of `redis.REDIS_VERSION`; `random` is the
+    /// generator of `math.random`.
+    pub fn new(limits: Limits, version: &str, random: MathRandom) -> Result<Interpreter, Error> {
+        let machine = Machine::new(limits, version, random, StateKind::Scripts)?;
         Ok(Interpreter {
             machine,
             scripts: IndexMap::default(),

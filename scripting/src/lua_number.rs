@@ -1,4 +1,4 @@
-//! Numbers as C's `%.*g` prints them and `strtod` reads them, and Redis's random numbers.
+//! Numbers as C's `%.*g` prints them and `strtod` reads them.
 //! Independent of Lua.
 
 use lockwheel_resp::format_double;
@@ -135,27 +135,6 @@ fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
 
 fn trim_fraction(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
-}
-
-/// The generator of `math.random`: the 48-bit linear congruential generator of `lrand48`. Every
-/// script starts it from the same seed, so that its results are the same on every server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// Seeds the generator as `srand48` does.
-    pub(crate) fn new(seed: u32) -> Random {
-        Random(u64::from(seed) << 16 | 0x330E)
-    }
-
-    /// The next number, in `0.0..1.0`, and the generator after it.
-    pub(crate) fn next(self) -> (f64, Random) {
-        const MODULUS: u64 = 1 << 48;
-        const RANGE: u64 = i32::MAX as u64;
-        let state = self.0.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) % MODULUS;
-        let number = (state >> 17) % RANGE;
-        (number as f64 / RANGE as f64, Random(state))
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod host;
 
 use host::{LIMITS, MapHost, eval_in, interpreter, show};
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Interpreter, Limits, Sha};
+use lockwheel_scripting::{Interpreter, Limits, MathRandom, Sha};
 
 /// A script of some hundred bytes that only Lua runs.
 fn text(name: &str, number: usize) -> String {
@@ -44,7 +44,7 @@ fn small() -> Limits {
 
 #[test]
 fn loaded_scripts_take_no_memory_from_running_script() {
-    let mut lua = Interpreter::new(small(), "7.2.4", 0).expect("memory for Lua");
+    let mut lua = Interpreter::new(small(), "7.2.4", MathRandom::new(0)).expect("memory for Lua");
     let hungry = "return #string.rep('x', 300000)";
     assert_eq!(eval(&mut lua, hungry), Reply::Integer(300_000));
     for i in 0..2_000 {
@@ -67,7 +67,7 @@ fn loaded_scripts_take_no_memory_from_running_script() {
 
 #[test]
 fn loading_too_many_scripts_is_an_error() {
-    let mut lua = Interpreter::new(small(), "7.2.4", 0).expect("memory for Lua");
+    let mut lua = Interpreter::new(small(), "7.2.4", MathRandom::new(0)).expect("memory for Lua");
     let refused = (0..100_000).find_map(|i| lua.load(text("loaded", i).as_bytes()).err());
     let expected =
         "ERR Too many scripts loaded (the limit is 4194304 bytes). SCRIPT FLUSH removes them.";

@@ -5,10 +5,10 @@ mod host;
 
 use host::{LIMITS, MapHost, show};
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Functions, Policy};
+use lockwheel_scripting::{Functions, MathRandom, Policy};
 
 fn functions() -> Functions {
-    Functions::new(LIMITS, "7.2.4", 0)
+    Functions::new(LIMITS, "7.2.4", MathRandom::new(0))
 }
 
 /// Loads a library, replacing the one of its name. Returns its name, or the error.

@@ -5,7 +5,7 @@ mod host;
 
 use host::{LIMITS, MapHost, interpreter, show};
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Interpreter, Limits, Sha, Tiers, outside_of_plans};
+use lockwheel_scripting::{Interpreter, Limits, MathRandom, Sha, Tiers, outside_of_plans};
 
 const KEYS: &[&[u8]] = &[b"k", b"h"];
 const ARGS: &[&[u8]] = &[b"30000", b"owner", b"1.5", b"abc"];
@@ -127,7 +127,7 @@ fn scripts_beyond_limits_of_plans_are_left_to_lua() {
 #[test]
 fn plan_is_limited_to_small_part_of_lua_memory() {
     let limits = Limits { memory_bytes_max: 4 << 20, ..LIMITS };
-    let mut lua = Interpreter::new(limits, "7.2.4", 0).expect("memory for Lua");
+    let mut lua = Interpreter::new(limits, "7.2.4", MathRandom::new(0)).expect("memory for Lua");
     let sha = lua.load(b"return #ARGV").expect("a script that compiles");
     for (bytes, left) in [(200 << 10, 0), (300 << 10, 1)] {
         let argument = vec![b'x'; bytes];

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use lockwheel::{Client, Error, ErrorKind, Fault, Reply, Requests, Server};
+use lockwheel::{Builder, Client, Error, ErrorKind, Fault, Reply, Requests, Server};
 use lockwheel_tests::call;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::{self, eventually};
@@ -445,4 +445,22 @@ fn restart_guard_can_be_read_while_a_script_runs() {
         other.call(&["SCRIPT", "KILL"]);
         assert_eq!(left, Ok(None));
     });
+}
+
+#[test]
+fn math_random_gives_each_server_its_own_numbers_and_functions_share_them() {
+    const LIBRARY: &str = "#!lua name=tokens\n\
+        redis.register_function('token', function() return tostring(math.random()) end)";
+    let numbers = |builder: Builder| {
+        let server = builder.start().expect("a server");
+        server.call(&["FUNCTION", "LOAD", LIBRARY]).expect("a reply");
+        let script = "return tostring(math.random())";
+        let eval = || server.call(&["EVAL", script, "0"]).expect("a reply");
+        [eval(), server.call(&["FCALL", "token", "0"]).expect("a reply"), eval()]
+    };
+    let [first, second, third] = numbers(Server::builder().seed(1));
+    assert!(first != second && second != third && first != third);
+    assert_eq!(numbers(Server::builder().seed(1)), [first.clone(), second, third]);
+    let [other, ..] = numbers(Server::builder());
+    assert_ne!(first, other);
 }

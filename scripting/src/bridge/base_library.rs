@@ -14,10 +14,6 @@ use super::bounds::check_end;
 use super::freeze::{refuse_frozen, thaw};
 use super::values::{push_bytes, raise, set_field};
 use super::{End, bridge};
-use crate::lua_number::Random;
-
-/// `unpack` of more values than this is refused, as by the limit of Lua's own stack.
-const UNPACK_MAX: c_int = 7_990;
 
 /// `pcall`. If the error is one of Redis's error tables, the result is its message. The end of a
 /// script is not caught.
@@ -243,7 +239,7 @@ pub(super) unsafe extern "C-unwind" fn unpack(lua: *mut lua_State) -> c_int {
             return 0;
         }
         let count = last.saturating_sub(first).saturating_add(1);
-        if count > UNPACK_MAX || ffi::lua_checkstack(lua, count) == 0 {
+        if ffi::lua_checkstack(lua, count) == 0 {
             raise(lua, "too many results to unpack");
         }
         for i in first..=last {
@@ -256,9 +252,7 @@ pub(super) unsafe extern "C-unwind" fn unpack(lua: *mut lua_State) -> c_int {
 pub(super) unsafe extern "C-unwind" fn math_random(lua: *mut lua_State) -> c_int {
     // SAFETY: may raise, owns nothing.
     unsafe {
-        let bridge = bridge(lua);
-        let (number, after) = bridge.random.get().next();
-        bridge.random.set(after);
+        let number = bridge(lua).random.next();
         let result = match ffi::lua_gettop(lua) {
             0 => number,
             1 => {
@@ -287,7 +281,7 @@ pub(super) unsafe extern "C-unwind" fn math_randomseed(lua: *mut lua_State) -> c
     // SAFETY: may raise, owns nothing.
     unsafe {
         let seed = ffi::luaL_checkinteger(lua, 1);
-        bridge(lua).random.set(Random::new(seed as u32));
+        bridge(lua).random.reseed(seed as u32);
     }
     0
 }

@@ -244,7 +244,7 @@ mod tests {
 
     /// Compiles a script, and gives it parameters if it can have them.
     fn compiled(script: &str) -> (Machine, Compiled) {
-        let machine = Machine::new(LIMITS, "7.0.0", 0, StateKind::Scripts);
+        let machine = Machine::new(LIMITS, "7.0.0", crate::MathRandom::new(0), StateKind::Scripts);
         let mut machine = machine.expect("a limit with room for Lua itself");
         let mut compiled = machine.compile(script.as_bytes()).expect("a script");
         machine.give_parameters(&mut compiled, script.as_bytes());

@@ -24,7 +24,6 @@ pub(super) unsafe extern "C-unwind" fn library_function(lua: *mut lua_State) -> 
         let function =
             &*ffi::lua_touserdata(lua, ffi::lua_upvalueindex(1)).cast::<LibraryFunction>();
         let count = ffi::lua_gettop(lua);
-        ffi::luaL_checkstack_(lua, 8, c"too many arguments".as_ptr());
         for i in 1..=count {
             measure(lua, i, LIBRARY_NESTING_MAX);
         }

@@ -53,7 +53,7 @@ use self::run::{UncaughtError, push_base};
 use self::values::bytes;
 use crate::libs::cjson;
 use crate::limits::Limits;
-use crate::lua_number::Random;
+use crate::math_random::MathRandom;
 use crate::script::parse_shebang;
 use crate::value::Value;
 use crate::{Error, Host, Interrupt};
@@ -129,10 +129,10 @@ impl Machine {
     pub(crate) fn new(
         limits: Limits,
         version: &str,
-        seed: u64,
+        random: MathRandom,
         kind: StateKind,
     ) -> Result<Machine, Error> {
-        let bridge = Box::new(BridgeState::new(limits, seed, kind));
+        let bridge = Box::new(BridgeState::new(limits, random, kind));
         let bridge = NonNull::from(Box::leak(bridge));
         // SAFETY: `allocate` takes the bridge state as its user data, which outlives the Lua state.
         let state = unsafe { ffi::lua_newstate(allocate, bridge.as_ptr().cast()) };
@@ -441,8 +441,7 @@ struct BridgeState {
     killed_line: Cell<&'static str>,
     /// The functions that a library has registered, while it is loaded.
     registered: UnsafeCell<Option<Vec<Registered>>>,
-    seed: Random,
-    random: Cell<Random>,
+    random: MathRandom,
     /// How often the host was polled since the run began.
     polls: Cell<u32>,
     /// The table of the objects that the run has shown with `tostring`, and their number.
@@ -514,8 +513,7 @@ enum End {
 }
 
 impl BridgeState {
-    fn new(limits: Limits, seed: u64, kind: StateKind) -> BridgeState {
-        let seed = Random::new(seed as u32);
+    fn new(limits: Limits, random: MathRandom, kind: StateKind) -> BridgeState {
         BridgeState {
             limits,
             kind,
@@ -537,8 +535,7 @@ impl BridgeState {
             failure: Cell::new(None),
             killed_line: Cell::new(""),
             registered: UnsafeCell::new(None),
-            seed,
-            random: Cell::new(seed),
+            random,
             polls: Cell::new(0),
             objects: Cell::new(ffi::LUA_NOREF),
             object_count: Cell::new(0),

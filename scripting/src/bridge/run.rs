@@ -24,10 +24,11 @@ use super::{
 use crate::libs::cjson;
 use crate::{Host, convert};
 
-pub(super) const HANDLER: c_int = 1;
-pub(super) const RUNNER: c_int = 2;
-/// The stack index of the script's result, next to the runner's argument.
-const REPLY: c_int = 2;
+/// The stack indexes of the functions that every run needs. The chunk itself is called from outside
+/// Lua, with nothing below it: it may nest as many calls as in Redis.
+const HANDLER: c_int = 1;
+const PREPARE: c_int = 2;
+const KEEP: c_int = 3;
 
 impl Machine {
     /// Runs a compiled script. `name` is its name in error messages.
@@ -128,9 +129,6 @@ impl Machine {
         bridge.begin();
         bridge.host.set(Some(host));
         bridge.protocol.set(Protocol::Resp2);
-        if bridge.kind == StateKind::Scripts {
-            bridge.random.set(bridge.seed);
-        }
         bridge.cjson.set(cjson::Settings::default());
         bridge.polls.set(0);
         let objects = bridge.objects.replace(ffi::LUA_NOREF);
@@ -138,13 +136,8 @@ impl Machine {
             // SAFETY: raises nothing: it changes fields that exist.
             unsafe { ffi::luaL_unref(lua, ffi::LUA_REGISTRYINDEX, objects) }
         }
-        // SAFETY: `push_base` left handler and runner; `frame` outlives the call; three slots are
-        // free on a stack that holds two; a protected call lets no error out.
-        let status = unsafe {
-            ffi::lua_pushvalue(lua, RUNNER);
-            ffi::lua_pushlightuserdata(lua, ptr::from_ref(frame).cast_mut().cast());
-            ffi::lua_pcall(lua, 1, 0, HANDLER)
-        };
+        // SAFETY: `frame` outlives the call.
+        let status = unsafe { call_chunk(lua, bridge, frame) };
         bridge.host.set(None);
         if status == ffi::LUA_OK { Ok(()) } else { Err(self.recover(status)) }
     }
@@ -157,7 +150,7 @@ impl Machine {
         // SAFETY: the error value is on top; reading it raises nothing; the hook is set again.
         let message = unsafe {
             let message = bytes(lua, -1).to_vec();
-            ffi::lua_settop(lua, RUNNER);
+            ffi::lua_settop(lua, KEEP);
             set_hook(lua, bridge.limits.interrupt_instructions);
             message
         };
@@ -252,8 +245,10 @@ pub(super) unsafe fn push_base(lua: *mut lua_State) -> bool {
         unsafe {
             ffi::lua_pushcclosure(lua, handler, 0);
             ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
-            ffi::lua_pushcclosure(lua, runner, 0);
-            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -RUNNER);
+            ffi::lua_pushcclosure(lua, prepare, 0);
+            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -PREPARE);
+            ffi::lua_pushcclosure(lua, keep, 0);
+            ffi::lua_rawseti_(lua, ffi::LUA_REGISTRYINDEX, -KEEP);
         }
         0
     }
@@ -264,17 +259,52 @@ pub(super) unsafe fn push_base(lua: *mut lua_State) -> bool {
         }
         ffi::lua_settop(lua, 0);
         ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -HANDLER);
-        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -RUNNER);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -PREPARE);
+        ffi::lua_rawgeti_(lua, ffi::LUA_REGISTRYINDEX, -KEEP);
         set_hook(lua, bridge(lua).limits.interrupt_instructions);
         bridge(lua).main.set(lua);
         true
     }
 }
 
-/// Passes keys and arguments, runs the chunk, keeps its reply.
-unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
-    // SAFETY: may raise, owns nothing; the argument is the frame in `Machine::run`, which has not
-    // returned.
+/// Runs the chunk of a frame and keeps its reply. Returns Lua's status; unless that is `LUA_OK`,
+/// the error is on top of the stack. Never raises.
+unsafe fn call_chunk(lua: *mut lua_State, bridge: &BridgeState, frame: &Frame<'_>) -> c_int {
+    // SAFETY: `push_base` left three functions; the stack has room for a few values more; a
+    // protected call lets no error out, and reading a number raises nothing.
+    unsafe {
+        ffi::lua_pushvalue(lua, PREPARE);
+        ffi::lua_pushlightuserdata(lua, ptr::from_ref(frame).cast_mut().cast());
+        let mut status = ffi::lua_pcall(lua, 1, ffi::LUA_MULTRET, HANDLER);
+        if status == ffi::LUA_OK {
+            let parameters = ffi::lua_gettop(lua) - KEEP - 1;
+            status = ffi::lua_pcall(lua, parameters, 1, HANDLER);
+        }
+        if status != ffi::LUA_OK {
+            return status;
+        }
+        match ffi::lua_type(lua, -1) {
+            // The result of nearly every script.
+            ffi::LUA_TNIL => bridge.set_reply(Reply::Null),
+            ffi::LUA_TNUMBER => {
+                let number = ffi::lua_tonumber(lua, -1);
+                bridge.set_reply(Reply::Integer(convert::truncate(number)));
+            }
+            _ => {
+                ffi::lua_pushvalue(lua, KEEP);
+                ffi::lua_insert(lua, -2);
+                return ffi::lua_pcall(lua, 1, 0, HANDLER);
+            }
+        }
+        ffi::lua_settop(lua, KEEP);
+        status
+    }
+}
+
+/// Fills the tables of keys and arguments. Returns the chunk and its parameters.
+unsafe extern "C-unwind" fn prepare(lua: *mut lua_State) -> c_int {
+    // SAFETY: may raise, owns nothing; the argument is the frame in `Machine::execute`, which has
+    // not returned.
     unsafe {
         let bridge = bridge(lua);
         let frame = &*ffi::lua_touserdata(lua, 1).cast::<Frame<'_>>();
@@ -308,20 +338,18 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
             _ => ParameterTables::None,
         });
         bridge.has_inserted.set(false);
-        ffi::lua_call(lua, parameters, 1);
-        match ffi::lua_type(lua, REPLY) {
-            // The result of nearly every script.
-            ffi::LUA_TNIL => bridge.set_reply(Reply::Null),
-            ffi::LUA_TNUMBER => {
-                let number = ffi::lua_tonumber(lua, REPLY);
-                bridge.set_reply(Reply::Integer(convert::truncate(number)));
-            }
-            _ => {
-                measure(lua, REPLY, bridge.limits.nesting_max);
-                keep_reply(lua, bridge);
-                check_end(lua);
-            }
-        }
+        parameters + 1
+    }
+}
+
+/// Keeps the reply, which is the argument.
+unsafe extern "C-unwind" fn keep(lua: *mut lua_State) -> c_int {
+    // SAFETY: may raise, owns nothing.
+    unsafe {
+        let bridge = bridge(lua);
+        measure(lua, 1, bridge.limits.nesting_max);
+        keep_reply(lua, bridge);
+        check_end(lua);
     }
     0
 }
@@ -329,7 +357,7 @@ unsafe extern "C-unwind" fn runner(lua: *mut lua_State) -> c_int {
 /// Never raises.
 unsafe fn keep_reply(lua: *mut lua_State, bridge: &BridgeState) {
     // SAFETY: `measure` has made room for reading.
-    let value = unsafe { read(lua, bridge, REPLY, bridge.limits.nesting_max) };
+    let value = unsafe { read(lua, bridge, 1, bridge.limits.nesting_max) };
     bridge.set_reply(convert::to_reply(value, bridge.protocol.get()));
 }
 

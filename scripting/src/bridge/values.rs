@@ -133,7 +133,7 @@ pub(super) unsafe fn push(lua: *mut lua_State, value: &Value) {
     // SAFETY: may raise, owns nothing.
     unsafe {
         work(lua, VALUE_WORK);
-        if ffi::lua_checkstack(lua, 4) == 0 {
+        if ffi::lua_checkstack(lua, 1) == 0 {
             raise(lua, "reached lua stack limit");
         }
         match value {

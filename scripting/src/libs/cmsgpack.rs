@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{
-    Call, Constant, LibraryError, LibraryFunction, RESULTS_MAX, RustLibrary, VALUE_WORK, spend,
-};
+use super::{Call, Constant, LibraryError, LibraryFunction, RustLibrary, VALUE_WORK, spend};
 use crate::value::Value;
 
 pub(super) const LIBRARY: RustLibrary = RustLibrary {
@@ -29,6 +27,11 @@ const NESTING_MAX: usize = 256;
 fn pack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     if call.args.is_empty() {
         return Err(LibraryError::Argument(0, "MessagePack pack needs input.".to_owned()));
+    }
+    // Redis makes room for as many again.
+    if !call.has_room(call.args.len()) {
+        let text = "Too many arguments for MessagePack pack.";
+        return Err(LibraryError::Argument(0, text.to_owned()));
     }
     let mut out = Vec::new();
     for value in &call.args {
@@ -156,12 +159,14 @@ fn encode_number(out: &mut Vec<u8>, number: f64) {
 
 fn unpack_one(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let offset = if call.missing(2) { 0 } else { call.integer(2)? };
+    call.args.truncate(1);
     unpack(call, 1, offset)
 }
 
 fn unpack_limit(call: &mut Call<'_>) -> Result<(), LibraryError> {
     let limit = call.integer(2)?;
     let offset = if call.missing(3) { 0 } else { call.integer(3)? };
+    call.args.truncate(1);
     unpack(call, limit, offset)
 }
 
@@ -186,7 +191,7 @@ fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), LibraryErr
     let mut input = Input { rest: data.slice(start..), values_left, work: call.work };
     let mut values = Vec::new();
     while !input.rest.is_empty() && (all || values.len() < limit) {
-        if values.len() >= RESULTS_MAX {
+        if !call.has_room(values.len() + 1) {
             return Err(LibraryError::error(
                 "stack overflow (too many return values at once; \
                  use unpack_one or unpack_limit instead.)",
@@ -195,6 +200,9 @@ fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), LibraryErr
         values.push(input.decode(0)?);
     }
     if !all {
+        if !call.has_room(values.len() + 1) {
+            return Err(LibraryError::error("stack overflow (in function mp_unpack_full)"));
+        }
         let at = len - input.rest.len();
         call.results.push(Value::Number(if at == len { -1.0 } else { at as f64 }));
     }

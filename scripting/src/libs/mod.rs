@@ -60,8 +60,8 @@ pub(crate) enum Constant {
 pub(crate) const LIBRARIES: &[RustLibrary] =
     &[bit::LIBRARY, cjson::LIBRARY, cmsgpack::LIBRARY, structs::LIBRARY];
 
-/// More results than this do not fit on Lua's stack.
-const RESULTS_MAX: usize = 7_990;
+/// The arguments and results of one call, as the stack of a function in C may hold in Lua.
+const STACK_SLOTS_MAX: usize = 8_000;
 
 /// The work of a value, and the bytes that are processed one by one between two polls.
 const VALUE_WORK: usize = 32;
@@ -88,6 +88,11 @@ impl LibraryError {
 }
 
 impl Call<'_> {
+    /// Whether the stack has room for this many values besides the arguments.
+    fn has_room(&self, values: usize) -> bool {
+        self.args.len() + values <= STACK_SLOTS_MAX
+    }
+
     fn result(&mut self, value: Value) -> Result<(), LibraryError> {
         self.results.push(value);
         Ok(())

@@ -1,6 +1,6 @@
 //! `struct`: packs numbers and strings as bytes in a given format. Works on values only.
 
-use super::{Call, LibraryError, LibraryFunction, RESULTS_MAX, RustLibrary, spend};
+use super::{Call, LibraryError, LibraryFunction, RustLibrary, spend};
 use crate::convert::{c_string, truncate};
 use crate::value::Value;
 
@@ -169,7 +169,7 @@ fn unpack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     while let Some((option, size)) = format.next()? {
         at = at.saturating_add(format.padding(at, option, size));
         let field = slice(&data, at, size)?;
-        if call.results.len() >= RESULTS_MAX {
+        if !call.has_room(call.results.len() + 2) {
             return Err(LibraryError::error("stack overflow (too many results)"));
         }
         let mut taken = size;

@@ -7,7 +7,9 @@ mod limits;
 use std::collections::BTreeMap;
 
 use lockwheel_resp::{Protocol, Reply};
-use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, Sha};
+use lockwheel_scripting::{
+    CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, MathRandom, Sha,
+};
 
 pub use self::limits::LIMITS;
 
@@ -135,7 +137,7 @@ fn add(value: &mut Vec<u8>, by: i64) -> Reply {
 
 /// An interpreter with the limits of the tests.
 pub fn interpreter() -> Interpreter {
-    Interpreter::new(LIMITS, "7.2.4", 0).expect("memory for Lua")
+    Interpreter::new(LIMITS, "7.2.4", MathRandom::new(0)).expect("memory for Lua")
 }
 
 /// Runs a script in a fresh interpreter.

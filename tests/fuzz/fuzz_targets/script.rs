@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
-use lockwheel_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel};
+use lockwheel_scripting::{Host, Interpreter, Interrupt, Limits, LogLevel, MathRandom};
 
 /// Polls after which a script is killed.
 const INTERRUPTS_MAX: u32 = 20;
@@ -127,7 +127,8 @@ pub(crate) struct Input<'a> {
 
 pub(crate) fn check(input: Input) {
     let limits = Limits { memory_bytes_max: LIMITS_BYTES, ..SCRIPTS };
-    let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
+    let random = MathRandom::new(1);
+    let mut interpreter = Interpreter::new(limits, "7.2.4", random).expect("room for Lua");
     let before = run(&mut interpreter, PROBE.as_bytes(), &[], &[], &[]);
     assert!(matches!(before, Reply::Bulk(_)), "{before:?}");
     flush(&mut interpreter);

@@ -234,7 +234,10 @@ fn call_by_call(
     let count = count.filter(|&count: &usize| count + 3 <= request.argv.len());
     let (Some(body), Some(count)) = (body, count) else { return server.run(request) };
     let version = server.engine.settings().compat_version;
-    let mut lua = server.interpreters.pop().unwrap_or_else(|| interpreter(4, version));
+    let mut lua = server
+        .interpreters
+        .pop()
+        .unwrap_or_else(|| interpreter(lockwheel_scripting::MathRandom::new(4), version));
     let reply = match lua.load_evaluated(&body) {
         Ok(sha) => {
             // The script is cached under its digest.

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use lockwheel_engine::limits::SCRIPTS;
 use lockwheel_resp::encode::encode;
 use lockwheel_resp::{Protocol, Reply};
-use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel};
+use lockwheel_scripting::{CommandId, Host, Interpreter, Interrupt, Limits, LogLevel, MathRandom};
 
 use super::grammar::Request;
 
@@ -72,7 +72,8 @@ impl InterpreterPair {
 pub fn interpreter(has_plans: bool) -> Interpreter {
     let limits =
         Limits { memory_bytes_max: MEMORY_BYTES_MAX, eval_scripts_max: SCRIPTS_MAX, ..SCRIPTS };
-    let mut interpreter = Interpreter::new(limits, "7.2.4", 1).expect("room for Lua");
+    let mut interpreter =
+        Interpreter::new(limits, "7.2.4", MathRandom::new(1)).expect("room for Lua");
     interpreter.set_plans(has_plans);
     interpreter
 }

@@ -1,7 +1,7 @@
 //! `FCALL` and `FUNCTION`: libraries of Lua functions, which remain until they are removed.
 
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Function, Functions, Library, Policy};
+use lockwheel_scripting::{Function, Functions, Library, MathRandom, Policy};
 
 use super::{help_row, map, number, scripts};
 use crate::command::argument::{self as arg, Argument};
@@ -183,8 +183,8 @@ const FUNCTION: &[Command] = &[
 ];
 
 /// Creates an empty set of libraries.
-pub fn functions(seed: u64, version: CompatVersion) -> Functions {
-    Functions::new(limits::SCRIPTS, version.redis_version(), seed)
+pub fn functions(random: MathRandom, version: CompatVersion) -> Functions {
+    Functions::new(limits::SCRIPTS, version.redis_version(), random)
 }
 
 // --- calls ---

@@ -1,7 +1,7 @@
 //! `EVAL` and related commands: scripts, which run alone, at one point in time.
 
 use lockwheel_resp::Reply;
-use lockwheel_scripting::{Interpreter, Script, Sha};
+use lockwheel_scripting::{Interpreter, MathRandom, Script, Sha};
 
 use super::help_row;
 use crate::command::argument::{self as arg, Argument};
@@ -167,8 +167,8 @@ const SCRIPT: &[Command] = &[
 ];
 
 /// Creates a Lua state.
-pub fn interpreter(seed: u64, version: CompatVersion) -> Interpreter {
-    Interpreter::new(limits::SCRIPTS, version.redis_version(), seed)
+pub fn interpreter(random: MathRandom, version: CompatVersion) -> Interpreter {
+    Interpreter::new(limits::SCRIPTS, version.redis_version(), random)
         .expect("a limit with room for Lua itself")
 }
 

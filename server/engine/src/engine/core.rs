@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use lockwheel_scripting::{Interpreter, LogLevel};
+use lockwheel_scripting::{Interpreter, LogLevel, MathRandom};
 
 use crate::acl::AccessControl;
 use crate::command::{CommandStats, CommandTable};
@@ -138,11 +138,12 @@ impl Engine {
         let (run_id, node_id, shard_id) = (random.hex_id(), random.hex_id(), random.hex_id());
         let configured_id = settings.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
         let commands = CommandTable::of_server(&settings);
-        let interpreter = commands::scripts::interpreter(seed[3], settings.compat_version);
+        let (version, math_random) = (settings.compat_version, MathRandom::new(seed[3]));
+        let interpreter = commands::scripts::interpreter(math_random.clone(), version);
         let lua_bytes = interpreter.memory_bytes();
         // A cluster has one database.
         settings.databases = if settings.cluster_enabled { 1 } else { settings.databases };
-        let functions = commands::functions::functions(seed[3], settings.compat_version);
+        let functions = commands::functions::functions(math_random, version);
         let keyspace = Keyspace::new(settings.databases as usize, hash_seed, time.now);
         let state = State::new(keyspace, Libraries::new(functions));
         let access = AccessControl::new(&settings, commands);
