@@ -92,7 +92,7 @@ impl Engine {
     ) {
         let Some(mut lock) = self.writer.edit::<Box<Lock>>(database, slot, key) else { return };
         // First, since it may be an earlier hold of the owner that is granted the lock.
-        let ended = lock.end_lapsed(time);
+        let ended = lock.remove_expired_leases(time);
         change(&mut lock);
         for hold in ended {
             let client = hold.last_lease().map_or(0, |lease| lease.client);
@@ -133,7 +133,7 @@ impl Engine {
         self.observe_effects(None);
     }
 
-    /// Records anew when the leases of all locks end.
+    /// Records again when the leases of all locks end.
     pub(crate) fn find_hold_ends(&mut self, time: Time) {
         self.sessions.clear_hold_ends();
         if self.applies_log() {
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// After a restart no client of an earlier run is connected. Locks that were bound are held for
-    /// some time, in which their clients can connect again. Records anew when leases end.
+    /// some time, in which their clients can connect again. Records again when leases end.
     pub(crate) fn forget_clients_of_locks(&mut self, time: Time) {
         let has_client = |lock: &Lock| {
             lock.stored().iter().flat_map(|hold| &hold.leases).any(|lease| lease.client > 0)

@@ -207,7 +207,7 @@ impl Engine {
         if self.sessions.tracked.clients() > 0 {
             self.finish_tracking(client, argv);
         }
-        // After the command, which may have changed the protocol or the reply mode.
+        // Read again, since the command may have changed the protocol or the reply mode.
         let Some(state) = self.sessions.get_mut(client) else { return Flow::Close };
         receiver.receive(reply, state);
         let waits = state.blocked.is_some();

@@ -29,7 +29,7 @@ impl Engine {
             return Err(ConfigError::Refused { name: "requirepass", reason });
         }
         if let Some(user) = &mut self.settings_user {
-            // Also those that keep their value: their files may have changed.
+            // Includes directives that keep their value, since their files may have changed.
             let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));
             user.adopt(&next, &names.map(|(name, _)| name).collect::<Vec<_>>())?;
         }

@@ -51,7 +51,7 @@ impl Engine {
     /// Replaces the users by those of the ACL file: all or nothing.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// If there is no file, or it cannot be read or is not valid; the text describes the reason.
     pub(crate) fn reload_users(&mut self, caller: Option<ClientId>) -> Result<(), String> {
         let users: Users = self.read_acl_file()?;
         self.replace_users(users, caller);
@@ -61,7 +61,7 @@ impl Engine {
     /// Writes the users to the ACL file.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// If there is no file, or it cannot be written; the text describes the reason.
     pub(crate) fn save_users(&mut self) -> Result<(), String> {
         let Some(file) = self.access.file.as_mut() else { return Err(NO_FILE.into()) };
         file.write(&self.access.users.to_file()).map_err(|_| NOT_SAVED.into())

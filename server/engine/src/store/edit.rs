@@ -1,4 +1,4 @@
-//! Stored values to be changed. Each change of one is recorded as an effect.
+//! Mutable access to stored values. Each change is recorded as an effect.
 
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
@@ -299,13 +299,13 @@ impl Edit<'_, Box<Lock>> {
         }
     }
 
-    /// Removes the holds past their deadlines, and returns them; and, of the others, the leases
-    /// past theirs.
-    pub fn end_lapsed(&mut self, time: Time) -> Vec<Hold> {
-        let is_lapsed = |hold: &&Hold| hold.leases(time).count() < hold.leases.len();
-        let lapsed: Vec<Hold> = self.value.stored().iter().filter(is_lapsed).cloned().collect();
+    /// Removes expired leases. A hold without other leases is removed with them; returns these
+    /// holds.
+    pub fn remove_expired_leases(&mut self, time: Time) -> Vec<Hold> {
+        let is_affected = |hold: &&Hold| hold.leases(time).count() < hold.leases.len();
+        let affected: Vec<Hold> = self.value.stored().iter().filter(is_affected).cloned().collect();
         let (ended, shortened): (Vec<Hold>, Vec<Hold>) =
-            lapsed.into_iter().partition(|hold| time.reached(hold.deadline()));
+            affected.into_iter().partition(|hold| time.reached(hold.deadline()));
         for hold in &ended {
             self.end(&hold.owner);
         }
@@ -342,8 +342,7 @@ impl<'a> Edit<'a, Box<Stream>> {
         trimmed
     }
 
-    /// Sets the last id that was given out, the greatest deleted id, and the number of entries that
-    /// were ever added.
+    /// Sets `last-generated-id`, `max-deleted-entry-id` and `entries-added` of the stream.
     pub fn set_totals(&mut self, last_id: StreamId, max_deleted_id: StreamId, entries_added: i64) {
         self.recorder.push(&Effect::StreamTotals { last_id, max_deleted_id, entries_added });
         self.value.set_totals(last_id, max_deleted_id, entries_added);
@@ -400,8 +399,7 @@ impl Deref for GroupEdit<'_> {
 }
 
 impl GroupEdit<'_> {
-    /// Sets the id of the last entry that was given to a consumer, and the number of entries that
-    /// were, if known.
+    /// Sets `last-delivered-id` and `entries-read` of the group; the latter is `None` if unknown.
     pub fn set_position(&mut self, last_id: StreamId, entries_read: Option<i64>) {
         (self.group.last_id, self.group.entries_read) = (last_id, entries_read);
         self.record_position();

@@ -33,15 +33,15 @@ pub struct Keyspace {
     /// Values and databases that are removed but not freed yet.
     pub(super) garbage: Garbage,
     lookup_cache: LookupCache,
-    /// The numbers of the databases that have a wheel: seldom more than one.
+    /// The numbers of the databases that have a timer wheel: seldom more than one.
     with_wheel: Vec<usize>,
-    /// Everything due by this time has been processed.
+    /// The time up to which everything that is due has been processed.
     now: Millis,
     /// Whether a deadline at or before `now` may have been set since then.
     overdue: bool,
     /// Whether the wheels remove keys at their deadline (`DEBUG SET-ACTIVE-EXPIRE`).
     active_expiry: bool,
-    /// Counts uses of keys, under an LFU policy.
+    /// The access counter of keys; `None` unless the eviction policy is LFU.
     pub(super) access_counter: Option<Box<AccessCounter>>,
 }
 
@@ -244,13 +244,13 @@ impl Keyspace {
         self.databases[number].records.set_usage(slot, usage);
     }
 
-    /// The counter of uses of keys; `None` unless the policy is LFU.
+    /// The access counter of keys; `None` unless the eviction policy is LFU.
     pub fn access_counter(&self) -> Option<&AccessCounter> {
         self.access_counter.as_deref()
     }
 
-    /// Moves the key in `slot` with its value and deadline to a place where no key is. Returns its
-    /// new slot.
+    /// Moves the key in `slot` with its value and deadline to `to`, where no key may be. Returns
+    /// its new slot.
     pub(in crate::store) fn move_key(
         &mut self,
         number: usize,
@@ -268,7 +268,7 @@ impl Keyspace {
         slot
     }
 
-    /// Copies the value and the deadline of the key in `slot` to a place where no key is. Returns
+    /// Copies the value and the deadline of the key in `slot` to `to`, where no key may be. Returns
     /// the slot of the copy.
     pub(in crate::store) fn copy_key(
         &mut self,
@@ -346,12 +346,12 @@ impl Keyspace {
         self.with_wheel.iter().map(|&number| self.databases[number].records.timers()).sum()
     }
 
-    /// The time at which something is due.
+    /// When [`Keyspace::pop_due`] next has work.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.next_wheel().map(|(moment, _)| moment)
     }
 
-    /// The time at which something can be prepared.
+    /// When [`Keyspace::work_ahead`] next has work that should not wait for `pop_due`.
     pub fn next_work_ahead(&self) -> Option<Millis> {
         let next = |&number: &usize| self.databases[number].records.next_work_ahead();
         self.with_wheel.iter().filter_map(next).min()
@@ -364,9 +364,9 @@ impl Keyspace {
         }
     }
 
-    /// Processes the next thing that is due, if it is due at `moment`, the next deadline. Fills
-    /// `due` with expired keys of one database and returns its number; `due` may stay empty. The
-    /// keys are still stored, but without their timers.
+    /// Processes the wheel whose next deadline is first, if `moment` has reached that deadline.
+    /// Fills `due` with expired keys of one database and returns its number; `due` may stay empty.
+    /// The keys are still stored, but without their timers.
     pub(in crate::store) fn pop_due(
         &mut self,
         moment: Millis,
@@ -473,11 +473,11 @@ impl Database {
     }
 }
 
-/// `count` random ones of `all`, which must not be fewer.
+/// Chooses `count` elements of `all` at random; `count` is at most the length of `all`.
 pub(crate) fn random_sample<T>(mut all: Vec<T>, count: usize, random: &mut Random) -> Vec<T> {
-    for at in 0..count {
-        let left = all.len() - at;
-        all.swap(at, at + random.below(left));
+    for index in 0..count {
+        let left = all.len() - index;
+        all.swap(index, index + random.below(left));
     }
     all.truncate(count);
     all

@@ -63,7 +63,7 @@ struct Ring {
     elements: VecDeque<Element>,
     /// The bytes that they would take in a listpack.
     packed_bytes: usize,
-    /// Too large for a listpack, or not yet small enough to become one again.
+    /// Whether it is too large for a listpack, or not yet small enough to become one again.
     outgrown: bool,
 }
 

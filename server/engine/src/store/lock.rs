@@ -2,8 +2,8 @@
 //! owners that hold it, in which mode, and until when.
 //!
 //! Invariants: a lock has at least one hold, no two of one owner, and all in one mode; the deadline
-//! of its key is the latest of its holds. A hold past its deadline does not count, although it may
-//! still be stored.
+//! of its key is the latest of its holds. An expired hold has no effect, although it may still be
+//! stored.
 
 use smallvec::SmallVec;
 
@@ -15,15 +15,15 @@ use lockwheel_defects::defect;
 /// How an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// Alone.
+    /// By one owner alone.
     Exclusive,
     /// Together with other owners that share it.
     Shared,
-    /// Some of the permits of a semaphore.
+    /// With some of the permits of a semaphore.
     Permits {
-        /// The permits of this owner.
+        /// The number of permits of this owner.
         count: u32,
-        /// The permits of the semaphore.
+        /// The number of permits of the semaphore.
         of: u32,
     },
 }
@@ -38,7 +38,7 @@ impl LockMode {
         }
     }
 
-    /// The permits of the semaphore; `None` for a lock.
+    /// The number of permits of the semaphore; `None` for a lock.
     pub const fn permits(self) -> Option<u32> {
         match self {
             LockMode::Permits { of, .. } => Some(of),
@@ -47,7 +47,7 @@ impl LockMode {
     }
 }
 
-/// The part of a hold that an owner has by one connection.
+/// The lease of one connection: a hold has one for each connection that acquired the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// How many times the owner has acquired the lock on this connection.
@@ -63,7 +63,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether its connection has ended, so that it lasts for its grace only.
+    /// Whether it is bound and its connection has ended: it then lasts for its grace period only.
     pub fn is_in_grace(&self) -> bool {
         self.client == 0 && self.grace_ms.is_some()
     }
@@ -90,7 +90,7 @@ pub struct Hold {
     pub since: Millis,
     /// At least one, and no two of one connection.
     pub leases: Leases,
-    /// What the owner has said about itself.
+    /// The text that the owner gave with `META`.
     pub meta: Option<Box<[u8]>>,
 }
 
@@ -100,7 +100,7 @@ impl Hold {
         self.leases.iter().map(|lease| lease.deadline).max().unwrap_or(Millis(0))
     }
 
-    /// The leases that count.
+    /// The leases that have not expired.
     pub fn leases(&self, time: Time) -> impl Iterator<Item = &Lease> {
         self.leases.iter().filter(move |lease| !time.reached(lease.deadline))
     }
@@ -124,18 +124,18 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// The holds, also those past their deadlines.
+    /// All stored holds, including expired ones.
     pub fn stored(&self) -> &[Hold] {
         &self.holds
     }
 
-    /// The holds that count.
+    /// The holds that have not expired.
     pub fn holds(&self, time: Time) -> impl Iterator<Item = &Hold> {
-        let counts = move |hold: &Hold| !time.reached(hold.deadline());
-        self.holds.iter().filter(move |hold| counts(hold) || defect!(LapsedHoldCounts))
+        let is_alive = move |hold: &Hold| !time.reached(hold.deadline());
+        self.holds.iter().filter(move |hold| is_alive(hold) || defect!(LapsedHoldCounts))
     }
 
-    /// The hold of an owner, if it counts.
+    /// The hold of an owner, unless it has expired.
     pub fn hold_of(&self, owner: &[u8], time: Time) -> Option<&Hold> {
         self.holds(time).find(|hold| *hold.owner == *owner)
     }
@@ -162,7 +162,7 @@ impl Lock {
         self.holds.iter().map(Hold::deadline).max()
     }
 
-    /// The earliest deadline of the holds that count.
+    /// The earliest deadline of the holds that have not expired.
     pub fn next_deadline(&self, time: Time) -> Option<Millis> {
         self.holds(time).map(Hold::deadline).min()
     }
@@ -258,7 +258,7 @@ impl Field<'_> for LockMode {
     }
 }
 
-/// The bits of the last field of a lease: it is bound, and another lease follows it.
+/// The bits that follow the client of a lease: it is bound, and another lease follows it.
 const IS_BOUND: u8 = 1;
 const IS_FOLLOWED: u8 = 2;
 
@@ -320,7 +320,7 @@ impl<'a> Field<'a> for Hold {
 }
 
 impl Lock {
-    /// Appends the byte form.
+    /// Appends the byte form to `out`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         self.holds.iter().for_each(|hold| hold.encode(out));
     }

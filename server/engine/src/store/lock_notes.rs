@@ -78,7 +78,7 @@ impl Author {
         Author { client, now, fraction, way: Way::Command, edited: None }
     }
 
-    /// It changes the owners of the lock in `slot`.
+    /// Records how the request changes the owners of the lock in `slot`.
     #[inline(always)]
     pub(super) fn edit(&mut self, slot: Slot, change: OwnerChange) {
         self.edited = Some((slot, change));
@@ -307,7 +307,7 @@ impl LockNotes {
         self.events_after(self.sequence - self.events.len() as u64)
     }
 
-    /// The events after the one with this number, or `None` if some of them are gone.
+    /// The events after the one with this number, or `None` if some of them were dropped.
     pub fn events_since(&self, sequence: u64) -> Option<impl Iterator<Item = (u64, &LockEvent)>> {
         let skipped = self.sequence.checked_sub(sequence)?;
         (skipped <= self.events.len() as u64).then(|| self.events_after(sequence))
@@ -385,7 +385,7 @@ impl LockNotes {
         self.push(LockEventKind::Acquired, database, key, by);
     }
 
-    /// The key in `slot` is about to get this deadline.
+    /// Notes a new deadline of the key in `slot`, before it is set.
     #[inline(always)]
     pub(super) fn lease_set(
         &mut self,
@@ -423,7 +423,7 @@ impl LockNotes {
         self.push(kind, database, key, by);
     }
 
-    /// The string in `slot` has another value.
+    /// Notes that the string in `slot` has a new value.
     #[inline(never)]
     pub(super) fn value_set(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
         let Some(note) = self.get_mut(database, slot) else { return };
@@ -433,7 +433,7 @@ impl LockNotes {
         }
     }
 
-    /// The key in `slot` is about to be removed.
+    /// Notes the removal of the key in `slot`, before it is removed.
     #[inline(never)]
     pub(super) fn removed(
         &mut self,
@@ -453,7 +453,7 @@ impl LockNotes {
         self.push(kind, database, records.key(slot), by);
     }
 
-    /// The lease of one of several owners of the lock in `slot` has ended.
+    /// Notes the end of the lease of one of several owners of the lock in `slot`.
     #[cold]
     pub(super) fn hold_lapsed(
         &mut self,
@@ -488,7 +488,7 @@ impl LockNotes {
         }
     }
 
-    /// A database was emptied.
+    /// Removes the notes of a database that was flushed.
     pub(super) fn flushed(&mut self, database: usize, by: Author) {
         let blocks = std::mem::take(&mut self.databases[database]);
         if blocks.is_empty() {
@@ -498,7 +498,7 @@ impl LockNotes {
         self.push(LockEventKind::Removed, database, &[], by);
     }
 
-    /// Two databases were swapped.
+    /// Swaps the notes of two databases.
     pub(super) fn swapped(&mut self, database: usize, with: usize, by: Author) {
         self.databases.swap(database, with);
         self.push(LockEventKind::Removed, database, &[], by);

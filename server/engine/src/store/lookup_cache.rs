@@ -151,7 +151,7 @@ impl LookupCache {
         increment(&mut self.found_generation);
     }
 
-    /// From now on [`LookupCache::find`] finds nothing, or what is cached.
+    /// Sets whether [`LookupCache::find`] finds nothing instead of what is cached.
     pub fn bypass(&mut self, is_bypassed: bool) {
         self.found_generation = self.generation + if is_bypassed { BYPASS } else { 0 };
     }

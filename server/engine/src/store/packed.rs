@@ -1,21 +1,21 @@
-//! Byte strings one after another, each with its length in front: keys in front of their values,
-//! and the fields of a small hash. The contents are opaque here.
+//! Length-prefixed byte strings (items), one after another: keys in front of their values, and the
+//! fields of a small hash. The contents are opaque here.
 //!
 //! A length is one byte, or for longer strings `LONG` and eight more bytes.
 
 use std::ops::Range;
 
-/// The first byte of a length that does not fit in one.
+/// The first byte of a length that does not fit in one byte.
 const LONG: u8 = u8::MAX;
 const LONG_BYTES: usize = 1 + std::mem::size_of::<u64>();
 
-/// The bytes that an item takes.
+/// The size of an item with its length, in bytes.
 pub const fn size(item: &[u8]) -> usize {
     let length_bytes = if item.len() < LONG as usize { 1 } else { LONG_BYTES };
     length_bytes + item.len()
 }
 
-/// The range of an item without its length, which begins at `at`. The next item begins at its end.
+/// The range of the contents of the item whose length is at `at`. The next item begins at its end.
 #[inline]
 pub fn item_at(bytes: &[u8], at: usize) -> Range<usize> {
     let length = bytes[at];
@@ -46,11 +46,12 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Bytes that can be changed.
+/// Packed bytes that can be overwritten and spliced.
 pub trait Edit {
     /// The bytes, to be overwritten.
     fn bytes_mut(&mut self) -> &mut [u8];
-    /// Replaces the bytes of a range by parts.
+
+    /// Replaces the bytes of a range by parts, which may have another size.
     fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]);
 }
 
@@ -79,7 +80,7 @@ impl<E: Edit> Edit for &mut E {
     }
 }
 
-/// A part of the bytes to be written.
+/// A part of the bytes that are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     /// Bytes with their length in front.
@@ -88,7 +89,7 @@ pub enum Part<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The bytes that parts take.
+/// The size of parts, in bytes.
 #[inline(always)]
 pub fn size_of(parts: &[Part<'_>]) -> usize {
     let size = |part: &Part<'_>| match part {

@@ -161,7 +161,7 @@ impl Set {
         }
     }
 
-    /// Adds all members anew, to the smallest form that holds them.
+    /// Adds all members again, to the smallest form that holds them.
     pub fn rebuild(&mut self, limits: SmallSetLimits, seed: HashSeed) {
         let mut rebuilt = Set::Small(Vec::new());
         for member in self.iter() {

@@ -49,7 +49,7 @@ impl ReplicatedUsers {
         Ok(())
     }
 
-    /// The users are those of the configuration again.
+    /// Discards the replicated users: those of the configuration apply again.
     pub(super) fn clear(&mut self) {
         *self = ReplicatedUsers { rules: None, have_changed: true };
     }

@@ -192,7 +192,7 @@ impl Writer {
         }
     }
 
-    /// The snapshot cannot follow a change of whole databases.
+    /// Makes the snapshot void, since it cannot follow a change of whole databases.
     fn make_snapshot_void(&mut self) {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.make_void();
@@ -655,14 +655,14 @@ impl Writer {
         }
     }
 
-    /// The owners of the lock in `slot` are about to change, and its deadline with them.
+    /// Notes how the owners of the lock in `slot` change, before the change.
     #[inline]
     pub fn change_owners(&mut self, slot: Slot, change: OwnerChange) {
         self.author.edit(slot, change);
     }
 
-    /// The lease of one of several owners of the lock in `slot` has ended: a client's, at this
-    /// time.
+    /// Notes the end of the lease of one of several owners of the lock in `slot`: its client, and
+    /// when it ended.
     pub fn hold_lapsed(&mut self, database: usize, slot: Slot, hold: (u64, Millis)) {
         if let Some(notes) = &mut self.lock_notes {
             let records = self.state.keyspace.database(database).records();
@@ -679,7 +679,7 @@ impl Writer {
         }
     }
 
-    /// The author waits for the release of a lock.
+    /// Notes that the author waits for the release of a lock.
     pub fn wait_for_lock(&mut self, database: usize, key: &[u8]) {
         if let Some(notes) = &mut self.lock_notes {
             notes.push(LockEventKind::Waiting, database, key, self.author);
@@ -724,7 +724,7 @@ impl Writer {
         self.state.keyspace.is_alive::<IS_USE>(database, slot, time)
     }
 
-    /// From now on [`Writer::find_in_cache`] finds nothing, or what is cached.
+    /// Sets whether [`Writer::find_in_cache`] finds nothing instead of what is cached.
     pub fn bypass_lookup_cache(&mut self, is_bypassed: bool) {
         self.state.keyspace.bypass_lookup_cache(is_bypassed);
     }
@@ -782,7 +782,7 @@ impl Writer {
         self.state.keyspace.work_ahead(now, budget);
     }
 
-    /// Frees about so many items that were removed, and some of the garbage of libraries.
+    /// Frees about `items` removed items, and some of the garbage of libraries.
     pub fn free_garbage(&mut self, items: usize) {
         self.state.keyspace.garbage.free(items);
         if let Some(libraries) = self.state.libraries.as_mut() {

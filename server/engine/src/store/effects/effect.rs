@@ -112,7 +112,7 @@ effects! {
     7 Touched {},
     /// The place names a channel: a message was sent to its subscribers. Changes no state.
     8 Published {
-        /// The channel is sharded.
+        /// Whether the channel is sharded.
         is_sharded: bool,
         /// The message.
         message: &'a [u8],

@@ -166,7 +166,7 @@ impl<'a> Elements<'a> {
         let length = whole.len() - self.rest.len();
         let (digits, count) = length_behind(length);
         self.take(count)?;
-        // As Redis reads it: backwards, and into the element if its bytes say so.
+        // Redis reads the length backwards, and into the element if its bytes say so.
         let mut stated = 0;
         for (at, byte) in whole[..length + count].iter().rev().take(digits.len()).enumerate() {
             stated |= usize::from(byte & 0x7f) << (7 * at);
