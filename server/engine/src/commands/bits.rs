@@ -338,7 +338,7 @@ fn bitpos(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         .bytes(clear)
         .find(|(_, byte)| *byte != 0)
         .map(|(at, byte)| at as i64 * 8 + i64::from(byte.leading_zeros()));
-    // So do the bits after the end, unless an end was given.
+    // The bits after the string count as clear, unless an end was given.
     let after_end = (clear && last.is_none()).then_some(bytes.len() as i64 * 8);
     Ok(Reply::Integer(found.or(after_end).unwrap_or(-1)))
 }

@@ -640,9 +640,9 @@ fn failover(options: &[&[u8]]) -> Result<Reply, Error> {
 /// `CLUSTER MEET`: replies with OK if the address is this node's.
 fn meet(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let (host, port) = (String::from_utf8_lossy(argv[2]), argv[3]);
-    let invalid = |what: &str, argument: &[u8]| {
+    let invalid = |kind: &str, argument: &[u8]| {
         let argument = String::from_utf8_lossy(argument);
-        Error::text(format!("ERR Invalid {what} port specified: {argument}"))
+        Error::text(format!("ERR Invalid {kind} port specified: {argument}"))
     };
     let port = integer(port).map_err(|_| invalid("base", port))?;
     if let Some(bus_port) = argv.get(4) {

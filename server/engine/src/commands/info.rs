@@ -367,7 +367,7 @@ fn stats(context: &mut Context<'_>, fields: &mut Fields) {
     fields.add("unexpected_error_replies", 0);
     fields.add("total_error_replies", stats.total_error_replies);
     fields.zeros(&["dump_payload_sanitizations"]);
-    // As in Redis, those of other threads than the main one are counted also separately.
+    // As in Redis, reads and writes of I/O threads are also counted separately.
     let is_threaded = u64::from(engine.settings.get(directive::IO_THREADS) != 1);
     fields.add("total_reads_processed", traffic.reads());
     fields.add("total_writes_processed", traffic.writes());

@@ -2,9 +2,9 @@
 //! fencing token; an owner may hold a lock several times, share it, or hold permits of a semaphore;
 //! and a lock may be bound to the connection that acquired it.
 //!
-//! A lock is a key of its own type. A hold past its deadline does not count. The key has the latest
-//! deadline of its holds; the first client that waits for permits looks again when the first of
-//! them end.
+//! A lock is a key of its own type. The key has the latest deadline of its holds; an expired hold
+//! has no effect. When the first permits of a semaphore expire, the first client that waits for
+//! permits is served again.
 //!
 //! Invariants: a client is granted a lock only if no other client waits for it, or if it is the
 //! first of those that wait. Tokens only grow.
@@ -43,7 +43,7 @@ const LOCK: Command = Command {
     ..Command::BASE
 };
 
-const LOOK: Command = Command {
+const READ: Command = Command {
     flags: Flags::READONLY,
     keys: &[KeySpec::one(&["RO", "access"])],
     lock: LockMeaning::Inspect,
@@ -116,7 +116,7 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key")],
         example: "LOCK.INFO lock => nil",
         run: info,
-        ..LOOK
+        ..READ
     },
     Command {
         name: "lock.list",
@@ -132,7 +132,7 @@ pub const COMMANDS: &[Command] = &[
         ],
         example: "LOCK.LIST OWNER me => [\"0\", []]",
         run: list,
-        ..LOOK
+        ..READ
     },
     Command {
         name: "lock.release",
@@ -180,13 +180,13 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[arg::key("key"), arg::integer("token")],
         example: "LOCK.VALIDATE lock 7 => 0",
         run: validate,
-        ..LOOK
+        ..READ
     },
 ];
 
 // --- acquiring ---
 
-/// See [`Command::adds_nothing`]: the owner has the lock.
+/// Whether the owner has a hold already: see [`Command::adds_nothing`].
 fn has_hold(value: ValueRef<'_>, argv: &[&[u8]]) -> bool {
     let holds = <Box<Lock>>::of(value).into_iter().flat_map(|lock| lock.stored());
     argv.get(2).is_some_and(|owner| holds.into_iter().any(|hold| *hold.owner == **owner))
@@ -358,7 +358,8 @@ fn denial(context: &mut Context<'_>, key: &[u8], status: &'static str, queued: u
     ])
 }
 
-/// Grants the lock if that is possible. `is_first`: no other client waits for it before this one.
+/// Grants the lock if that is possible. `is_first` is whether no client before this one waits for
+/// it.
 fn grant(
     context: &mut Context<'_>,
     request: &Request<'_>,
@@ -414,7 +415,8 @@ fn grant_reply(hold: &Hold, time: Time) -> Reply {
     ])
 }
 
-/// A lock cannot be a semaphore at the same time, nor one with another number of permits.
+/// Fails if a lock is requested as a semaphore, a semaphore as a lock, or a semaphore with another
+/// number of permits.
 fn check_mode(lock: &Lock, mode: LockMode) -> Result<(), Error> {
     match (lock.mode().map(LockMode::permits), mode.permits()) {
         (Some(Some(of)), wanted) if wanted != Some(of) => Err(Error::text(format!(
@@ -427,7 +429,7 @@ fn check_mode(lock: &Lock, mode: LockMode) -> Result<(), Error> {
     }
 }
 
-/// The owner holds the lock already. What it holds by other connections stays theirs.
+/// Grants the lock again to an owner that holds it. The leases of its other connections remain.
 fn acquire_again(
     context: &mut Context<'_>,
     slot: Slot,
@@ -480,7 +482,7 @@ fn acquire_again(
     Ok(grant_reply(&hold, time))
 }
 
-/// Changes the leases of an owner for a client.
+/// Sets the leases of an owner, and binds the lock to the client if one of them is.
 fn set_leases(
     context: &mut Context<'_>,
     slot: Slot,
@@ -572,7 +574,7 @@ fn renew_one(
     token: Option<u64>,
 ) -> Result<bool, Error> {
     let Some((slot, hold)) = find_hold(context, key, owner, token)? else { return Ok(false) };
-    // What the owner holds moves to the connection that renews. It is bound if all of it was.
+    // All leases become one of the connection that renews. It is bound if all of them were.
     let (count, client) = (hold.count(context.time), context.client.serial);
     let graces = hold.leases(context.time).map(|lease| lease.grace_ms);
     let grace_ms = graces.reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -608,8 +610,8 @@ fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(number(left))
 }
 
-/// The leases of an owner after it has released the lock once on a connection: it gives up what it
-/// holds by this connection first, then by the one that acquired the lock before the others.
+/// The leases of an owner after it has released the lock once on a connection: the count of
+/// the connection's lease is reduced, or without such a lease that of the oldest.
 fn without_one(hold: &Hold, client: u64, time: Time) -> Leases {
     let mut leases: Leases = hold.leases(time).copied().collect();
     let own = leases.iter().position(|lease| lease.client == client).unwrap_or(0);
@@ -630,7 +632,7 @@ fn force(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(true))
 }
 
-// --- looking ---
+// --- reading ---
 
 /// `LOCK.INFO`: replies with the owners and the queue, or nil.
 fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {

@@ -65,7 +65,7 @@ const SUBCOMMANDS_OF_NODE: &[&str] = &[
     "slaves",
 ];
 
-/// The row of a node of a cluster: it replies at any time.
+/// The row of `SENTINEL` for a node of a cluster, which replies while it is loading or stale, too.
 pub fn of_node() -> &'static Command {
     fn at_any_time(command: &Command) -> Command {
         Command { flags: command.flags | Flags::LOADING | Flags::STALE, ..*command }
@@ -181,7 +181,9 @@ const SUBCOMMANDS: &[Command] = &[
         example: "SENTINEL MASTERS => []",
         run: |context, _| {
             let engine = context.engine();
-            Ok(Reply::Array(masters(engine).iter().map(|it| describe(engine, it)).collect()))
+            Ok(Reply::Array(
+                masters(engine).iter().map(|master| describe(engine, master)).collect(),
+            ))
         },
         ..SENTINEL
     },
@@ -279,7 +281,7 @@ const SUBCOMMANDS: &[Command] = &[
     },
 ];
 
-/// The masters: those of a sentinel's configuration, or the node that leads or has led last.
+/// The masters: those of a sentinel's configuration, or the current or last leader of the cluster.
 fn masters(engine: &Engine) -> Cow<'_, [Master]> {
     match (&engine.settings.sentinel, &engine.nodes.last_leader) {
         (Some(sentinel), _) => Cow::Borrowed(&sentinel.masters),
@@ -288,7 +290,7 @@ fn masters(engine: &Engine) -> Cow<'_, [Master]> {
     }
 }
 
-/// The node that leads, as a sentinel that monitors it would be configured.
+/// The leader of the cluster, as in the configuration of a sentinel that monitors it.
 fn master_of_node(engine: &Engine, leader: &Address) -> Master {
     let nodes = engine.nodes.followers.len() + usize::from(engine.nodes.leader.is_some());
     let sentinel =
@@ -307,13 +309,15 @@ fn is_down(engine: &Engine) -> bool {
     engine.settings.is_node() && engine.nodes.leader.is_none()
 }
 
-/// Whether the leader, if this is it, has no contact with the node at this address.
+/// Whether this node leads and has no contact with the follower at this address.
 fn is_cut_off(engine: &Engine, host: &str, port: u16) -> bool {
-    let is_it = |it: &Follower| it.address.host == host && it.address.port == port;
-    engine.nodes.followers.iter().any(|it| is_it(it) && !it.is_in_contact)
+    let has_address =
+        |follower: &Follower| follower.address.host == host && follower.address.port == port;
+    let mut followers = engine.nodes.followers.iter();
+    followers.any(|follower| has_address(follower) && !follower.is_in_contact)
 }
 
-/// The id of this sentinel: that under which the others list it.
+/// The id of this sentinel, under which other sentinels list it.
 fn own_id(engine: &Engine) -> String {
     match engine.settings.is_node() {
         true => engine.nodes.own.id(),
@@ -327,7 +331,7 @@ fn master(engine: &Engine, name: &[u8]) -> Result<Master, Error> {
     named.cloned().ok_or(Error::line("ERR No such master with that name"))
 }
 
-fn text(argument: &[u8]) -> std::borrow::Cow<'_, str> {
+fn text(argument: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(argument)
 }
 
@@ -344,8 +348,8 @@ fn get_master_address(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply
     Ok(Reply::Array(vec![Reply::bulk(&master.host), Reply::bulk(master.port.to_string())]))
 }
 
-/// The fields with which every description begins. Those that a sentinel learns from an instance
-/// are those of one that has just replied.
+/// The fields with which every description begins. Those about `PING` are those of an instance that
+/// has just replied.
 fn instance(
     name: &str,
     (host, port): (&str, u16),
@@ -376,9 +380,9 @@ fn flags(kind: &str, is_down: bool) -> String {
 /// A description, as a map of texts.
 fn description(
     instance: Vec<(&'static str, String)>,
-    more: impl IntoIterator<Item = (&'static str, String)>,
+    other_fields: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Reply {
-    let fields = instance.into_iter().chain(more);
+    let fields = instance.into_iter().chain(other_fields);
     super::map(fields.map(|(name, value)| (name, Reply::bulk(value))))
 }
 
@@ -473,19 +477,21 @@ fn quorum(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `SENTINEL INFO-CACHE`: replies with names and empty entries.
 fn info_cache(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
-    let unasked = || Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), Reply::Null])]);
+    let empty_entry = || Reply::Array(vec![Reply::Array(vec![Reply::Integer(0), Reply::Null])]);
     let known = argv[2..].iter().filter_map(|name| master(context.engine(), name).ok());
     // Pairs in an array, which is not a map in either protocol.
-    Ok(Reply::Array(known.flat_map(|it| [Reply::bulk(&it.name), unasked()]).collect()))
+    Ok(Reply::Array(known.flat_map(|master| [Reply::bulk(&master.name), empty_entry()]).collect()))
 }
 
-/// `SENTINEL IS-MASTER-DOWN-BY-ADDR`: replies with whether it is, no leader and epoch 0.
+/// `SENTINEL IS-MASTER-DOWN-BY-ADDR`: replies with whether the master is down, no leader and
+/// epoch 0.
 fn is_master_down(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let engine = context.engine();
     let (port, host) = (integer(argv[3])?, argv[2]);
     integer(argv[4])?;
-    let is_it = |it: &Master| it.host.as_bytes() == host && i64::from(it.port) == port;
-    let is_down = is_down(engine) && masters(engine).iter().any(is_it);
+    let has_address =
+        |master: &Master| master.host.as_bytes() == host && i64::from(master.port) == port;
+    let is_down = is_down(engine) && masters(engine).iter().any(has_address);
     Ok(Reply::Array(vec![Reply::Integer(is_down.into()), Reply::bulk("*"), Reply::Integer(0)]))
 }
 
@@ -498,12 +504,13 @@ pub fn info(engine: &Engine) -> String {
          sentinel_simulate_failure_flags:0\r\n",
         masters.len()
     );
-    for (at, Master { name, host, port, sentinels, .. }) in masters.iter().enumerate() {
+    for (index, Master { name, host, port, sentinels, .. }) in masters.iter().enumerate() {
         let count = sentinels.len() + 1;
         // Writing to a string does not fail.
         let _ = write!(
             lines,
-            "master{at}:name={name},status=ok,address={host}:{port},slaves=0,sentinels={count}\r\n"
+            "master{index}:name={name},status=ok,address={host}:{port},slaves=0,\
+             sentinels={count}\r\n"
         );
     }
     lines
@@ -610,9 +617,9 @@ fn set(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `SENTINEL CONFIG`: replies with the options, or with OK.
 fn config(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match (argv[2], &argv[3..]) {
-        (how, patterns) if is(how, "get") => Ok(options(context, patterns)),
-        (how, pairs) if is(how, "set") && pairs.len() % 2 == 0 => {
-            // Sets all of them or none.
+        (word, patterns) if is(word, "get") => Ok(options(context, patterns)),
+        (word, pairs) if is(word, "set") && pairs.len() % 2 == 0 => {
+            // All options are set, or none.
             let level = context.settings().get(directive::LOGLEVEL);
             let before = (context.sentinel_mut().clone(), level);
             let all = pairs.as_chunks::<2>().0.iter();
@@ -650,12 +657,12 @@ fn options(context: &mut Context<'_>, patterns: &[&[u8]]) -> Reply {
 
 fn set_option(context: &mut Context<'_>, option: &[u8], value: &[u8]) -> Result<(), Error> {
     let (option, value) = (text(option), text(value));
-    let set = if option.eq_ignore_ascii_case("loglevel") {
+    let result = if option.eq_ignore_ascii_case("loglevel") {
         context.set_log_level(&value).map_err(|_| SetOptionError::Invalid)
     } else {
         context.sentinel_mut().set(&option, &value)
     };
-    set.map_err(|unset| match unset {
+    result.map_err(|error| match error {
         SetOptionError::Unknown => {
             Error::text(format!("ERR Invalid argument '{option}' to SENTINEL CONFIG SET"))
         }

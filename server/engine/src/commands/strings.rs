@@ -528,7 +528,7 @@ fn setnx(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(found.is_none().into())
 }
 
-/// The command has not set the key in `found`: a lock that was refused, if it is one.
+/// Notes that the command has not set the key in `found`: if it is a lock, it was refused.
 fn note_refusal(context: &mut Context<'_>, found: Option<Slot>) {
     if let Some(slot) = found {
         context.note_refused_lock(slot);
@@ -836,7 +836,7 @@ fn setrange(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(length.into())
 }
 
-/// So many zeros.
+/// This number of zero bytes.
 pub(super) fn zeros(length: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Error::OutOfMemory)?;

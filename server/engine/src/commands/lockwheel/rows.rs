@@ -304,7 +304,7 @@ const HELP: &[&str] = &[
     "CLOCK FREEZE",
     "    Stops the clock.",
     "CLOCK RUN [<rate>]",
-    "    Starts it again, at this multiple of real time (1).",
+    "    Starts it again, at this multiple of real time (default: 1).",
     "CLOCK ADVANCE <span>",
     "    Advances it. Everything due on the way happens in order, each event at its own time.",
     "CLOCK SET <milliseconds since 1970>",
@@ -388,8 +388,8 @@ fn clock(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         [word] if is(word, "freeze") => ClockOrder::Run(Rate::STOPPED),
         [word] if is(word, "run") => ClockOrder::Run(Rate::REAL),
         [word, times] if is(word, "run") => ClockOrder::Run(rate(times)?),
-        [word, by] if is(word, "advance") => ClockOrder::Advance(forward(by)?),
-        [word, moment] if is(word, "set") => ClockOrder::AdvanceTo(later(context, moment)?),
+        [word, by] if is(word, "advance") => ClockOrder::Advance(non_negative_span(by)?),
+        [word, moment] if is(word, "set") => ClockOrder::AdvanceTo(future_time(context, moment)?),
         [word, by] if is(word, "jump") => ClockOrder::Jump(span(by)?),
         [word, by] if is(word, "step") => ClockOrder::StepWall(span(by)?),
         _ => return Err(context.syntax_error(argv)),
@@ -454,8 +454,8 @@ fn rate(times: &[u8]) -> Result<Rate, Error> {
     text.parse().map_err(|()| Error::line("ERR rate is not a number from 0 to 1000000"))
 }
 
-/// Parses a span, which cannot be negative.
-fn forward(text: &[u8]) -> Result<Millis, Error> {
+/// Parses a span that must not be negative.
+fn non_negative_span(text: &[u8]) -> Result<Millis, Error> {
     let span = span(text)?;
     if span.0 < 0 {
         Err(Error::line("ERR the clock never goes back, but see JUMP"))
@@ -464,8 +464,8 @@ fn forward(text: &[u8]) -> Result<Millis, Error> {
     }
 }
 
-/// Parses a moment of the lease clock, which cannot be in the past.
-fn later(context: &Context<'_>, text: &[u8]) -> Result<Millis, Error> {
+/// Parses a time of the lease clock that must not be in the past.
+fn future_time(context: &Context<'_>, text: &[u8]) -> Result<Millis, Error> {
     let moment = Millis(integer(text)?);
     let now = context.time.now;
     if moment < now {
@@ -481,9 +481,9 @@ fn later(context: &Context<'_>, text: &[u8]) -> Result<Millis, Error> {
 fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
         [word, rule @ ..] if is(word, "add") => {
-            let (action, when) =
+            let (action, conditions) =
                 FaultAction::parse(rule).map_err(|error| explained(context, argv, error))?;
-            add_rule(context, action, when, argv)
+            add_rule(context, action, conditions, argv)
         }
         [word] if is(word, "list") => {
             Ok(Reply::bulk(context.engine().show_faults(|rule| rule.action != FaultAction::Gate)))
@@ -504,7 +504,9 @@ fn fault(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 /// `LOCKWHEEL GATE`: replies with the number of the new gate, the gates, a client id, or a count.
 fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     match &argv[2..] {
-        [word, when @ ..] if is(word, "add") => add_rule(context, FaultAction::Gate, when, argv),
+        [word, conditions @ ..] if is(word, "add") => {
+            add_rule(context, FaultAction::Gate, conditions, argv)
+        }
         [word, id] if is(word, "await") => {
             let id = parse_rule_id(context, id, true)?;
             Ok(context.await_held(id))
@@ -524,25 +526,25 @@ fn gate(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn add_rule(
     context: &mut Context<'_>,
     action: FaultAction,
-    when: &[&[u8]],
+    conditions: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Reply, Error> {
     let seed = context.random().bits() >> 1;
-    let when = RuleConditions::parse(when, seed);
-    let when = when.map_err(|error| explained(context, argv, error))?;
-    if let Some(pattern) = &when.command {
+    let conditions = RuleConditions::parse(conditions, seed);
+    let conditions = conditions.map_err(|error| explained(context, argv, error))?;
+    if let Some(pattern) = &conditions.command {
         check_command(context, pattern)?;
     }
-    if action == FaultAction::Refuse && when.has_request_conditions() {
+    if action == FaultAction::Refuse && conditions.has_request_conditions() {
         return Err(Error::line("ERR a connection has no name, no command and no key yet"));
     }
     if matches!(action, FaultAction::LoseWrites { .. }) && !context.engine().keeps_writes() {
         return Err(NOTHING_KEPT);
     }
-    Ok(commands::number(context.add_fault(action, when)))
+    Ok(commands::number(context.add_fault(action, conditions)))
 }
 
-/// Replaces a syntax error by one that names the word.
+/// Replaces a syntax error by one that names the argument at fault.
 fn explained(context: &Context<'_>, argv: &[&[u8]], error: Error) -> Error {
     if error == Error::Syntax { context.syntax_error(argv) } else { error }
 }
@@ -557,11 +559,11 @@ fn check_command(context: &Context<'_>, pattern: &str) -> Result<(), Error> {
     Err(syntax_error::unknown("command", pattern.as_bytes(), &names().collect::<Vec<_>>()))
 }
 
-/// Parses the number of a rule, which must be a gate, or must not be one.
-fn parse_rule_id(context: &Context<'_>, id: &[u8], gate: bool) -> Result<u64, Error> {
+/// Parses the number of a gate, or of a rule that is not a gate.
+fn parse_rule_id(context: &Context<'_>, id: &[u8], is_gate: bool) -> Result<u64, Error> {
     let id = u64::try_from(integer(id)?).unwrap_or(0);
     match context.engine().fault(id).map(Rule::is_gate) {
-        Some(is_gate) if is_gate == gate => Ok(id),
+        Some(is_found_gate) if is_found_gate == is_gate => Ok(id),
         _ => Err(Error::line("ERR no rule or gate has this number")),
     }
 }
@@ -626,17 +628,17 @@ mod tests {
     }
 
     /// Checks the error of a subcommand; `...` at the end means any text.
-    fn check_error(words_of_it: &str, expected: &str) {
-        let reply = stage().step(&format!("LOCKWHEEL {words_of_it}"));
+    fn check_error(arguments: &str, expected: &str) {
+        let reply = stage().step(&format!("LOCKWHEEL {arguments}"));
         match format!("!ERR {expected}").strip_suffix("...") {
-            Some(beginning) => assert!(reply.starts_with(beginning), "{words_of_it}: {reply}"),
-            None => assert_eq!(reply, format!("!ERR {expected}"), "{words_of_it}"),
+            Some(beginning) => assert!(reply.starts_with(beginning), "{arguments}: {reply}"),
+            None => assert_eq!(reply, format!("!ERR {expected}"), "{arguments}"),
         }
     }
 
     #[test]
     fn invalid_faults_are_explained() {
-        for (words_of_it, error) in [
+        for (arguments, error) in [
             (
                 "FAULT ADD LOOSE",
                 "unknown action 'LOOSE'; did you mean LOSE? Known: DELAY, DROP, ...",
@@ -657,7 +659,7 @@ mod tests {
                 "unknown check 'no-locks-held'; did you mean no-lock-held? ...",
             ),
         ] {
-            check_error(words_of_it, error);
+            check_error(arguments, error);
         }
         stage().check("LOCKWHEEL FAULT ADD DROP COMMAND client|* => 1");
     }
@@ -665,7 +667,7 @@ mod tests {
     #[test]
     fn clock_commands_are_passed_on() {
         let rate = |text: &str| ClockOrder::Run(text.parse().expect("a rate"));
-        for (words_of_it, order) in [
+        for (arguments, order) in [
             ("FREEZE", rate("0")),
             ("run", rate("1")),
             ("RUN 0.5", rate("0.5")),
@@ -677,14 +679,14 @@ mod tests {
         ] {
             let mut stage = stage();
             let client = stage.client("a");
-            let done = stage.run(client, &words(&format!("LOCKWHEEL CLOCK {words_of_it}")));
-            assert_eq!(done, ("OK".to_owned(), Flow::Clock(order)), "{words_of_it}");
+            let done = stage.run(client, &words(&format!("LOCKWHEEL CLOCK {arguments}")));
+            assert_eq!(done, ("OK".to_owned(), Flow::Clock(order)), "{arguments}");
         }
     }
 
     #[test]
     fn invalid_subcommands_are_refused() {
-        for (words_of_it, error) in [
+        for (arguments, error) in [
             (
                 "STOP",
                 "unknown order 'STOP'; did you mean STEP? Known: FREEZE, RUN, ADVANCE, SET, JUMP, \
@@ -707,7 +709,7 @@ mod tests {
             ),
             ("RUN -1", "rate is not a number from 0 to 1000000"),
         ] {
-            check_error(&format!("CLOCK {words_of_it}"), error);
+            check_error(&format!("CLOCK {arguments}"), error);
         }
         stage().check(
             "LOCKWHEEL CLOCK => \"{\\\"now_ms\\\":1700000000000,\\\"wall_ms\\\":1700000000000,\

@@ -366,7 +366,7 @@ fn evaluate(
     let (mut inputs, options) = inputs(context, arguments)?;
     let (aggregate, with_scores) = read_options(options, operation, shows, &mut inputs)?;
     if operation != Operation::Diff {
-        // As in Redis: the order affects the rounding of sums.
+        // The order is that of Redis, since it affects the rounding of sums.
         inputs.sort_by_key(|input| input.members.len());
     }
     let mut result = SortedSet::default();

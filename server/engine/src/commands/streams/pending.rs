@@ -338,8 +338,8 @@ impl Claim {
     }
 }
 
-fn claim_integer(argument: &[u8], what: &str, command: &str) -> Result<i64, Error> {
-    integer(argument).map_err(|_| Error::text(format!("ERR Invalid {what} argument for {command}")))
+fn claim_integer(argument: &[u8], name: &str, command: &str) -> Result<i64, Error> {
+    integer(argument).map_err(|_| Error::text(format!("ERR Invalid {name} argument for {command}")))
 }
 
 fn unknown_option(word: &[u8]) -> Error {

@@ -270,7 +270,7 @@ fn positions(context: &mut Context<'_>, request: &Request<'_>) -> Result<Vec<Rea
                 ));
             }
             _ => match entry_id(id)? {
-                // As in Redis, which represents `>` by this id.
+                // Redis represents `>` by this id, and so accepts it.
                 StreamId::MAX if request.reader.is_some() => ReadFrom::New,
                 id => ReadFrom::After(id),
             },
