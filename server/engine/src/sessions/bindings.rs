@@ -1,17 +1,19 @@
-//! Locks that are bound to a connection: they are released some time after it has ended.
+//! Index of the native locks that are bound to a connection: they are released when it has ended
+//! and their grace period is over.
 //!
-//! A lock names the client that it is bound to. This index of the keys only says where to look
-//! when a connection ends: an entry may be out of date.
+//! The lock itself names the client that it is bound to. An entry of the index may be stale: its
+//! lock may have been removed or bound to another client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClientId, Session};
 use crate::store::DatabaseKey;
 
-/// Half the keys that are recorded for one client before those that are out of date are removed.
+/// Stale keys of a client are removed when it has twice as many keys as after the last sweep, or as
+/// this number if that is greater.
 const KEYS_BEFORE_SWEEP: usize = 32;
 
-/// Where a key is after two databases were swapped.
+/// The place of a key after databases `a` and `b` are swapped.
 pub(super) fn swapped((database, key): DatabaseKey, a: usize, b: usize) -> DatabaseKey {
     match database {
         database if database == a => (b, key),
@@ -20,12 +22,12 @@ pub(super) fn swapped((database, key): DatabaseKey, a: usize, b: usize) -> Datab
     }
 }
 
-/// See the module's documentation.
+/// The bound locks of all clients.
 #[derive(Debug, Default)]
 pub struct Bindings {
-    /// By the serial of the client.
+    /// The bound locks of each client, by its serial.
     keys: BTreeMap<u64, BoundKeys>,
-    /// Connections that have ended and had locks bound to them.
+    /// The bound locks of connections that have ended, until they are taken.
     ended: Vec<EndedBinding>,
 }
 
@@ -33,11 +35,12 @@ pub struct Bindings {
 #[derive(Debug, Default)]
 struct BoundKeys {
     keys: BTreeSet<DatabaseKey>,
-    /// The keys that were left when those that are out of date were removed last.
+    /// Number of keys after the last sweep.
     kept: usize,
-    /// The last lock that was granted to the client, and the name of the command that did it.
+    /// The lock that the last acquiring command of the client was granted, and the name of that
+    /// command.
     last_grant: Option<(DatabaseKey, &'static str)>,
-    /// The client cannot have received that grant.
+    /// Whether the reply with that grant was not sent.
     is_lost: bool,
 }
 
@@ -48,14 +51,14 @@ pub(crate) struct EndedBinding {
     pub(crate) client: u64,
     /// The keys of the locks.
     pub(crate) keys: BTreeSet<DatabaseKey>,
-    /// One of them was granted by a reply that the client has not received.
+    /// The lock among them whose grant was not sent to the client.
     pub(crate) lost: Option<DatabaseKey>,
 }
 
 impl Bindings {
-    /// Records that the lock at this key is bound to a client. The command of that name has granted
-    /// it if there is one, or else renewed it. Returns whether the keys that are out of date are to
-    /// be removed: there are twice as many keys as when that was done last.
+    /// Records that the lock at this key is bound to a client: by the command `granted_by`, or by a
+    /// renewal if that is `None`. Returns whether a sweep is due: the caller then calls
+    /// [`Bindings::retain`].
     pub(crate) fn bind(
         &mut self,
         client: ClientId,
@@ -73,7 +76,7 @@ impl Bindings {
         self.keys.contains_key(&client.serial)
     }
 
-    /// A client asks for a lock: what it was granted before is not its last reply any more.
+    /// Begins an acquiring command of a client: an earlier grant is no longer its last reply.
     pub(crate) fn begin_grant(&mut self, client: ClientId) {
         if let Some(bound) = self.keys.get_mut(&client.serial) {
             bound.last_grant = None;
@@ -106,7 +109,7 @@ impl Bindings {
         }
     }
 
-    /// A client has disconnected.
+    /// Moves the bound locks of a client that has disconnected to those of ended connections.
     pub(super) fn end(&mut self, client: ClientId) {
         let Some(bound) = self.keys.remove(&client.serial) else { return };
         let lost = bound.last_grant.filter(|_| bound.is_lost).map(|(key, _)| key);
@@ -120,12 +123,12 @@ impl Bindings {
         !self.ended.is_empty()
     }
 
-    /// Takes them.
+    /// Takes the bound locks of connections that have ended.
     pub(crate) fn take_ended(&mut self) -> Vec<EndedBinding> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Two databases were swapped.
+    /// Moves the keys of two databases that are swapped.
     pub(crate) fn swap_databases(&mut self, a: usize, b: usize) {
         for bound in self.keys.values_mut() {
             let keys = std::mem::take(&mut bound.keys);

@@ -90,7 +90,7 @@ struct State {
     sizes: BufferSizes,
     /// Bytes of messages from other clients that the connection has not taken yet.
     message_bytes: usize,
-    /// The engine has removed the client, so its buffers no longer count.
+    /// Whether the engine has removed the client: its buffers then no longer count.
     removed: bool,
 }
 

@@ -1,7 +1,8 @@
-//! When the next lease of a native lock ends before the lock does: one owner of several, or one
-//! connection of an owner. The end of the lock itself is the deadline of its key.
+//! For each native lock, when its next lease ends if the lock outlasts it: the lease of one of
+//! several owners, or of one of several connections of an owner. When the lock itself ends is the
+//! deadline of its key.
 //!
-//! An entry may be out of date: its lock may be gone. One timer serves all locks.
+//! An entry may be stale: its lock may have been removed. One timer serves all locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,78 +12,78 @@ use crate::store::DatabaseKey;
 use crate::timing::time::Millis;
 use crate::timing::timers::TimerId;
 
-/// Half the locks that are recorded before those that are gone are removed.
+/// Stale entries are removed when there are twice as many entries as after the last sweep, or as
+/// this number if that is greater.
 const LOCKS_BEFORE_SWEEP: usize = 1_000;
 
-/// See the module's documentation.
+/// The next ends of leases, by lock and in time order.
 #[derive(Debug, Default)]
 pub(crate) struct HoldEnds {
-    of_locks: BTreeMap<DatabaseKey, Millis>,
-    in_order: BTreeSet<(Millis, DatabaseKey)>,
-    /// Fires at the first end.
+    by_lock: BTreeMap<DatabaseKey, Millis>,
+    by_time: BTreeSet<(Millis, DatabaseKey)>,
+    /// The timer of the first end, and when it fires.
     timer: Option<(Millis, TimerId)>,
-    /// The locks that were left when those that are gone were removed last.
+    /// Number of entries after the last sweep.
     kept: usize,
 }
 
 impl HoldEnds {
     fn remove(&mut self, place: &DatabaseKey) {
-        if let Some((place, end)) = self.of_locks.remove_entry(place) {
-            self.in_order.remove(&(end, place));
+        if let Some((place, end)) = self.by_lock.remove_entry(place) {
+            self.by_time.remove(&(end, place));
         }
     }
 }
 
 impl Sessions {
-    /// Records when the next lease of a lock ends, if that is before the lock does. Returns whether
-    /// the locks that are gone are to be removed: there are twice as many as when that was done
-    /// last.
+    /// Records when the next lease of a lock ends, or removes its entry. Returns whether a sweep is
+    /// due: the caller then calls [`Sessions::retain_hold_ends`].
     pub(crate) fn set_hold_end(
         &mut self,
         (database, key): (usize, &[u8]),
         end: Option<Millis>,
     ) -> bool {
         let ends = &mut self.hold_ends;
-        if end.is_none() && ends.of_locks.is_empty() {
+        if end.is_none() && ends.by_lock.is_empty() {
             return false;
         }
         let place = (database, key.into());
         ends.remove(&place);
         if let Some(end) = end {
-            ends.in_order.insert((end, place.clone()));
-            ends.of_locks.insert(place, end);
+            ends.by_time.insert((end, place.clone()));
+            ends.by_lock.insert(place, end);
         }
         self.set_hold_timer();
-        self.hold_ends.of_locks.len() >= 2 * self.hold_ends.kept.max(LOCKS_BEFORE_SWEEP)
+        self.hold_ends.by_lock.len() >= 2 * self.hold_ends.kept.max(LOCKS_BEFORE_SWEEP)
     }
 
-    /// Keeps only the locks that are still there.
-    pub(crate) fn retain_hold_ends(&mut self, mut is_there: impl FnMut(&DatabaseKey) -> bool) {
+    /// Removes the entries of locks that do not exist.
+    pub(crate) fn retain_hold_ends(&mut self, mut exists: impl FnMut(&DatabaseKey) -> bool) {
         let ends = &mut self.hold_ends;
-        ends.of_locks.retain(|place, _| is_there(place));
-        ends.in_order = ends.of_locks.iter().map(|(place, end)| (*end, place.clone())).collect();
-        ends.kept = ends.of_locks.len();
+        ends.by_lock.retain(|place, _| exists(place));
+        ends.by_time = ends.by_lock.iter().map(|(place, end)| (*end, place.clone())).collect();
+        ends.kept = ends.by_lock.len();
         self.set_hold_timer();
     }
 
-    /// Removes a lock of which a lease has ended; the timer has fired and no longer exists.
+    /// Removes and returns the first lock in time order, after its timer has fired.
     pub(crate) fn take_ended_hold(&mut self) -> Option<DatabaseKey> {
         self.hold_ends.timer = None;
-        let (_, place) = self.hold_ends.in_order.pop_first()?;
-        self.hold_ends.of_locks.remove(&place);
+        let (_, place) = self.hold_ends.by_time.pop_first()?;
+        self.hold_ends.by_lock.remove(&place);
         self.set_hold_timer();
         Some(place)
     }
 
-    /// Two databases were swapped.
+    /// Moves the entries of two databases that are swapped.
     pub(crate) fn swap_hold_ends(&mut self, a: usize, b: usize) {
-        let of_locks = std::mem::take(&mut self.hold_ends.of_locks);
-        let moved = of_locks.into_iter().map(|(place, end)| (swapped(place, a, b), end));
-        self.hold_ends.of_locks = moved.collect();
+        let by_lock = std::mem::take(&mut self.hold_ends.by_lock);
+        let moved = by_lock.into_iter().map(|(place, end)| (swapped(place, a, b), end));
+        self.hold_ends.by_lock = moved.collect();
         self.retain_hold_ends(|_| true);
     }
 
-    /// Forgets all locks.
+    /// Removes all entries and the timer.
     pub(crate) fn clear_hold_ends(&mut self) {
         let ends = std::mem::take(&mut self.hold_ends);
         if let Some((_, timer)) = ends.timer {
@@ -91,7 +92,7 @@ impl Sessions {
     }
 
     fn set_hold_timer(&mut self) {
-        let first = self.hold_ends.in_order.first().map(|(end, _)| *end);
+        let first = self.hold_ends.by_time.first().map(|(end, _)| *end);
         if self.hold_ends.timer.map(|(end, _)| end) == first {
             return;
         }

@@ -49,7 +49,7 @@ pub struct PubSub {
 pub struct RecentMessage {
     /// When it was logged.
     pub logged_at: Millis,
-    /// The channel is sharded.
+    /// Whether the channel is sharded.
     pub is_sharded: bool,
     /// The channel.
     pub channel: Bytes,

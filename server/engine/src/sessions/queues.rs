@@ -51,7 +51,7 @@ struct Node {
     key_at: u32,
 }
 
-/// The flag of a client that is also served when the key is gone.
+/// The flag of a client that is also served when the key is removed.
 const WAKE_IF_GONE: u8 = 1;
 /// The flag of a client that waits for a native lock: it is served strictly in its order.
 const FOR_LOCK: u8 = 2;
@@ -63,7 +63,7 @@ struct Queue {
     first: u32,
     last: u32,
     len: u32,
-    /// How many clients are also served when the key is gone.
+    /// How many clients are also served when the key is removed.
     wake_if_gone: u32,
     /// How many clients wait for a native lock.
     for_lock: u32,
@@ -134,7 +134,7 @@ impl Queues {
         self.queues.chunks().len()
     }
 
-    /// The number of keys with a client that is also served when the key is gone.
+    /// The number of keys with a client that is also served when the key is removed.
     pub(super) fn count_with_wake_if_gone(&self) -> usize {
         let numbers = self.queues.chunks().numbers();
         numbers.filter(|&queue| self.queues.get(queue).wake_if_gone > 0).count()

@@ -106,15 +106,15 @@ pub struct Session {
     pub identity: Identity,
     /// Which replies are sent.
     pub reply_mode: ReplyMode,
-    /// `READONLY`
+    /// Whether `READONLY` is on.
     pub read_only: bool,
     /// In a cluster, the slot of the keys of the current request.
     pub slot: Option<u16>,
-    /// `MONITOR`
+    /// Whether the client has sent `MONITOR`.
     pub is_monitor: bool,
-    /// `CLIENT NO-EVICT`
+    /// Whether `CLIENT NO-EVICT` is on.
     pub no_evict: bool,
-    /// `CLIENT NO-TOUCH`
+    /// Whether `CLIENT NO-TOUCH` is on.
     pub no_touch: bool,
     /// The transaction, between `MULTI` and `EXEC`.
     pub transaction: Option<Transaction>,

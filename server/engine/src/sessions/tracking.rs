@@ -20,13 +20,13 @@ use crate::store::dict::{Dict, HashSeed};
 pub struct Tracking {
     /// Which keys are tracked.
     pub mode: Mode,
-    /// `NOLOOP`: no messages about the client's own changes.
+    /// `NOLOOP`: whether the client gets no messages about its own changes.
     pub no_loop: bool,
     /// The client that gets the messages instead.
     pub redirect: Option<ClientId>,
-    /// A message could not be sent because the redirect client is gone.
+    /// Whether a message could not be sent because the redirect client has disconnected.
     pub broken_redirect: bool,
-    /// `CLIENT CACHING` makes an exception for the next command or transaction.
+    /// Whether `CLIENT CACHING` makes an exception for the next command or transaction.
     pub caching: bool,
     /// The tracked prefixes in [`Mode::Broadcast`].
     pub prefixes: BTreeSet<Bytes>,

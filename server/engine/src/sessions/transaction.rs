@@ -14,7 +14,7 @@ use crate::timing::time::Time;
 pub struct Transaction {
     /// The commands in order.
     pub queue: Vec<Queued>,
-    /// A command could not be queued, so `EXEC` fails.
+    /// Whether a command could not be queued: `EXEC` then fails.
     pub broken: bool,
     /// Bytes of all arguments.
     pub argument_bytes: usize,

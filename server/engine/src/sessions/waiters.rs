@@ -135,11 +135,11 @@ struct ServedKey {
     key: Box<[u8]>,
     /// The waiters before it have been served or skipped.
     next: Cursor,
-    /// `CLIENT PAUSE` has stopped one of them.
+    /// Whether `CLIENT PAUSE` has stopped one of them.
     stopped: bool,
-    /// One of those that are served in their order has to wait on.
+    /// Whether one of those that are served in order must go on waiting.
     is_order_kept: bool,
-    /// The command of one of them is running.
+    /// Whether the command of one of them is running.
     is_run: bool,
 }
 
@@ -164,7 +164,7 @@ impl Waiters {
         self.queues.len()
     }
 
-    /// The number of keys with a client that is also served when the key is gone.
+    /// The number of keys with a client that is also served when the key is removed.
     pub fn keys_with_wake_if_gone(&self) -> usize {
         self.queues.count_with_wake_if_gone()
     }
