@@ -51,7 +51,7 @@ impl KeyPattern {
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selector {
-    /// The rules of commands begin with `+@all`.
+    /// Whether the rules of commands begin with `+@all`.
     pub(super) begins_with_all: bool,
     pub(super) allowed: CommandSet,
     /// The rules of commands after `+@all` or `-@all`, such as `+get` and `-@admin`.

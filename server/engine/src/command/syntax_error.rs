@@ -82,7 +82,7 @@ enum Expected {
 }
 
 impl Search<'_> {
-    /// Something was expected at this place, or nothing.
+    /// Records what was expected at the argument `at`; `None` if nothing was.
     fn note(&mut self, at: usize, expected: Option<Expected>) {
         if at > self.furthest {
             self.furthest = at;

@@ -82,7 +82,7 @@ impl Impression {
 /// A use of a key that shows that it is a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Proof {
-    /// A client that was refused tried again and again.
+    /// A client that was refused tried repeatedly.
     Retried,
     /// The client that created the key deleted it.
     DeletedByCreator,

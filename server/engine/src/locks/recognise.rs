@@ -51,13 +51,13 @@ pub(crate) enum LockEvent<'a> {
 /// How a lock was released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
-    /// By its owner, as far as can be determined.
+    /// Whether it was released by its owner, as far as can be determined.
     pub(crate) by_owner: bool,
-    /// It was deleted without a proof in the same unit.
+    /// Whether it was deleted without a proof of ownership in the same unit.
     pub(crate) unproved: bool,
-    /// Its client had read it before.
+    /// Whether its client had read it before.
     pub(crate) was_read: bool,
-    /// It had a lease when it was released.
+    /// Whether it had a lease when it was released.
     pub(crate) had_lease: bool,
 }
 

@@ -81,23 +81,23 @@ pub(crate) struct LockReader {
 /// The operations of a command on a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyAccess {
-    /// Created a string.
+    /// Whether it created a string.
     pub(crate) made: bool,
-    /// Set a string, whether or not it existed.
+    /// Whether it set a string that may have existed.
     pub(crate) set: bool,
-    /// Set a field.
+    /// Whether it set a field.
     pub(crate) field: bool,
-    /// Set or cleared a deadline.
+    /// Whether it set or cleared a deadline.
     pub(crate) lease: bool,
-    /// Added a member to a sorted set.
+    /// Whether it added a member to a sorted set.
     pub(crate) member: bool,
-    /// Removed members by their scores.
+    /// Whether it removed members by their scores.
     pub(crate) purges: bool,
-    /// Read the key.
+    /// Whether it read the key.
     pub(crate) reads: bool,
-    /// Modified the value in a way that no lock is modified.
+    /// Whether it modified the value in a way in which no lock is modified.
     pub(crate) modifies: bool,
-    /// Removed the key, a field or a member, or tried to.
+    /// Whether it removed the key, a field or a member, or tried to.
     pub(crate) removes: bool,
 }
 

@@ -156,7 +156,7 @@ pub struct ChangesReply {
     pub sequence: u64,
     /// The time on the lease clock.
     pub now_ms: i64,
-    /// Events are gone: all locks must be read again.
+    /// Whether events were dropped: all locks must then be read again.
     pub missed: bool,
     /// The events, the oldest first.
     pub events: Vec<ViewedEvent>,

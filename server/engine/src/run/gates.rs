@@ -221,7 +221,7 @@ pub const GATES: &[Gate] = &[
         commands: Commands::Without(Flags::NOT_QUEUED),
         check: check_queue,
     },
-    // After full memory, as in Redis.
+    // As in Redis, this gate comes after that of full memory.
     Gate {
         name: "slot in a script",
         paths: Paths::SCRIPT,

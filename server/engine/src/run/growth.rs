@@ -73,7 +73,7 @@ pub(crate) fn fits(old: usize, new: &[u8]) -> bool {
 }
 
 impl Growth {
-    /// The limit is not reached: the reserves are full again.
+    /// Refills the reserves, when the limit is no longer reached.
     fn refill(&mut self) {
         self.keys_at_limit = None;
         self.taken_bytes = [0; 2];
@@ -124,8 +124,8 @@ impl Engine {
         self.update_conditions();
     }
 
-    /// A setting or the free space of the disk may have changed: commands find out only while there
-    /// is a limit.
+    /// Refills the reserves if there is space. Called when a setting or the free space of the disk
+    /// has changed: commands check for space only while there is a limit.
     pub(crate) fn note_space(&mut self) {
         if !self.growth.disk_is_full && !self.is_out_of_memory() {
             self.growth.refill();

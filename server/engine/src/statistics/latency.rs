@@ -119,9 +119,9 @@ pub(crate) struct LatencyEvents {
 pub(crate) struct Latency {
     /// When the last command ended, by the caller's clock.
     boundary_ns: u64,
-    /// Commands that take so long are noted in the slow log or as events.
+    /// Shortest time of a command that is noted in the slow log or as an event.
     noted_ns: u64,
-    /// What takes so long is an event of the latency monitor.
+    /// Shortest time of an event of the latency monitor.
     event_ns: u64,
     /// Whether the distribution of times is recorded.
     is_tracking: bool,
@@ -154,7 +154,7 @@ impl Latency {
         self.is_tracking = settings.latency_tracking;
     }
 
-    /// Something has ended. It is an event of the latency monitor if it has taken long enough.
+    /// Adds an event to the latency monitor, if it took at least the threshold.
     #[inline]
     pub(crate) fn note(&mut self, kind: &'static str, took_ns: u64, time: Time) {
         if took_ns >= self.event_ns {
@@ -181,7 +181,7 @@ impl Latency {
 }
 
 impl Engine {
-    /// The next request begins now: what was before belongs to no command.
+    /// Begins the time of the next request: the time before belongs to no command.
     #[inline]
     pub fn begin_requests(&mut self) {
         let now_ns = (self.process.clock_ns)();
@@ -198,7 +198,7 @@ impl Engine {
         self.begin_requests();
     }
 
-    /// A flush of the log that replies have waited for has taken so long.
+    /// Notes the time of a flush of the log for which replies have waited.
     pub fn note_flush(&mut self, took_ns: u64, time: Time) {
         self.latency.note(FLUSH, took_ns, time);
     }
@@ -209,7 +209,7 @@ impl Engine {
         self.latency.boundary_ns
     }
 
-    /// A command has ended. Returns how long it took if that must be noted.
+    /// Ends the time of a command. Returns how long it took, if that must be noted.
     #[inline(always)]
     pub(crate) fn end_command(&mut self, at: usize, begin_ns: u64) -> Option<u64> {
         let end_ns = (self.process.clock_ns)();

@@ -1,5 +1,5 @@
-//! Tests of engine rules that no other test covers. Each was added because a mutation of the code
-//! went unnoticed without it.
+//! Tests of engine rules that no other test covers. Each detects a mutation of the code that no
+//! other test detects.
 
 use std::sync::{Arc, Mutex};
 
@@ -40,7 +40,7 @@ fn transaction_with_writes_is_refused_beyond_maxmemory() {
 
 // --- blocked clients ---
 
-/// Another client sends requests whenever a script is interrupted.
+/// Runs requests of another client at each interrupt of a script.
 struct RequestsDuringScript {
     client: ClientId,
     time: Time,
@@ -197,7 +197,7 @@ fn protocol_dependent_commands_use_the_protocol_of_the_script() {
     }
 }
 
-/// The cached scripts count towards `maxmemory` while one of them runs, too.
+/// Cached scripts count towards `maxmemory` even while one of them runs.
 #[test]
 fn script_may_not_write_when_cached_scripts_exceed_maxmemory() {
     let long = "x".repeat(200_000);

@@ -154,7 +154,7 @@ impl Stage {
         Time::from_micros(self.lease_us, self.wall_us)
     }
 
-    /// From now on clients are shown these nodes.
+    /// Sets the nodes that clients are shown.
     pub(crate) fn set_nodes(&mut self, nodes: Nodes) {
         self.engine.set_nodes(nodes, self.time());
     }

@@ -142,7 +142,7 @@ impl<T: Copy> Timers<T> {
         index
     }
 
-    /// Frees a place, and all memory when the last timer is gone. Timers never move, so the slab
+    /// Frees a place, and all memory when the last timer is removed. Timers never move, so the slab
     /// can only be dropped when it is empty.
     fn release(&mut self, index: u32) -> Node<T> {
         let node = self.slab.nodes[index as usize];

@@ -208,7 +208,7 @@ impl RuleConditions {
         let (Some(probability), Some(random)) = (self.probability, self.random.as_mut()) else {
             return true;
         };
-        // As many bits as a float has.
+        // 53 random bits: the precision of a float.
         let number = (random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
         number < probability
     }

@@ -1,5 +1,5 @@
 //! Undoing recent writes, as a failover does that promotes a replica without them. A write is a
-//! command, script or transaction that has changed a key; expiration is none.
+//! command, script or transaction that has changed a key; the expiration of a key is not a write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,12 +19,12 @@ struct KeyContents {
     deadline: Option<Millis>,
 }
 
-/// A second copy of all keys, as of the last write, and the recent writes.
+/// A copy of all keys as of the last write, and the recent writes.
 #[derive(Debug, Default)]
 pub struct Writes {
     keys: BTreeMap<DatabaseKey, KeyContents>,
-    /// The changed keys of each write, with their earlier contents.
-    done: VecDeque<Vec<(DatabaseKey, Option<KeyContents>)>>,
+    /// The changed keys of each recent write, with their earlier contents.
+    recent: VecDeque<Vec<(DatabaseKey, Option<KeyContents>)>>,
 }
 
 impl Writes {
@@ -48,7 +48,7 @@ impl Writes {
         touched
     }
 
-    /// The keys of databases before a change; a swap also brings the keys of one to the other.
+    /// Adds the keys of databases, each in all of them: a swap moves keys from one to another.
     fn touch_all(&self, databases: &[usize], touched: &mut BTreeSet<DatabaseKey>) {
         for (_, key) in self.keys.keys().filter(|(number, _)| databases.contains(number)) {
             touched.extend(databases.iter().map(|&number| (number, key.clone())));
@@ -58,26 +58,28 @@ impl Writes {
 
 impl Faults {
     fn take_last_write(&mut self) -> Option<Vec<(DatabaseKey, Option<KeyContents>)>> {
-        self.writes.as_mut()?.done.pop_back()
+        self.writes.as_mut()?.recent.pop_back()
     }
 }
 
 impl Engine {
     /// Records the effects of a unit as one write, without expired keys.
     pub(crate) fn keep_write(&mut self, effects: &Effects, time: Time) {
-        let Some(mut writes) = self.faults_mut().and_then(|it| it.writes.take()) else { return };
+        let Some(mut writes) = self.faults_mut().and_then(|faults| faults.writes.take()) else {
+            return;
+        };
         let mut changes = self.take_changes(&mut writes, effects);
-        changes.retain(|(name, before)| {
+        changes.retain(|(place, before)| {
             let deadline = before.as_ref().and_then(|contents| contents.deadline);
             !deadline.is_some_and(|deadline| time.reached(deadline))
-                || self.contents(name).is_some()
+                || self.contents(place).is_some()
         });
         let Some(faults) = self.faults_mut() else { return };
         if !changes.is_empty() && !faults.is_undoing {
-            if writes.done.len() == limits::LOSABLE_WRITES_MAX {
-                writes.done.pop_front();
+            if writes.recent.len() == limits::LOSABLE_WRITES_MAX {
+                writes.recent.pop_front();
             }
-            writes.done.push_back(changes);
+            writes.recent.push_back(changes);
         }
         faults.writes = Some(writes);
     }
@@ -89,13 +91,13 @@ impl Engine {
         writes: &mut Writes,
         effects: &Effects,
     ) -> Vec<(DatabaseKey, Option<KeyContents>)> {
-        let changes = writes.touched(effects).into_iter().filter_map(|name| {
-            let now = self.contents(&name);
+        let changes = writes.touched(effects).into_iter().filter_map(|place| {
+            let now = self.contents(&place);
             let before = match now.clone() {
-                Some(contents) => writes.keys.insert(name.clone(), contents),
-                None => writes.keys.remove(&name),
+                Some(contents) => writes.keys.insert(place.clone(), contents),
+                None => writes.keys.remove(&place),
             };
-            (before != now).then_some((name, before))
+            (before != now).then_some((place, before))
         });
         changes.collect()
     }
@@ -110,16 +112,16 @@ impl Engine {
 
     /// Undoes up to `count` of the last writes; returns how many.
     pub(crate) fn lose_writes(&mut self, count: usize, time: Time) -> usize {
-        // The writes of this unit before are a write, too; what follows is none.
+        // The earlier effects of this unit are a write of their own; undoing is not a write.
         self.observe_effects(None);
         self.end_unit(time);
         self.set_undoing(true);
         let mut lost = 0;
         while lost < count {
-            let done = self.faults_mut().and_then(Faults::take_last_write);
-            let Some(changes) = done else { break };
-            for (name, before) in changes.into_iter().rev() {
-                self.restore(&name, before, time);
+            let last_write = self.faults_mut().and_then(Faults::take_last_write);
+            let Some(changes) = last_write else { break };
+            for (place, before) in changes.into_iter().rev() {
+                self.restore(&place, before, time);
             }
             lost += 1;
         }
@@ -129,9 +131,9 @@ impl Engine {
         lost
     }
 
-    fn set_undoing(&mut self, yes: bool) {
+    fn set_undoing(&mut self, is_undoing: bool) {
         if let Some(faults) = self.faults_mut() {
-            faults.is_undoing = yes;
+            faults.is_undoing = is_undoing;
         }
     }
 

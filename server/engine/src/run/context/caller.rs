@@ -132,8 +132,8 @@ impl Context<'_> {
         Some(Reply::NOTHING)
     }
 
-    /// Waits until the changes so far are durable: here if `local` says so, and on the disks of so
-    /// many followers. Returns the reply if they are, or if the client may not block.
+    /// Waits until the changes so far are durable: here if `local` says so, and on the disks of
+    /// `replicas` followers. Returns the reply if they are, or if the client may not block.
     pub fn wait_for_log(
         &mut self,
         local: Option<bool>,

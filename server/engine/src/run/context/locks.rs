@@ -13,7 +13,7 @@ use crate::timing::time::Millis;
 impl Context<'_> {
     // --- acquiring ---
 
-    /// The client asks for a lock: what it was granted before is not its last reply any more.
+    /// Begins an acquiring command of the client: an earlier grant is no longer its last reply.
     /// Returns the number of clients that wait for the lock.
     #[inline]
     pub fn begin_acquire(&mut self, key: &[u8]) -> usize {
@@ -30,14 +30,14 @@ impl Context<'_> {
         (!is_last).then(|| writer.issue_token(*token_floor))
     }
 
-    /// Stops serving the queue of the key of which the client is served, unless the arguments of
-    /// the next client's command are such that it can be served.
+    /// Stops serving the queue in which the client waited, unless `is_served` accepts the arguments
+    /// of the next client's command.
     #[inline]
     pub fn stop_queue_unless(&mut self, is_served: impl FnOnce(Items<'_>) -> bool) {
         self.engine.sessions.waiters.stop_unless(is_served);
     }
 
-    /// Runs the command of the client, which waits, again at this time, even if no key has changed.
+    /// Runs the command of the waiting client again at this time, even if no key has changed.
     #[inline]
     pub fn retry_at(&mut self, moment: Option<Millis>) {
         self.engine.retry_at(self.client, moment);
@@ -45,7 +45,7 @@ impl Context<'_> {
 
     // --- changing ---
 
-    /// Changes the lock in `slot`, which keeps at least one hold, and then the deadline of its key.
+    /// Changes the lock in `slot` and then the deadline of its key. The lock must keep a hold.
     #[inline]
     pub fn change_lock(
         &mut self,
@@ -71,8 +71,7 @@ impl Context<'_> {
         self.engine.bind_lock(self.client, (self.database, key.into()), granted_by);
     }
 
-    /// Ends what [`Context::bind_lock`] has begun for a client, unless the lock is still bound to
-    /// it.
+    /// Removes the binding of [`Context::bind_lock`], unless the lock is still bound to the client.
     #[inline]
     pub fn unbind_lock(&mut self, key: &[u8], client: u64) {
         self.engine.unbind_lock(client, &(self.database, key.into()));
@@ -80,30 +79,30 @@ impl Context<'_> {
 
     // --- notes for the lock view ---
 
-    /// The keys that the command adds are added only if they do not exist.
+    /// Notes that the command adds keys only if they do not exist.
     #[inline(always)]
     pub fn make_conditional(&mut self) {
         self.engine.writer.make_conditional();
     }
 
-    /// How the changes that follow are made.
+    /// Notes how the changes that follow are made.
     pub fn set_way(&mut self, way: Way) {
         self.engine.writer.set_way(way);
     }
 
-    /// The owners of the lock in `slot` are about to change, and its deadline with them.
+    /// Notes how the owners of the lock in `slot` change, before the change.
     #[inline]
     pub fn change_owners(&mut self, slot: Slot, change: OwnerChange) {
         self.engine.writer.change_owners(slot, change);
     }
 
-    /// The client has tried to acquire the key in `slot`, if it is a lock.
+    /// Notes a refused attempt to acquire the key in `slot`, if it is a lock.
     #[inline]
     pub fn note_refused_lock(&mut self, slot: Slot) {
         self.engine.writer.refuse_lock(self.database, slot);
     }
 
-    /// The client waits for the release of a lock.
+    /// Notes that the client waits for the release of a lock.
     #[inline]
     pub fn note_wait_for_lock(&mut self, key: &[u8]) {
         self.engine.writer.wait_for_lock(self.database, key);

@@ -44,7 +44,7 @@ impl Context<'_> {
         reply
     }
 
-    /// A script has changed nothing: if it is one that acquires locks, they were refused.
+    /// Notes that a script has changed nothing: if it acquires locks, they were refused.
     #[cold]
     fn note_refused_locks(&mut self, sha: &[u8], keys: &[&[u8]]) {
         let Engine { writer, interpreter, script_purposes, .. } = &mut *self.engine;

@@ -124,7 +124,7 @@ impl Context<'_> {
     /// Replaces the users by those of the ACL file: all or nothing.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// If there is no file, or it cannot be read or is not valid; the text describes the reason.
     pub fn reload_users(&mut self) -> Result<(), String> {
         self.engine.reload_users(Some(self.client))
     }
@@ -132,7 +132,7 @@ impl Context<'_> {
     /// Writes the users to the ACL file.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// If there is no file, or it cannot be written; the text describes the reason.
     pub fn save_users(&mut self) -> Result<(), String> {
         self.engine.save_users()
     }
