@@ -1,4 +1,4 @@
-//! What is replicated.
+//! The entries of the replicated log, and the nodes that replicate it.
 
 use bytes::Bytes;
 use openraft::TokioRuntime;
@@ -22,19 +22,19 @@ openraft::declare_raft_types!(
 /// The effects of units that follow each other, of one leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The index of the entry with which its leader began. Batches of earlier leaders that are
-    /// committed after this entry have no effect.
+    /// The index of the entry with which its leader began: see [`Batch::barrier`]. Batches of
+    /// earlier leaders that are committed after that entry have no effect.
     pub barrier: u64,
     /// Log time after the batch, in milliseconds.
     pub lease_ms: i64,
-    /// The last unit of the batch, as its leader counts them.
+    /// The number of the last unit of the batch, as its leader numbers them.
     pub last: u64,
-    /// The effects, in byte form; of a divided batch, a part of them.
+    /// The effects in byte form, or a part of them if the batch is divided.
     pub effects: Bytes,
-    /// Bytes of the effects that are in the entries before this part.
+    /// Number of bytes of the effects in the entries before this part.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub before: u64,
-    /// Bytes of the effects that are in the entries after this part.
+    /// Number of bytes of the effects in the entries after this part.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub after: u64,
 }
@@ -50,7 +50,7 @@ impl Batch {
         Batch { barrier, lease_ms, last, effects: effects.into(), before: 0, after: 0 }
     }
 
-    /// The entry with which a leader begins: its own index is the barrier of the batches that
+    /// The entry with which a leader begins. Its index is the field `barrier` of the batches that
     /// follow.
     pub fn barrier(lease_ms: i64) -> Batch {
         Batch { barrier: Batch::IS_BARRIER, lease_ms, ..Batch::default() }
@@ -73,7 +73,7 @@ impl Batch {
         })
     }
 
-    /// Whether this is the first one of several parts.
+    /// Whether this is the first of several parts.
     pub(crate) fn begins(&self) -> bool {
         self.before == 0 && self.after > 0
     }
@@ -83,7 +83,8 @@ impl Batch {
         self.before == 0 && self.after == 0
     }
 
-    /// Also the barrier of no leader.
+    /// The value of `barrier` that marks the entry with which a leader begins. No batch has it, so
+    /// that it also means: no batch has effects before the next such entry.
     pub(crate) const IS_BARRIER: u64 = u64::MAX;
 }
 
@@ -110,7 +111,7 @@ impl Peer {
     }
 }
 
-/// What the cluster keeps of a join token.
+/// The part of a join token that the cluster keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
     /// The digest of its secret.

@@ -28,7 +28,7 @@ struct Term {
     acknowledged: BTreeMap<NodeId, u64>,
     /// Until when this leader does not lead: see [`crate::handover`].
     resigned_until: Option<Instant>,
-    /// It does not send messages either.
+    /// Whether it does not send messages either.
     is_silent: bool,
 }
 
@@ -57,7 +57,7 @@ impl Contacts {
         }
     }
 
-    /// The leader with this vote does not lead until then.
+    /// Suspends the leadership with this vote until a time.
     pub(crate) fn resign(&self, vote: &Vote<NodeId>, until: Instant) {
         let mut term = self.0.lock();
         if *vote == term.vote {
@@ -70,7 +70,7 @@ impl Contacts {
         self.0.lock().is_silent = true;
     }
 
-    /// The leader goes on, unless another one was elected.
+    /// Ends the suspension: the leader goes on, unless another one was elected.
     pub(crate) fn end_resignation(&self) {
         let mut term = self.0.lock();
         (term.resigned_until, term.is_silent) = (None, false);
@@ -123,7 +123,7 @@ impl Contacts {
         let majority = |voters: &BTreeSet<NodeId>| {
             let mut sent: Vec<Option<Instant>> = voters.iter().map(sent).collect();
             sent.sort_unstable();
-            // As many are later as are earlier, or one more.
+            // The median: as many times are later as are earlier, or one more.
             let mut at = sent.len().div_ceil(2).checked_sub(1)?;
             if defect!(RaftLessThanAMajority) {
                 at += 1;
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(majority(&three), Some(7));
         assert_eq!(contacts.last(&vote, 2), Some(at(5)));
         assert_eq!(contacts.last(&vote, 4), None);
-        // Of four, three are a majority; of two configurations, both must have one.
+        // Three of four are a majority; each of two configurations must have a majority.
         assert_eq!(majority(&[BTreeSet::from([1, 2, 3, 4])]), Some(5));
         assert_eq!(majority(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2])]), Some(5));
         assert_eq!(majority(&[BTreeSet::from([1, 2, 3]), BTreeSet::from([4, 5, 6])]), None);

@@ -52,7 +52,7 @@ pub(crate) fn is_kept(disk: &dyn Disk) -> io::Result<bool> {
     Ok(small_file::read(disk, NAME)?.is_some())
 }
 
-/// The end of the log is about to be cut off.
+/// Records the doubt, before the end of the log is cut off.
 pub(crate) fn begin(disk: &dyn Disk) -> io::Result<()> {
     small_file::write(disk, NAME, CONTENTS)
 }
@@ -144,7 +144,7 @@ impl Node {
 
     pub(crate) fn answer_last_entry(&self) -> LastEntry {
         let membership = *self.metrics().borrow().membership_config.log_id();
-        // In this order: a node that leads has all that is committed.
+        // Checked before the last entry is read: a node that leads then has all committed entries.
         let leads = self.leads();
         let has_space = !self.disk_is_full.load(Ordering::Relaxed);
         LastEntry { last: self.machine.shared.last(), membership, leads, has_space }

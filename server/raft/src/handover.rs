@@ -22,7 +22,7 @@ use crate::wire::{LastEntry, Reply, Request};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) node: NodeId,
-    /// Later the choice counts no more: the node was not elected.
+    /// When the choice expires: the node was then not elected.
     until: Instant,
 }
 
@@ -141,7 +141,7 @@ impl Node {
         announcements.join_all().await.contains(&Ok(true))
     }
 
-    /// A leader has chosen a node to lead next.
+    /// Records the node that a leader has chosen to lead next.
     pub(crate) fn note_choice(&self, node: NodeId) -> Reply {
         let until = Instant::now() + self.settings.lease * CHOSEN_LEASES;
         self.choice.send_replace(Some(Choice { node, until }));

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// Entries that stay in memory: followers that keep up get them from there. A follower that is
-/// further behind is sent entries from the disk.
+/// Bytes of the entries that stay in memory, for followers that keep up. A follower that is further
+/// behind is sent entries from the disk.
 pub(crate) const RECENT_BYTES: usize = 16 << 20;
 
-/// The effects of an entry: those of a larger batch are divided. A leader loses a follower to
-/// which it cannot send so much within a heartbeat interval: with five nodes and the default
+/// Maximum bytes of the effects in one entry: a larger batch is divided. A leader loses a follower
+/// to which it cannot send that many within a heartbeat interval: with five nodes and the default
 /// settings, if its link delivers less than 5 Mbit/s.
 pub(crate) const ENTRY_BYTES: usize = 32 << 10;
 
-/// What an entry has besides its effects, at most.
+/// Maximum bytes of an entry besides its effects.
 pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// Parts of a divided batch that are not committed yet. More would keep `openraft` from sending
@@ -49,5 +49,5 @@ pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// failed, or the network.
 pub(crate) const SNAPSHOT_STALL: Duration = Duration::from_secs(10);
 
-/// A node that loads a snapshot says so at this interval.
+/// Interval at which a node that loads a snapshot sends its progress.
 pub(crate) const SNAPSHOT_LOADING: Duration = Duration::from_secs(1);

@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     log: Mutex<Log>,
     /// The last position in the files; `None` if a snapshot could not be installed.
     written: watch::Sender<Option<Position>>,
-    /// See [`doubt`], when it was opened.
+    /// Whether the node was in doubt when the log was opened: see [`doubt`].
     pub(crate) is_in_doubt: bool,
 }
 
@@ -160,9 +160,9 @@ impl Log {
     /// may have promised what it does not know any more. A node votes in a term before it gets
     /// entries of it.
     fn check_vote(&self, has_snapshot: bool) -> io::Result<()> {
-        let lost = |what: String| {
+        let lost = |finding: String| {
             let message = format!(
-                "{what}, and what this node has promised with it: remove it from the cluster, \
+                "{finding}, and what this node has promised with it: remove it from the cluster, \
                  remove its folder 'raft', and join again"
             );
             Err(io::Error::new(io::ErrorKind::InvalidData, message))
@@ -191,7 +191,7 @@ fn of_doubt(error: io::Error) -> RecoveryError {
     RecoveryError::Io { file: "doubt".into(), error }
 }
 
-/// The log was read, and is about to be changed.
+/// Records a doubt if the end of the log will be cut off, after it was read.
 fn begin_doubt(disk: &dyn Disk, found: &Recovered) -> Result<Clocks, RecoveryError> {
     if found.is_cut {
         doubt::begin(disk).map_err(of_doubt)?;
@@ -240,7 +240,7 @@ impl Shared {
         Ok(Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written, is_in_doubt })
     }
 
-    /// The log begins after this entry, which a snapshot contains.
+    /// Lets the log begin after this entry, which a snapshot contains.
     pub(crate) fn begin_after(&self, log_id: LogId<NodeId>) {
         let mut log = self.log.lock();
         log.purge(log_id);
@@ -270,7 +270,7 @@ impl Shared {
         position_of(log.purged) <= position_of(log_id) && !is_replaced
     }
 
-    /// The state at this position was installed in the place of the log: see
+    /// Replaces the log up to this position by a snapshot: see
     /// [`lockwheel_log::files::Files::go_on_after`].
     pub(crate) fn use_snapshot(&self, snapshot: Position, lease_ms: i64) -> io::Result<()> {
         let obsolete = {
@@ -399,7 +399,7 @@ impl LogStore {
                 let thread = std::thread::Builder::new().name("lockwheel-raft-log".into());
                 thread.spawn(move || {
                     let mut failure = None;
-                    // Until the log is dropped.
+                    // The channel closes when the log is dropped.
                     while let Ok(order) = receiver.recv() {
                         worker.carry_out(order, &mut failure);
                     }
@@ -577,7 +577,8 @@ impl RaftLogStorage<Types> for LogStore {
         Ok(self.shared.log.lock().vote)
     }
 
-    /// It becomes durable with the next entry: an earlier one is as good after a restart.
+    /// Records the committed entry. It becomes durable with the next entry: after a restart, an
+    /// earlier one is sufficient.
     async fn save_committed(
         &mut self,
         committed: Option<LogId<NodeId>>,

@@ -57,7 +57,7 @@ impl From<WriteError> for MembershipError {
 /// The nodes of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
-    /// The entry that says so.
+    /// The entry of the log with these members.
     pub at: Option<LogId<NodeId>>,
     /// All nodes, by their numbers.
     pub nodes: BTreeMap<NodeId, Peer>,
@@ -315,7 +315,8 @@ impl Node {
 
     /// The cluster as this node sees it.
     pub fn status(&self) -> Status {
-        // Before the metrics: those of an earlier leadership say nothing of the followers.
+        // Checked before the metrics are read: those of an earlier leadership do not show the
+        // followers.
         let leads = self.check_leads().is_ok();
         let metrics = self.raft.metrics().borrow().clone();
         let leader = metrics.current_leader.filter(|leader| *leader != self.settings.id || leads);

@@ -213,7 +213,7 @@ impl Node {
         self.promises.lock().last_contact
     }
 
-    /// A message of a leader has arrived.
+    /// Records that a message of a leader has arrived.
     pub(crate) fn note_contact(&self) {
         self.promises.lock().last_contact = Instant::now();
     }
@@ -366,7 +366,7 @@ impl Node {
                 lost.ok().and_then(|lost| *lost).map(Failure::LogIsLost)
             }
             ended = metrics.wait_for(has_ended) => {
-                // The sender is gone if the task of `openraft` has panicked.
+                // The sender is dropped if the task of `openraft` has panicked.
                 let reason = match ended {
                     Ok(metrics) => metrics.running_state.as_ref().err().map(ToString::to_string),
                     Err(_) => None,
@@ -594,7 +594,7 @@ impl Node {
         &self,
         request: AppendEntriesRequest<Types>,
     ) -> Result<AppendEntriesResponse<NodeId>, RaftError<NodeId>> {
-        // Before it is followed: see `become_candidate`.
+        // Recorded before the leader is followed: see `become_candidate`.
         if request.vote >= self.raft.server_metrics().borrow().vote {
             self.note_contact();
         }

@@ -16,7 +16,8 @@ pub(crate) struct Pace {
     bytes: usize,
     /// The bytes of the message that was sent.
     sent: usize,
-    /// A message was sent, and its reply has not arrived: it was given up.
+    /// Whether a message was sent whose reply has not arrived. When the next one begins, it was
+    /// given up.
     is_waiting: bool,
 }
 
@@ -27,8 +28,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A message is about to be sent: removes the entries that it does not carry. Returns whether
-    /// there were any.
+    /// Begins a message: removes the entries that it does not carry. Returns whether there were
+    /// any.
     pub(crate) fn begin(&mut self, entries: &mut Vec<Entry<Types>>) -> bool {
         if self.is_waiting {
             self.bytes = limits::ENTRY_BYTES;
@@ -48,8 +49,8 @@ impl Pace {
         true
     }
 
-    /// The reply to the message has arrived after `elapsed`, or the connection has failed.
-    /// `openraft` would have given the message up after `limit`.
+    /// Ends a message, whose reply has arrived or whose connection has failed after `elapsed`.
+    /// `limit` is the timeout of `openraft` for the message.
     pub(crate) fn end(&mut self, elapsed: Duration, limit: Duration, is_reply: bool) {
         self.is_waiting = false;
         // A short message shows nothing of what the link delivers.

@@ -1,9 +1,9 @@
 //! What a node has promised to others.
 //!
-//! A follower that has got a message of a leader neither votes for another node nor becomes a
-//! candidate for a lease; `openraft` ensures the former. A leader votes for no other node while it
-//! leads. Messages arrive while an election is being decided, so both decisions are made under one
-//! lock.
+//! After a message of a leader, a follower neither votes for another node nor becomes a candidate
+//! for the time of one lease; `openraft` ensures the former. A leader votes for no other node while
+//! it leads. Messages arrive while an election is being decided, so both decisions are made under
+//! one lock.
 
 use openraft::Vote;
 use parking_lot::{Mutex, MutexGuard};
@@ -11,22 +11,22 @@ use tokio::time::Instant;
 
 use crate::types::NodeId;
 
-/// See the module's documentation.
+/// The promises of this node, under one lock.
 #[derive(Debug)]
 pub(crate) struct Promises(Mutex<Given>);
 
 /// The promises of one node.
 #[derive(Debug)]
 pub(crate) struct Given {
-    /// The last message of a leader, or the start.
+    /// When the last message of a leader arrived, or this node started.
     pub(crate) last_contact: Instant,
-    /// So many requests for a vote are being decided.
+    /// Number of vote requests that are being decided.
     undecided: u32,
     /// The greatest vote that was granted, or may have been.
     granted: Vote<NodeId>,
 }
 
-/// A request for a vote is being decided. Dropped before it is, it counts as granted.
+/// A vote request that is being decided. Dropped without a decision, it counts as granted.
 #[derive(Debug)]
 pub(crate) struct Undecided<'a> {
     promises: &'a Promises,
@@ -43,7 +43,7 @@ impl Promises {
         self.0.lock()
     }
 
-    /// Begins to decide a request for this vote, unless this node leads.
+    /// Begins to decide a vote request, unless this node leads.
     pub(crate) fn decide(
         &self,
         vote: Vote<NodeId>,
@@ -56,8 +56,8 @@ impl Promises {
         })
     }
 
-    /// Extends the time for which this node leads with `vote`, unless a request for another vote is
-    /// being decided; returns false if one was granted.
+    /// Extends the time for which this node leads with `vote`, unless a vote request is being
+    /// decided. Returns false, and extends nothing, if a greater vote was granted.
     pub(crate) fn extend(&self, vote: &Vote<NodeId>, extend: impl FnOnce()) -> bool {
         let given = self.lock();
         if given.granted > *vote {
@@ -71,6 +71,7 @@ impl Promises {
 }
 
 impl Undecided<'_> {
+    /// Records the decision.
     pub(crate) fn end(mut self, is_granted: bool) {
         self.is_granted = is_granted;
     }

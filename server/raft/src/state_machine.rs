@@ -29,37 +29,37 @@ pub trait State: Debug + Send + Sync + 'static {
     /// Removes everything.
     fn clear(&self);
 
-    /// Applies effects, after which it is `lease_ms` in log time.
+    /// Applies effects, and sets the log time after them to `lease_ms`.
     ///
     /// # Errors
     /// If they cannot be applied: the node must stop.
     fn load(&self, effects: &[u8], lease_ms: i64) -> Result<(), String>;
 
-    /// A batch is committed. If this process leads and has produced it, the state has its effects
-    /// already; otherwise they must be applied.
+    /// Applies the effects of a committed batch, unless this process leads and has produced it:
+    /// then the state has them already.
     ///
     /// # Errors
     /// As [`State::load`].
     fn commit(&self, batch: &Batch) -> Result<(), String>;
 
-    /// From now on this process produces batches with this barrier, beginning at this log time. It
-    /// grants nothing before the end of the guard, if there is one. Returns the number of the unit
-    /// before the first one.
+    /// Begins to produce batches with this barrier, starting at this log time. Nothing is granted
+    /// before the end of the guard, if there is one. Returns the number of the unit before the
+    /// first one.
     fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64;
 
-    /// This process produces no batches any more; [`State::clear`] follows, since the state may
-    /// have effects that will never be committed.
+    /// Stops producing batches. [`State::clear`] follows, since the state may have effects that
+    /// will never be committed.
     fn stop_leading(&self);
 
-    /// Begins to give out the state as it is now. While this process leads, the state goes on
-    /// changing; otherwise it does not until all parts are written.
+    /// Begins a snapshot of the present state. While this process leads, the state goes on
+    /// changing; otherwise it does not change until all parts are written.
     fn begin_snapshot(&self) -> Box<dyn SnapshotParts>;
 }
 
-/// The state at a moment.
+/// The parts of a snapshot.
 pub trait SnapshotParts: Send + Sync {
-    /// The last unit whose effects it has, if this process leads: then the state is ahead of what
-    /// is committed. One batch must end with this unit.
+    /// The last unit whose effects the snapshot has, if this process leads: then the state is ahead
+    /// of what is committed. One batch must end with this unit.
     fn last(&self) -> Option<u64>;
 
     /// Writes all parts; returns false if the state was cleared meanwhile.
@@ -68,12 +68,12 @@ pub trait SnapshotParts: Send + Sync {
     /// As the file returns them.
     fn write(&mut self, file: &mut SnapshotWriter) -> io::Result<bool>;
 
-    /// The snapshot is durable, or has failed. Not called for one that [`SnapshotParts::write`] has
-    /// given up.
+    /// Called when the snapshot is durable or has failed, but not if [`SnapshotParts::write`] has
+    /// returned false.
     fn end(&mut self, is_complete: bool);
 }
 
-/// See the module's documentation. Clones are the same one.
+/// The state machine of a node. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct StateMachine {
     pub(crate) shared: Arc<Shared>,
@@ -81,22 +81,25 @@ pub struct StateMachine {
     applied: Arc<Mutex<Applied>>,
 }
 
+/// The committed entries that the state has.
 #[derive(Debug, Default)]
 struct Applied {
+    /// The place after the last of them.
     at: Place,
-    /// The state is that of no place, since a change of it has failed. The node stops, but a
-    /// snapshot may still be about to begin.
+    /// Whether a change of the state has failed, so that it belongs to no place. The node stops,
+    /// but a snapshot may still be about to begin.
     is_broken: bool,
     /// The latest snapshot.
     snapshot: Option<Place>,
-    /// While this process leads: its barrier, and its last unit that is committed.
+    /// While this process leads: its barrier, and its last committed unit.
     leading: Option<(u64, u64)>,
-    /// A snapshot of the state after this unit of the leader waits for its place in the log.
+    /// The snapshot that waits for its place in the log: its last unit, and where to send the
+    /// place.
     waiting: Option<(u64, oneshot::Sender<Place>)>,
 }
 
 impl Applied {
-    /// A batch of the place `at` was committed.
+    /// Records that a batch was committed, after which `at` is the place.
     fn note_committed(&mut self, batch: &Batch) {
         if let Some((barrier, last)) = &mut self.leading
             && *barrier == batch.barrier
@@ -106,14 +109,14 @@ impl Applied {
             if let Some((last, sender)) = self.waiting.take_if(|(last, _)| *last <= batch.last)
                 && last == batch.last
             {
-                // Fails if nothing waits any more.
+                // Fails if the snapshot was given up.
                 let _ = sender.send(self.at.clone());
             }
         }
     }
 }
 
-/// Reads the parts of a snapshot, the first of which is its place, into `state`.
+/// Loads the parts of a snapshot into `state`. The first part is the place of the snapshot.
 struct Loader<'a> {
     state: &'a dyn State,
     place: Option<Place>,
@@ -154,12 +157,12 @@ impl StateMachine {
         Ok((log, StateMachine { shared, state, applied }))
     }
 
-    /// Log time after the last entry that was applied, in milliseconds.
+    /// The log time after the last applied entry, in milliseconds.
     pub(crate) fn lease_ms(&self) -> i64 {
         self.applied.lock().at.lease_ms
     }
 
-    /// The index of the last entry that was applied; `None` before the first one. Waits while the
+    /// The index of the last applied entry; `None` before the first one. Waits while the
     /// state is being replaced.
     pub(crate) fn applied_index(&self) -> Option<u64> {
         blocking(|| self.applied.lock()).at.last.map(|last| last.index)
@@ -170,7 +173,7 @@ impl StateMachine {
         self.applied.lock().at.barrier
     }
 
-    /// This node leads from now on if its barrier is still the latest; returns whether it is.
+    /// Begins to lead, if the barrier of this node is still the latest; returns whether it is.
     pub(crate) fn begin_leading(&self, barrier: u64) -> bool {
         let mut applied = self.applied.lock();
         let is_latest = applied.at.barrier == barrier;
@@ -190,8 +193,7 @@ impl StateMachine {
         is_latest
     }
 
-    /// This node leads no more: rebuilds the state from the snapshot and the entries that were
-    /// applied.
+    /// Stops leading: rebuilds the state from the snapshot and the applied entries.
     ///
     /// # Errors
     /// As the disk returns them, or if the entries cannot be applied.
@@ -238,16 +240,16 @@ impl StateMachine {
     }
 }
 
-/// Runs what may take long: messages between nodes must go on meanwhile.
-pub(crate) fn blocking<T>(act: impl FnOnce() -> T) -> T {
+/// Runs a call that may block, so that messages between nodes go on meanwhile.
+pub(crate) fn blocking<T>(call: impl FnOnce() -> T) -> T {
     // Simulations have one thread.
     match tokio::runtime::Handle::current().runtime_flavor() {
-        tokio::runtime::RuntimeFlavor::CurrentThread => act(),
-        _ => tokio::task::block_in_place(act),
+        tokio::runtime::RuntimeFlavor::CurrentThread => call(),
+        _ => tokio::task::block_in_place(call),
     }
 }
 
-/// Entries that are read at once.
+/// Size of the entries that are read at once when the state is rebuilt.
 const REBUILD_BYTES: usize = 16 << 20;
 
 impl RaftStateMachine<Types> for StateMachine {
@@ -340,7 +342,7 @@ impl StateMachine {
         Ok(())
     }
 
-    /// A copy of a snapshot of another node in this process.
+    /// Copies a snapshot file of another node in this process.
     fn copy_snapshot(
         &self,
         file: &dyn DiskFile,
@@ -377,14 +379,14 @@ pub struct SnapshotBuilder {
     machine: StateMachine,
 }
 
-/// What was done of a snapshot.
+/// How far a snapshot is.
 enum Progress {
-    /// It is complete.
+    /// The snapshot is complete.
     Written(Snapshot<Types>),
     /// The state was cleared meanwhile.
     GivenUp,
-    /// It has the effects of units that are not committed. Its place in the log is known when they
-    /// are, unless this process leads no more before.
+    /// The snapshot has effects of units that are not committed. The receiver gets its place in the
+    /// log when they are, or an error if this process stops leading before.
     Awaits(oneshot::Receiver<Place>, Box<dyn SnapshotParts>),
 }
 
@@ -493,14 +495,14 @@ impl StateMachine {
         }
     }
 
-    /// The latest snapshot, if there is one, without its contents: to `openraft`, nothing has
-    /// changed.
+    /// The metadata of the latest snapshot, if there is one, without contents: tells `openraft`
+    /// that nothing has changed.
     fn same_snapshot(&self) -> Snapshot<Types> {
         let meta = self.applied.lock().snapshot.as_ref().map(Place::meta).unwrap_or_default();
         Snapshot { meta, snapshot: Box::new(SnapshotFile::Expected) }
     }
 
-    /// A snapshot is complete: it replaces the one before.
+    /// Replaces the snapshot by one that was written, unless that is not complete.
     fn use_snapshot(
         &self,
         applied: &mut Applied,
@@ -527,7 +529,7 @@ impl StateMachine {
         self.shared.files.lock().check_names()
     }
 
-    /// The bytes of the snapshot and of the log after it, and those that are free on the disk.
+    /// The sizes of the snapshot and of the log after it, and the free space of the disk, in bytes.
     pub(crate) fn sizes(&self) -> (u64, u64, io::Result<u64>) {
         let files = self.shared.files.lock();
         (files.snapshot_bytes(), files.segment_bytes(), files.free_bytes())

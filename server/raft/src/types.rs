@@ -11,7 +11,7 @@ pub(crate) fn position(index: u64) -> Position {
     index + 1
 }
 
-/// The position after which there are entries, if the entries up to `log_id` are gone.
+/// The position after which there are entries, if the entries up to `log_id` were purged.
 pub(crate) fn position_of(log_id: Option<LogId<NodeId>>) -> Position {
     log_id.map_or(0, |log_id| position(log_id.index))
 }

@@ -41,7 +41,7 @@ struct Pending {
 /// Number of locks that the clients share.
 const LOCKS: u64 = 4;
 
-/// Leases are at least so long, and less than this longer.
+/// Shortest lease, and the range above it.
 const LEASE_MS: u64 = 150;
 const LEASE_VARIES_MS: u64 = 2_000;
 
@@ -82,7 +82,7 @@ impl Cluster {
         }
     }
 
-    /// A client gets the reply to a request.
+    /// Handles the reply to a request of a client.
     fn receive(&mut self, at: usize, pending: &Pending) {
         self.note(format_args!("unit {} is acknowledged", pending.number));
         self.acknowledged.insert(pending.number);
@@ -109,7 +109,7 @@ impl Cluster {
         }
     }
 
-    /// A client may send a request.
+    /// Lets a client send a random request, or none.
     fn send(&mut self, at: usize) {
         let lease_ms = (LEASE_MS + self.random.below(LEASE_VARIES_MS)) as i64;
         let request = match (self.clients[at].holding, self.random.below(100)) {

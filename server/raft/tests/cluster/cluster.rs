@@ -37,7 +37,7 @@ const AVAILABLE: Duration = Duration::from_secs(40);
 /// Largest error of the rate of a clock, in parts per million.
 pub(crate) const CLOCK_ERROR_PPM: i64 = 24_000;
 
-/// A step is at least so long, and less than this longer.
+/// Shortest length of a step, and the range above it.
 const STEP_US: u64 = 1_000;
 const STEP_VARIES_US: u64 = 6_000;
 
@@ -46,7 +46,7 @@ thread_local! {
     static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on panics are counted.
+/// Installs a panic hook that counts panics.
 fn count_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -62,7 +62,7 @@ fn count_panics() {
     });
 }
 
-/// So often in a step, a node runs the tasks that have something to do, up to 61 of them.
+/// Number of turns of a node in a step. In each, it runs up to 61 tasks that have something to do.
 const TURNS: usize = 3;
 
 /// A node, and the machine with its disk.
@@ -113,7 +113,7 @@ pub(crate) struct Cluster {
     seed: u64,
 }
 
-/// So much of the story is shown.
+/// Number of lines of the story that are shown.
 const STORY_LINES: usize = 120;
 
 impl Drop for Cluster {
@@ -312,7 +312,7 @@ impl Cluster {
         self.network.lock().cut.extend(ways);
     }
 
-    /// From now on nothing fails, and all nodes run.
+    /// Ends all faults and runs all nodes.
     pub(crate) fn mend(&mut self) {
         self.network.lock().heal();
         for machine in self.machines.values_mut() {
@@ -420,7 +420,7 @@ impl Cluster {
     /// Waits until `get` returns something.
     pub(crate) fn wait<T>(
         &mut self,
-        what: &str,
+        awaited: &str,
         mut get: impl FnMut(&mut Cluster) -> Option<T>,
     ) -> T {
         let end = self.now + AVAILABLE;
@@ -432,7 +432,7 @@ impl Cluster {
         }
         let processes = self.machines.values().filter_map(|machine| machine.process.as_ref());
         let metrics = processes.map(|process| process.node.metrics().borrow().to_string());
-        panic!("no {what}: {:#?}", metrics.collect::<Vec<_>>());
+        panic!("no {awaited}: {:#?}", metrics.collect::<Vec<_>>());
     }
 
     /// Waits until a node leads.

@@ -1,4 +1,4 @@
-//! Histories in which faults happen at random.
+//! Histories with random faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,15 +22,15 @@ const LENGTH: Duration = Duration::from_secs(30);
 /// Longest time between two faults.
 const PAUSE_MS: u64 = 80;
 
-/// Longest suspension of a node, and longest time until a way that flaps changes.
+/// Longest suspension of a node, and longest interval in which a flapping way opens or closes.
 const SUSPENSION_MS: u64 = 1_500;
 const FLAP_MS: u64 = 300;
 
-/// Time until a change of the members is given up: a node that it needs may not run.
+/// Time until a change of the members is given up, since a node that it needs may not run.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Most machines in a cluster.
-const MACHINES: usize = 6;
+/// Maximum number of machines in a cluster.
+const MACHINES_MAX: usize = 6;
 
 /// A change of the members that is under way.
 struct Change {
@@ -38,7 +38,7 @@ struct Change {
     is_done: JoinHandle<bool>,
 }
 
-/// Runs a cluster with this seed; returns what has happened.
+/// Runs a cluster with this seed; returns the counts of faults and events.
 pub(crate) fn run(seed: u64) -> Figures {
     let mut cluster = Cluster::start(seed, if seed.is_multiple_of(2) { 3 } else { 5 });
     cluster.clients.resize_with(CLIENTS, Client::default);
@@ -48,7 +48,7 @@ pub(crate) fn run(seed: u64) -> Figures {
         cluster.sleep(Duration::from_millis(pause));
         cluster.kill_failed();
         cluster.follow_change(&mut change);
-        cluster.strike(&mut change);
+        cluster.inject_fault(&mut change);
     }
     cluster.mend();
     cluster.check_end();
@@ -58,8 +58,8 @@ pub(crate) fn run(seed: u64) -> Figures {
 }
 
 impl Cluster {
-    /// Something happens, often to the node that leads.
-    fn strike(&mut self, change: &mut Option<Change>) {
+    /// Injects a random fault, or repairs one; two of three concern the leader.
+    fn inject_fault(&mut self, change: &mut Option<Change>) {
         let (id, other) = (self.any_node(), self.any_node());
         let id = match self.leader {
             Some((leader, _)) if self.random.below(3) > 0 => leader,
@@ -122,7 +122,7 @@ impl Cluster {
         *self.machines.keys().nth(at).expect("a node")
     }
 
-    /// From now on, the ways to and from a node, or in one direction, open and close.
+    /// Lets the ways to a node, from it, or both open and close by turns.
     fn let_network_flap(&mut self, id: NodeId) {
         self.figures.flapping_networks += 1;
         let ids: Vec<NodeId> = self.machines.keys().copied().collect();
@@ -138,7 +138,7 @@ impl Cluster {
 // --- changes of the members ---
 
 impl Cluster {
-    /// A node is added, gets a vote, or is removed.
+    /// Begins to add a node, to give it a vote, or to remove a node, if no change is under way.
     fn begin_change(&mut self, change: &mut Option<Change>) {
         let Some((leader, _)) = self.leader.filter(|_| change.is_none()) else { return };
         let (mut voters, learners) = self.members(leader);
@@ -146,7 +146,7 @@ impl Cluster {
         let is_unknown = |id: &NodeId| !voters.contains(id) && !learners.contains(id);
         let unknown = machines.clone().find(is_unknown);
         let learner = machines.clone().find(|id| learners.contains(id));
-        let is_done = if learner.is_none() && (unknown.is_some() || machines.len() < MACHINES) {
+        let is_done = if learner.is_none() && (unknown.is_some() || machines.len() < MACHINES_MAX) {
             self.figures.nodes_added += 1;
             let id = unknown.unwrap_or_else(|| self.add_machine());
             self.call(
@@ -163,7 +163,7 @@ impl Cluster {
             self.call(leader, move |node| async move {
                 match voters.contains(&leader) {
                     true => node.change_voters(voters).await.is_ok(),
-                    // The next leader may remove it.
+                    // The leader removes itself; the next leader may finish that.
                     false => node.remove(leader).await.is_ok(),
                 }
             })
@@ -180,7 +180,7 @@ impl Cluster {
         (voters, learners)
     }
 
-    /// When a change is committed, the machines that are not members any more are removed.
+    /// Removes the machines that are no longer members, when a change is committed.
     fn follow_change(&mut self, change: &mut Option<Change>) {
         let Some(Change { begun, is_done }) = change else { return };
         let is_over = *begun + CHANGE_TIMEOUT <= self.now;

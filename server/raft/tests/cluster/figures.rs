@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 macro_rules! figures {
     ($($name:ident),*) => {
-        /// Numbers of what has happened.
+        /// Counts of faults and events.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Figures {
             $(pub(crate) $name: u64),*

@@ -177,7 +177,8 @@ fn locks_survive_ten_thousand_failovers() {
     survive(10_000);
 }
 
-/// Runs histories until another node has begun to lead so often, and prints what has happened.
+/// Runs histories until a number of changes of the leader, and prints the counts of faults and
+/// events.
 #[expect(clippy::print_stdout, reason = "it is the result")]
 fn survive(failovers: u64) {
     let (seed, done) = (AtomicU64::new(1), Mutex::new(Figures::default()));

@@ -41,7 +41,7 @@ struct Channel {
     sink: WriteHalf<DuplexStream>,
     /// What was sent and has not arrived.
     bytes: Vec<u8>,
-    /// The sender has closed the connection.
+    /// Whether the sender has closed the connection.
     is_closed: bool,
 }
 
@@ -72,7 +72,7 @@ impl Network {
         }
     }
 
-    /// All ways are open.
+    /// Opens all ways.
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
         self.flapping = None;

@@ -1,4 +1,4 @@
-//! Situations in which one rule decides.
+//! Situations that each depend on one rule of the protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::locks::{Complaints, Locks, Request};
 #[cfg(feature = "defects")]
 use crate::reads;
 
-/// All of them, for defects.
+/// All scenarios, for the search for defects.
 #[cfg(feature = "defects")]
 pub(crate) const ALL: &[fn()] = &[
     entries,
@@ -53,7 +53,7 @@ pub(crate) const ALL: &[fn()] = &[
     reads::divided_leader_confirms_no_reads,
 ];
 
-/// Executes so many notes; returns their numbers when all are acknowledged.
+/// Executes `count` notes; returns their numbers when all are acknowledged.
 fn notes(cluster: &mut Cluster, count: usize) -> Vec<u64> {
     let notes: Vec<Execution> =
         (0..count).map(|_| cluster.execute(Request::Note).expect("a leader")).collect();
@@ -88,7 +88,7 @@ pub(crate) fn divided_leader() {
     assert_eq!(cluster.leader, None);
     let (new, _) = cluster.leader();
     assert_ne!(new, old);
-    // It has forgotten what was not committed.
+    // The old leader has discarded what was not committed.
     assert_eq!(units(&cluster, old), [0_u64; 0]);
     cluster.network.lock().heal();
     assert_eq!(cluster.finish(note.is_committed), Some(false));
@@ -100,8 +100,9 @@ pub(crate) fn divided_leader() {
     }
 }
 
-/// A leader without contact forgets what was not committed. If it leads again and that is committed
-/// nevertheless, all nodes have it; but nothing has effects that comes after it has begun anew.
+/// A leader without contact discards what was not committed. If it leads again in the same term and
+/// that is committed nevertheless, all nodes apply it; but later batches of its first leadership
+/// have no effect.
 pub(crate) fn same_term() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, barrier) = cluster.leader();
@@ -126,11 +127,11 @@ pub(crate) fn same_term() {
     }
 }
 
-/// What the link of a node carries in a second: an entry to each of two others in less than half of
-/// a heartbeat interval.
+/// Bandwidth of the link of a node, with which an entry reaches two other nodes in less than half a
+/// heartbeat interval.
 const SLOW_BYTES_PER_SECOND: u64 = 4_000_000;
 
-/// The effect of a unit that takes several election timeouts on its way.
+/// Size of a unit that takes several election timeouts to be sent over that link.
 const LARGE_BYTES: usize = 4 << 20;
 
 /// A leader hands its leadership over within two leases, under load, and nothing is lost.
@@ -208,14 +209,14 @@ pub(crate) fn snapshot_on_a_full_disk() {
     cluster.check_end();
 }
 
-/// The files of snapshots on a disk, also of partial ones.
+/// The names of the files of snapshots on a disk, including partial ones.
 fn snapshots(disk: &SimulatedDisk) -> Vec<String> {
     let mut names = lockwheel_log::Disk::names(disk).expect("a disk");
     names.retain(|name| !name.ends_with(".log"));
     names
 }
 
-/// Neither a large unit nor a node that lacks much costs a leader its followers.
+/// A leader keeps its followers on slow links, even with a large unit or a node that lacks much.
 pub(crate) fn slow_links() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, barrier) = cluster.leader();
@@ -241,7 +242,7 @@ pub(crate) fn slow_links() {
     assert_eq!(cluster.leader, Some((leader, barrier)));
 }
 
-/// A new leader does not send its followers what they have, to find out how far they are.
+/// A new leader finds out how far its followers are without sending them entries that they have.
 pub(crate) fn new_leader_of_a_long_log() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -250,7 +251,7 @@ pub(crate) fn new_leader_of_a_long_log() {
         assert_eq!(cluster.finish(note.is_committed), Some(true));
     }
     cluster.sleep(LEASE);
-    // The log would be under way for eight seconds.
+    // Sending the whole log would take eight seconds.
     cluster.network.lock().bytes_per_second = Some(1_000_000);
     cluster.kill(leader, false);
     let begin = cluster.now;
@@ -259,8 +260,8 @@ pub(crate) fn new_leader_of_a_long_log() {
     assert!(time < LEASE * 4, "{time:?}");
 }
 
-/// Executes a large unit, until another node than the leader has applied some of its entries.
-/// Returns the leader, that node and the unit.
+/// Executes a large unit until a follower has applied some of its entries. Returns the leader, that
+/// follower and the unit.
 fn begin_large_unit(cluster: &mut Cluster) -> (NodeId, NodeId, Execution) {
     let (leader, _) = cluster.leader();
     cluster.network.lock().bytes_per_second = Some(SLOW_BYTES_PER_SECOND);
@@ -273,8 +274,8 @@ fn begin_large_unit(cluster: &mut Cluster) -> (NodeId, NodeId, Execution) {
     (leader, follower, large)
 }
 
-/// A leader is sending a long log to the only follower that it can reach, and gets the entries of
-/// the next leader in the places of its own.
+/// While a leader sends a long log to the only follower that it can reach, entries of the next
+/// leader replace its own.
 pub(crate) fn replaced_entries() {
     let mut cluster = Cluster::start(1, 5);
     let (old, _) = cluster.leader();
@@ -335,7 +336,8 @@ pub(crate) fn leader_within_a_batch() {
     }
 }
 
-/// A snapshot has whole batches: after a restart, a node gets all parts of the one that follows.
+/// A snapshot contains whole batches only: after a restart, a node gets all parts of the batch that
+/// follows.
 pub(crate) fn snapshot_within_a_batch() {
     let mut cluster = Cluster::start(1, 3);
     let before = cluster.acknowledge();
@@ -355,7 +357,7 @@ fn begin_snapshot(cluster: &mut Cluster, id: NodeId) {
     cluster.finish(begun).expect("it runs").expect("it is begun");
 }
 
-/// A new node needs a snapshot from now on. Returns the node that leads, and all units.
+/// Makes a snapshot that a new node needs. Returns the leader and all units.
 fn prepare_snapshot(cluster: &mut Cluster) -> (NodeId, Vec<u64>) {
     let (leader, _) = cluster.leader();
     let mut expected = notes(cluster, 50);
@@ -379,7 +381,7 @@ pub(crate) fn damaged_snapshot() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, expected) = prepare_snapshot(&mut cluster);
     let disk = &cluster.machines[&leader].disk;
-    // Its latest entries are in memory: what it reads in these operations is the snapshot.
+    // The leader's latest entries are in memory: these operations read the snapshot.
     for operation in disk.operations()..disk.operations() + 12 {
         disk.add_fault(operation, DiskFault::ReadsWrongBit);
     }
@@ -400,7 +402,7 @@ pub(crate) fn new_node() {
     let voters = (1..=4).filter(move |id| *id != leader);
     let changed = cluster.call(leader, |node| async move { node.change_voters(1..=4).await });
     cluster.finish(changed).expect("it runs").expect("a majority of both");
-    // It takes the place of the leader.
+    // The new node takes the place of the leader.
     cluster.kill(leader, false);
     let (next, _) = cluster.leader();
     let changed = cluster.call(next, |node| async move { node.change_voters(voters).await });
@@ -410,8 +412,8 @@ pub(crate) fn new_node() {
     cluster.check_end();
 }
 
-/// A leader that is in contact with new nodes only leads no more, whether they have votes already
-/// or not: without it, the nodes before are a majority.
+/// A leader that is in contact with new nodes only stops leading, whether they have votes already
+/// or not: without it, the earlier nodes are a majority.
 pub(crate) fn learners_in_contact() {
     for change_voters in [false, true] {
         let mut cluster = Cluster::start(1, 3);
@@ -433,7 +435,7 @@ pub(crate) fn learners_in_contact() {
     }
 }
 
-/// The leases go on where they were, although no node has run for a while.
+/// Leases continue from where they were after a time in which no node ran.
 pub(crate) fn restart_of_all_nodes() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -472,8 +474,8 @@ fn contents(disk: &SimulatedDisk) -> (Contents, Locks) {
     (read.expect("a log").expect("entries"), locks)
 }
 
-/// The last node of a cluster is lost, and a new one begins with its log, also with what is not
-/// committed. Until the end of the guard all nodes lead with it, after any restart and failover.
+/// A new cluster begins with the log of a lost node, including uncommitted entries. Every leader
+/// applies the restart guard until it ends, after any restart and failover.
 pub(crate) fn cluster_from_a_log() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -524,7 +526,7 @@ pub(crate) fn cluster_from_a_log() {
     }
     let (leader, _) = cluster.leader();
     assert_eq!(cluster.locks(leader).guard(), guard);
-    // When it is over, none of them has it.
+    // After its end, no node has the guard.
     cluster.sleep(Duration::from_secs(60));
     cluster.acknowledge();
     cluster.sleep(LEASE);
@@ -534,7 +536,7 @@ pub(crate) fn cluster_from_a_log() {
     cluster.check_end();
 }
 
-/// A leader that has not run for a while leads no more when it is resumed.
+/// A leader that was suspended for longer than its lease does not lead when it is resumed.
 pub(crate) fn suspended_leader() {
     let mut cluster = Cluster::start(1, 3);
     for _ in 0..10 {
@@ -546,7 +548,7 @@ pub(crate) fn suspended_leader() {
         assert_ne!(cluster.leader().0, old);
         cluster.acknowledge();
         cluster.sleep(LEASE * 6);
-        // Whether it was committed is the same everywhere.
+        // It may have been committed or not; all nodes agree.
         cluster.finish(note.is_committed).expect("it runs");
     }
     cluster.check_end();
@@ -566,7 +568,7 @@ pub(crate) fn failed_rebuild() {
     cluster.sleep(HEARTBEAT);
     assert_eq!(cluster.leader.map(|(id, _)| id), Some(leader));
     let disk = cluster.machines[&leader].disk.clone();
-    // The rebuilding begins with the snapshot before.
+    // Rebuilding begins with the previous snapshot.
     disk.add_fault(disk.operations() + 1, DiskFault::Fails);
     let node = cluster.node(leader).clone();
     cluster.wait("failure", |_| node.ended().now_or_never());
@@ -578,7 +580,7 @@ pub(crate) fn failed_rebuild() {
 }
 
 /// A node that would become a candidate gets a message of the leader before the last answer: the
-/// leader stays in office.
+/// leader goes on to lead.
 pub(crate) fn promise_while_asking() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -599,8 +601,7 @@ pub(crate) fn promise_while_asking() {
     assert_eq!(cluster.node(leader).metrics().borrow().vote, vote);
 }
 
-/// A follower that has got a message of the leader later than another one does not help that one
-/// to lead.
+/// A follower does not vote for a node that received its last message of the leader earlier.
 pub(crate) fn promise_of_a_voter() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -608,8 +609,7 @@ pub(crate) fn promise_of_a_voter() {
     cluster.cut([(leader, leader % 3 + 1)]);
     cluster.sleep(LEASE);
     cluster.isolate(leader);
-    let is_over = |cluster: &mut Cluster| cluster.leader.is_some_and(|(id, _)| id != leader);
-    cluster.wait("other leader", |cluster| is_over(cluster).then_some(()));
+    cluster.wait("other leader", |cluster| cluster.leader.filter(|(id, _)| *id != leader));
     cluster.network.lock().heal();
     cluster.check_end();
 }
@@ -693,7 +693,7 @@ pub(crate) fn lost_vote() {
     assert!(error.contains("the file is lost"), "{error}");
 }
 
-/// A removal whose leader ends meanwhile can be repeated until it is done.
+/// A removal during which the leader ends can be repeated until it succeeds.
 pub(crate) fn interrupted_removal() {
     let mut was_interrupted = false;
     for steps in 0..20 {
@@ -721,7 +721,8 @@ pub(crate) fn interrupted_removal() {
     assert!(was_interrupted);
 }
 
-/// Removes a node. A leader that leaves hands its leadership over; then the next one is asked.
+/// Removes a node. A leader that removes itself hands its leadership over; the request is then sent
+/// to the next leader.
 fn remove(cluster: &mut Cluster, removed: NodeId) -> Result<(), MembershipError> {
     loop {
         let (leader, _) = cluster.leader();
@@ -733,7 +734,7 @@ fn remove(cluster: &mut Cluster, removed: NodeId) -> Result<(), MembershipError>
     }
 }
 
-/// A leader that is removed hands its leadership over before.
+/// A leader that is removed hands its leadership over first.
 pub(crate) fn removed_leader() {
     let mut cluster = Cluster::start(1, 4);
     let (leader, _) = cluster.leader();
@@ -747,8 +748,8 @@ pub(crate) fn removed_leader() {
     remove(&mut cluster, leader).expect("a majority");
 }
 
-/// A new node with this key asks the leader to be admitted with a join token at this time; returns
-/// its number.
+/// Requests the admission of a new node with this key by a join token, at time `now` in seconds;
+/// returns the number of the node.
 fn admit(cluster: &mut Cluster, fingerprint: &str, now: u64) -> Option<NodeId> {
     let (leader, _) = cluster.leader();
     let peer = Peer { fingerprint: fingerprint.to_owned(), ..Peer::default() };
@@ -757,30 +758,30 @@ fn admit(cluster: &mut Cluster, fingerprint: &str, now: u64) -> Option<NodeId> {
     cluster.finish(admitted).expect("it runs").ok().map(|(number, _)| number)
 }
 
-/// A token admits one node in its time, whichever node leads, and also when that node is gone.
+/// A join token admits one node until it expires, even if the leader that recorded it has ended.
 pub(crate) fn join_token() {
-    const UNTIL: u64 = 100;
+    const UNTIL_SECONDS: u64 = 100;
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
     assert_eq!(admit(&mut cluster, "new", 0), None);
-    let token = JoinToken { digest: "digest".to_owned(), until: UNTIL };
+    let token = JoinToken { digest: "digest".to_owned(), until: UNTIL_SECONDS };
     let added =
         cluster.call(leader, move |node| async move { node.add_token(leader, token, 0).await });
     cluster.finish(added).expect("it runs").expect("it is recorded");
     cluster.kill(leader, false);
-    assert_eq!(admit(&mut cluster, "new", UNTIL), None);
-    let number = admit(&mut cluster, "new", UNTIL - 1).expect("a number");
+    assert_eq!(admit(&mut cluster, "new", UNTIL_SECONDS), None);
+    let number = admit(&mut cluster, "new", UNTIL_SECONDS - 1).expect("a number");
     // It asks again if it has not got the reply.
-    assert_eq!(admit(&mut cluster, "new", UNTIL - 1), Some(number));
-    assert_eq!(admit(&mut cluster, "other", UNTIL - 1), None);
+    assert_eq!(admit(&mut cluster, "new", UNTIL_SECONDS - 1), Some(number));
+    assert_eq!(admit(&mut cluster, "other", UNTIL_SECONDS - 1), None);
     let (leader, _) = cluster.leader();
     let removed = cluster.call(leader, move |node| async move { node.remove(number).await });
     cluster.finish(removed).expect("it runs").expect("it is removed");
-    assert_eq!(admit(&mut cluster, "new", UNTIL - 1), None);
+    assert_eq!(admit(&mut cluster, "new", UNTIL_SECONDS - 1), None);
 }
 
-/// Entries that a majority has acknowledged, of which one node has lost them and one was never sent
-/// them, are not forgotten: these two elect no leader.
+/// Two nodes elect no leader if a majority has acknowledged entries that one of them has lost and
+/// the other has never received.
 pub(crate) fn doubt() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -795,7 +796,7 @@ pub(crate) fn doubt() {
     tear(&cluster, torn, 30);
     cluster.network.lock().heal();
     for _ in 0..2 {
-        // It knows its doubt again after a further restart.
+        // The doubt remains after another restart.
         cluster.run(torn);
         cluster.sleep(LEASE * 10);
         assert_eq!(cluster.leader, None);
@@ -804,15 +805,15 @@ pub(crate) fn doubt() {
     cluster.run(torn);
     cluster.run(leader);
     cluster.check_end();
-    // Its doubt is over.
+    // The doubt has ended.
     cluster.kill(torn, true);
     cluster.run(torn);
     cluster.kill(leader, false);
     cluster.leader();
 }
 
-/// A leader that has lost entries does not go on to lead in its term: it would make others in their
-/// places.
+/// A leader that has lost entries does not lead again in its term: it would write other entries in
+/// their places.
 pub(crate) fn doubt_of_a_leader() {
     let mut cluster = Cluster::start(1, 3);
     let (leader, _) = cluster.leader();
@@ -825,7 +826,7 @@ pub(crate) fn doubt_of_a_leader() {
     cluster.check_end();
 }
 
-/// Machines that lose power together often leave what was being written: they can go on.
+/// Nodes that have all lost the end of their logs in a power failure can go on.
 pub(crate) fn doubt_of_all_nodes() {
     for nodes in [1, 3] {
         let mut cluster = Cluster::start(1, nodes);

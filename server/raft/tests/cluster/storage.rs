@@ -14,9 +14,14 @@ use crate::words::Words;
 
 type Result<T> = std::result::Result<T, StorageError<NodeId>>;
 
-/// A log in which the holes that the suite leaves are filled: a real log has none. If an empty log
-/// is purged, what the suite adds up to there afterwards is left out.
-struct Filled(LogStore, Option<LogId<NodeId>>);
+/// A log in which gaps are filled with blank entries: the suite leaves gaps between entries, which
+/// a real log never has.
+struct Filled {
+    log: LogStore,
+    /// The place up to which the log was purged while it was empty. Entries up to there are
+    /// ignored.
+    purged: Option<LogId<NodeId>>,
+}
 
 impl Filled {
     /// The index after the last entry.
@@ -26,9 +31,9 @@ impl Filled {
     }
 }
 
-/// Entries without contents, of the leader of `like`.
-fn blanks(indexes: Range<u64>, like: LogId<NodeId>) -> impl Iterator<Item = Entry<Types>> {
-    indexes.map(move |index| Entry { log_id: LogId { index, ..like }, ..Entry::default() })
+/// Blank entries, of the leader of the entry `next`.
+fn blanks(indexes: Range<u64>, next: LogId<NodeId>) -> impl Iterator<Item = Entry<Types>> {
+    indexes.map(move |index| Entry { log_id: LogId { index, ..next }, ..Entry::default() })
 }
 
 impl RaftLogReader<Types> for Filled {
@@ -36,7 +41,7 @@ impl RaftLogReader<Types> for Filled {
         &mut self,
         range: R,
     ) -> Result<Vec<Entry<Types>>> {
-        self.0.try_get_log_entries(range).await
+        self.log.try_get_log_entries(range).await
     }
 }
 
@@ -44,30 +49,30 @@ impl RaftLogStorage<Types> for Filled {
     type LogReader = LogReader;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>> {
-        let state = self.0.get_log_state().await?;
-        let purged = state.last_purged_log_id.max(self.1);
+        let state = self.log.get_log_state().await?;
+        let purged = state.last_purged_log_id.max(self.purged);
         let last_log_id = state.last_log_id.or(purged);
         Ok(LogState { last_purged_log_id: purged, last_log_id })
     }
 
     async fn get_log_reader(&mut self) -> LogReader {
-        self.0.get_log_reader().await
+        self.log.get_log_reader().await
     }
 
     async fn save_vote(&mut self, vote: &Vote<NodeId>) -> Result<()> {
-        self.0.save_vote(vote).await
+        self.log.save_vote(vote).await
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote<NodeId>>> {
-        self.0.read_vote().await
+        self.log.read_vote().await
     }
 
     async fn save_committed(&mut self, committed: Option<LogId<NodeId>>) -> Result<()> {
-        self.0.save_committed(committed).await
+        self.log.save_committed(committed).await
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId<NodeId>>> {
-        self.0.read_committed().await
+        self.log.read_committed().await
     }
 
     async fn append<I>(&mut self, entries: I, flushed: LogFlushed<Types>) -> Result<()>
@@ -76,29 +81,29 @@ impl RaftLogStorage<Types> for Filled {
         I::IntoIter: OptionalSend,
     {
         let (mut filled, mut next) = (Vec::new(), self.next().await?);
-        let purged = self.1;
+        let purged = self.purged;
         for entry in entries.into_iter().filter(|entry| Some(entry.log_id) > purged) {
             filled.extend(blanks(next..entry.log_id.index, entry.log_id));
             next = entry.log_id.index + 1;
             filled.push(entry);
         }
-        self.0.append(filled, flushed).await
+        self.log.append(filled, flushed).await
     }
 
     async fn truncate(&mut self, log_id: LogId<NodeId>) -> Result<()> {
-        self.0.truncate(log_id).await
+        self.log.truncate(log_id).await
     }
 
     async fn purge(&mut self, log_id: LogId<NodeId>) -> Result<()> {
         let missing = self.next().await?..log_id.index + 1;
         if missing.start == 0 {
-            self.1 = Some(log_id);
+            self.purged = Some(log_id);
             return Ok(());
         }
         if !missing.is_empty() {
-            self.0.blocking_append(blanks(missing, log_id)).await?;
+            self.log.blocking_append(blanks(missing, log_id)).await?;
         }
-        self.0.purge(log_id).await
+        self.log.purge(log_id).await
     }
 }
 
@@ -109,7 +114,7 @@ impl StoreBuilder<Types, Filled, StateMachine> for Empty {
         let (disk, state) = (Arc::new(SimulatedDisk::new()), Arc::new(Words::default()));
         let (log, machine) =
             StateMachine::open(disk, state, WritesOn::Thread).expect("an empty disk");
-        Ok(((), Filled(log, None), machine))
+        Ok(((), Filled { log, purged: None }, machine))
     }
 }
 
