@@ -52,7 +52,7 @@ pub struct CeilingRecord {
     pub boot_id: [u8; 16],
     /// No fencing token that was given out is greater.
     pub token: u64,
-    /// There were keys without a deadline.
+    /// Whether there were keys without a deadline.
     pub has_lasting_keys: bool,
     /// What the log keeps of the leases that clients know of.
     pub kept: Kept,
@@ -176,7 +176,7 @@ impl CeilingRecord {
 
     /// Replaces the file; it is durable when this returns.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
-        // Of a process that has ended meanwhile.
+        // A process that has ended may have left the previous file.
         remove_if_present(disk, PREVIOUS)?;
         let mut file = spare(disk)?;
         file.write_at(0, &self.encode())?;

@@ -19,7 +19,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Files are opened to read them only.
+    /// Whether files are opened for reading only.
     is_read_only: bool,
     /// The directory itself, to flush its entries.
     handle: File,

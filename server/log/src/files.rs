@@ -278,7 +278,8 @@ impl Files {
     /// Ends the segment and begins the next one. A snapshot at this position makes all segments
     /// before obsolete.
     pub fn end_segment(&mut self) -> io::Result<()> {
-        // Before the next file exists: damage in a segment that is not the last one is an error.
+        // Flushed before the next file exists: damage in a segment that is not the last is an
+        // error.
         if !defect!(SegmentNotFlushedAtItsEnd) {
             self.sync()?;
         }
@@ -505,7 +506,7 @@ impl Snapshot {
             true => Name::Snapshot(position).to_string(),
             false => Name::PartialSnapshot(position).to_string(),
         };
-        // Of an attempt that was given up.
+        // An attempt that was given up may have left the file.
         match disk.remove(&name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -1,9 +1,9 @@
 //! The format of a frame: a header, and contents that the log does not interpret.
 //!
-//! All numbers are little-endian. The checksum covers everything behind it, the checksum of the
-//! frame before included: so frames that are missing or in the wrong order are found as well.
+//! All numbers are little-endian. The checksum covers everything behind it, including the checksum
+//! of the previous frame: missing frames and frames in the wrong order are detected, too.
 
-/// The length of a header.
+/// The length of a header, in bytes.
 pub const HEADER_BYTES: usize = 68;
 
 /// The first bytes of every frame.
@@ -29,11 +29,12 @@ const KINDS: [Kind; 4] = [Kind::Beginning, Kind::Units, Kind::Part, Kind::End];
 pub struct Header {
     /// What the frame contains.
     pub kind: Kind,
-    /// The first unit in it.
+    /// The number of the first unit in the frame.
     pub first: u64,
-    /// The last unit in it. In a snapshot, and at the beginning of a segment, the last unit before.
+    /// The number of the last unit in the frame; in a snapshot, and at the beginning of a segment,
+    /// that of the last unit before it.
     pub last: u64,
-    /// The last unit that was durable when this frame was written.
+    /// The number of the last unit that was durable when this frame was written.
     pub flushed: u64,
     /// The lease clock after the last unit, in milliseconds.
     pub lease_ms: i64,
@@ -52,9 +53,9 @@ pub struct Frame<'a> {
     pub contents: &'a [u8],
     /// The checksum of the frame before it.
     pub previous: u32,
-    /// Its own checksum.
+    /// The checksum of this frame.
     pub checksum: u32,
-    /// All of it.
+    /// The bytes of the frame, with its header.
     pub bytes: &'a [u8],
 }
 
@@ -92,11 +93,11 @@ pub fn seal(frame: &mut [u8], header: &Header, previous: u32) -> u32 {
     checksum
 }
 
-/// Where the bytes that the checksum covers begin.
+/// The offset in a frame from which on the checksum covers it.
 const COVERED: usize = 8;
 
-/// Looks for a frame at the beginning of `bytes`. It is up to the caller to compare the checksum
-/// of the frame before.
+/// Parses the frame at the beginning of `bytes`. The caller must compare the checksum of the
+/// previous frame.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Parsed::Incomplete;
@@ -137,7 +138,8 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     Parsed::Frame(Frame { header, contents, previous, checksum, bytes: frame }, frame.len())
 }
 
-/// The length of the frame whose header begins `bytes`, unchecked; `None` if none begins here.
+/// The length in bytes of the frame at the beginning of `bytes`, without checks; `None` if no frame
+/// begins there.
 pub fn length(bytes: &[u8]) -> Option<usize> {
     let header = bytes.strip_prefix(&MAGIC)?.get(4..8)?;
     (u32_of(header) as usize).checked_add(HEADER_BYTES)
@@ -158,7 +160,7 @@ pub struct Beginning {
     pub version: u32,
     /// Counts the starts of servers with this log, and its repairs.
     pub epoch: u64,
-    /// Identifies the run of the machine: the time since its start is comparable within one.
+    /// Identifies the boot of the machine: [`Header::boot_ms`] is comparable within one boot.
     pub boot_id: [u8; 16],
 }
 
@@ -166,7 +168,7 @@ pub struct Beginning {
 pub const VERSION: u32 = 1;
 
 impl Beginning {
-    /// The length of the frame that contains one.
+    /// The length of the frame that contains a beginning, in bytes.
     pub(crate) const FRAME_BYTES: u64 = HEADER_BYTES as u64 + 4 + 8 + 16;
 
     /// Appends the bytes to `out`.

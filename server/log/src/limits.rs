@@ -11,7 +11,7 @@ pub const READ_BYTES: usize = 1 << 20;
 /// transaction that changes all that the memory holds.
 pub const FRAME_BYTES_MAX: usize = u32::MAX as usize;
 
-/// A snapshot is flushed each time that so much was written: to flush all of it at its end would
+/// Bytes of a snapshot between two flushes: to flush all of it at its end would
 /// delay the flushes of the segments for as long as the disk takes.
 pub const SNAPSHOT_SYNC_BYTES: u64 = 1 << 20;
 

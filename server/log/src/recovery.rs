@@ -19,7 +19,7 @@ use lockwheel_defects::defect;
 pub struct Effects<'a> {
     /// The last unit that they belong to.
     pub last: Position,
-    /// They are a part of a snapshot.
+    /// Whether they are a part of a snapshot.
     pub is_snapshot: bool,
     /// The lease clock after them, in milliseconds.
     pub lease_ms: i64,
@@ -181,7 +181,7 @@ pub(crate) fn recover_restored(
     disk: &dyn Disk,
     mut apply: impl FnMut(Effects<'_>) -> Result<(), String>,
 ) -> Result<Recovered, RecoveryError> {
-    // Before the names are read: a server may begin segments meanwhile, and record them then.
+    // Read before the names, since a server may begin segments meanwhile and then record them.
     let ceiling = CeilingRecord::read(disk).map_err(RecoveryError::io(&CEILING))?;
     let names = names(disk)?;
     let mut recovered = recover_parts(disk, &names, None, &mut apply)?;
@@ -229,7 +229,7 @@ struct Recovery<'a> {
     end: Option<(Name, u64)>,
     apply: &'a mut dyn FnMut(Effects<'_>) -> Result<(), String>,
     result: Recovered,
-    /// `result.checksum` is that of the frame before the next one.
+    /// Whether `result.checksum` is that of the frame before the next one.
     is_chained: bool,
 }
 
@@ -434,7 +434,7 @@ pub fn overview(disk: &dyn Disk) -> Result<Overview, RecoveryError> {
     let names = disk.names().map_err(RecoveryError::io(&"directory"))?;
     let mut names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
     names.retain(|name| !matches!(name, Name::PartialSnapshot(_)));
-    // By the units they contain; the end of the log is in the last segment that has a frame.
+    // Sorted by the units they contain; the log ends in the last segment that has a frame.
     names.sort_by_key(|name| match name {
         Name::Snapshot(position) | Name::PartialSnapshot(position) => (*position, false),
         Name::Segment(first) => (*first, true),

@@ -47,7 +47,7 @@ pub struct Lost {
     pub bytes: u64,
     /// The last unit of which a trace was found behind the damage.
     pub last: Option<Position>,
-    /// Some of it had been flushed, so clients may rely on it.
+    /// Whether some of it had been flushed: clients may then rely on it.
     pub was_flushed: bool,
 }
 
@@ -130,7 +130,7 @@ impl Repair {
         Ok(())
     }
 
-    /// A damaged marker is replaced.
+    /// Reads the marker; a damaged one will be replaced.
     fn read_marker(&mut self) -> Result<(), RecoveryError> {
         match marker::read(&*self.disk) {
             Ok(Some(marker)) => (self.epoch, self.has_marker) = (marker.epoch, true),
@@ -143,7 +143,7 @@ impl Repair {
         Ok(())
     }
 
-    /// A damaged lease ceiling is renamed.
+    /// Reads the lease ceiling; a damaged one will be renamed.
     fn read_ceiling(&mut self) -> Result<(), RecoveryError> {
         match CeilingRecord::read(&*self.disk).map_err(RecoveryError::io(&CEILING)) {
             Ok(_) if self.has_marker => {}
@@ -233,7 +233,7 @@ impl Repair {
         Ok(kept)
     }
 
-    /// A name for what is removed of this file.
+    /// An unused name for the part that is removed from this file.
     fn unused_name(&self, name: &dyn Display) -> io::Result<String> {
         let used = self.disk.names()?;
         let first = format!("{name}.damaged");
