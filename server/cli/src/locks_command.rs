@@ -1,5 +1,5 @@
 //! `lockwheel locks`: shows which client holds which lock and which clients wait, as a table or as
-//! JSON, once or again and again. It uses the server only through a connection.
+//! JSON, once or repeatedly. It uses the server only through a connection.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

@@ -70,8 +70,8 @@ fn main() -> ExitCode {
     server_main(&args, |_| Ok(()))
 }
 
-/// Jemalloc returns freed memory to the system soon, from a thread of its own, even between memory
-/// in use; the allocator of glibc keeps most of it.
+/// The global allocator. A background thread of jemalloc returns freed pages to the system, even
+/// between pages in use; the allocator of glibc keeps most of them.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -88,7 +88,7 @@ const ALLOCATOR: Allocator = Allocator { name: "jemalloc-5.3.0", usage: allocato
 fn allocator_usage() -> Option<lockwheel_engine::settings::AllocatorUsage> {
     use tikv_jemalloc_ctl::{epoch, stats};
     let bytes = |figure: tikv_jemalloc_ctl::Result<usize>| Some(figure.ok()? as u64);
-    // The statistics are those of the last advance.
+    // The statistics are as of the last `advance`.
     epoch::advance().ok()?;
     Some(lockwheel_engine::settings::AllocatorUsage {
         allocated: bytes(stats::allocated::read())?,
@@ -97,7 +97,7 @@ fn allocator_usage() -> Option<lockwheel_engine::settings::AllocatorUsage> {
     })
 }
 
-/// Runs a server as `redis-server` does, after `prepare`.
+/// Runs a server as `redis-server` does. Calls `prepare` with its settings first.
 fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), String>) -> ExitCode {
     let title = Title::of(args);
     let mut stdin_text = None;
@@ -114,7 +114,8 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
         Ok(Invocation::Serve { mut settings, warnings }) => {
             settings.allocator = ALLOCATOR;
             let process = ProcessSettings::of(&settings);
-            // The directory above it must exist. If this fails, so does the change to it.
+            // Creates the last folder of the path only. An error is reported when the directory is
+            // changed to.
             let _ = std::fs::create_dir(&process.dir);
             if let Err(error) = prepare(&settings).and_then(|()| check_node(&settings)) {
                 return fail(&error);
@@ -139,7 +140,8 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
     }
 }
 
-/// A node that served without the others would grant locks that they have granted.
+/// Refuses to serve the directory of a node of a cluster without replication: the server would
+/// grant locks that the other nodes have granted.
 #[cfg(feature = "replication")]
 fn check_node(settings: &Settings) -> Result<(), String> {
     let dir = settings.get(directive::DIR);
@@ -152,6 +154,7 @@ fn check_node(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses settings of a node of a cluster.
 #[cfg(not(feature = "replication"))]
 fn check_node(settings: &Settings) -> Result<(), String> {
     match settings.is_node() {
@@ -188,7 +191,7 @@ fn serve(
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
     }
     if let Ok(dir) = std::env::current_dir() {
-        // As `CONFIG GET` shows it.
+        // `CONFIG GET dir` shows the absolute path.
         settings.put(directive::DIR, &dir.to_string_lossy().into_owned());
     }
     share_descriptors(&mut settings, process);
@@ -206,13 +209,13 @@ fn serve(
     let end = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        // Does not end the server, which continues when its terminal closes.
+        // SIGHUP does not end the server: it continues when its terminal closes.
         let hang_up = signal(SignalKind::hangup())?;
         let signalled = async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let Some(server) = start(settings, supervisor, signalled).await? else {
-            return Ok(End::InOrder);
+            return Ok(End::Normal);
         };
         let server = Arc::new(server);
         admin::start(admin, &server)?;
@@ -247,7 +250,7 @@ fn serve(
         server.stop();
         Ok::<End, std::io::Error>(End::of(&server))
     });
-    // A signal may have come while the log was loaded.
+    // After a signal during the start, the thread that loads the log may still run.
     runtime.shutdown_background();
     report_end(end)
 }
@@ -258,9 +261,13 @@ const EXIT_MUST_JOIN: u8 = 3;
 
 /// How a server has ended.
 enum End {
-    InOrder,
+    /// By a request, or before it has started by a signal.
+    Normal,
+    /// By a fatal error.
     Failed,
+    /// Since the log of the node is incomplete.
     LogIsLost,
+    /// The node was removed from its cluster.
     Removed,
 }
 
@@ -274,14 +281,14 @@ impl End {
         if server.was_removed() {
             return End::Removed;
         }
-        if server.has_failed() { End::Failed } else { End::InOrder }
+        if server.has_failed() { End::Failed } else { End::Normal }
     }
 }
 
 /// Logs how the server has ended, or why it has not started.
 fn report_end(end: std::io::Result<End>) -> ExitCode {
     match end {
-        Ok(End::InOrder) => {
+        Ok(End::Normal) => {
             info!("Lockwheel is now ready to exit, bye bye...");
             ExitCode::SUCCESS
         }
@@ -298,8 +305,8 @@ fn report_end(end: std::io::Result<End>) -> ExitCode {
     }
 }
 
-/// Starts the server on a thread of its own, since the log may take long to load; `None` if a
-/// signal comes first.
+/// Starts the server on a thread of its own, since the log may take long to load. Returns `None` if
+/// a signal arrives first.
 async fn start(
     settings: Settings,
     supervisor: Supervisor,
@@ -321,7 +328,7 @@ async fn start(
     }
 }
 
-/// Reads the certificates of TLS and the file of users again at each signal; never ends.
+/// Loads the TLS certificates and the ACL file again at each SIGHUP. Never returns.
 async fn reload_at_signals(server: &Server, process: &ProcessSettings, mut hang_up: Signal) {
     while hang_up.recv().await.is_some() {
         #[cfg(feature = "tls")]
@@ -372,7 +379,7 @@ fn share_descriptors(settings: &mut Settings, process: &ProcessSettings) {
     }
 }
 
-/// Logs that the server is ready, in all the texts that launchers wait for.
+/// Logs that the server is ready, in all texts for which launchers wait.
 fn log_ready(server: &Server, process: &ProcessSettings) {
     if process.has_port() {
         let port = server.addr().port();

@@ -8,7 +8,7 @@ use crate::admin::AdminSettings;
 
 /// The settings of the process. The engine keeps the values of these directives for `CONFIG`.
 pub(crate) struct ProcessSettings {
-    /// Run in the background.
+    /// Whether to run in the background.
     pub(crate) daemonize: bool,
     /// The supervisor that waits for a notification that the server is ready.
     pub(crate) supervised: Supervised,
@@ -18,7 +18,7 @@ pub(crate) struct ProcessSettings {
     pub(crate) loglevel: LevelFilter,
     /// Path of the log; without one the log goes to standard output.
     pub(crate) logfile: Option<String>,
-    /// Stop when standard input is closed, as when the parent process ends.
+    /// Whether to stop when standard input is closed, as when the parent process ends.
     pub(crate) end_with_stdin: bool,
     /// Path of the unix socket, if any.
     pub(crate) unixsocket: Option<String>,

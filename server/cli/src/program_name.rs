@@ -31,7 +31,7 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
     }
     let Some(word) = args.get(1) else { return ProgramName::Server };
     if let Some(name) = of_name(word) {
-        // As if the program had been started with this name.
+        // The word is treated as the name under which the program was started.
         args.remove(0);
         return name;
     }

@@ -42,7 +42,7 @@ impl Supervisor {
         }
     }
 
-    /// The log is loaded: the supervisor waits for longer.
+    /// Extends the supervisor's time limit for the start while the log is loaded.
     pub(crate) fn loading(self) {
         self.extend_start(Duration::ZERO, "Loading the log");
     }
@@ -66,7 +66,7 @@ impl Supervisor {
         }
     }
 
-    /// The server ends.
+    /// Notifies the supervisor that the server stops.
     pub(crate) fn stopping(self) {
         self.notify(&[NotifyState::Stopping, NotifyState::Status("Stopping")]);
     }

@@ -156,7 +156,7 @@ struct EventSource {
     caller: Caller,
     /// The number of the last event that has been read.
     sequence: u64,
-    /// There may be more events already.
+    /// Whether there may be more events already.
     is_behind: bool,
 }
 

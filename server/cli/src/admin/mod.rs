@@ -139,7 +139,7 @@ async fn accept(listener: TcpListener, port: Port) {
                 });
             }
             Err(error) => {
-                // For want of file descriptors: some may be closed soon.
+                // File descriptors are lacking; some may be closed soon.
                 warn!(%error, "cannot accept a connection for monitoring");
                 tokio::time::sleep(limits::ADMIN_ACCEPT_PAUSE).await;
             }
@@ -250,7 +250,7 @@ mod tests {
         let port = port_of(&["monitor.example"]);
         let local_names = ["localhost", "127.0.0.1", "127.0.0.2", "[::1]", "localhost:1"];
         for local in OUTSIDE {
-            // Also a connection of this machine to its outer address.
+            // 127.0.0.1 is a connection of this machine to its outer address.
             for peer in ["192.0.2.1", "192.0.2.9", "127.0.0.1"] {
                 for name in local_names.into_iter().chain(["192.0.2.2", "evil.example"]) {
                     let host = format!("Host: {name}\r\n");

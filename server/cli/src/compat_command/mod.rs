@@ -225,7 +225,8 @@ fn handle_signals(interrupt: &Interrupt) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return;
     };
-    // Before the run begins: an early signal must not end the program without cleaning up.
+    // Installed before the run begins: an early signal must not end the program without cleaning
+    // up.
     let signals = {
         let _entered = runtime.enter();
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

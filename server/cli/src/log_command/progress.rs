@@ -6,35 +6,35 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lockwheel_log::Disk;
 use lockwheel_log::names::Name;
 
-/// A bar, which is removed when this is dropped.
+/// A progress bar, which is removed when this is dropped; `None` without a terminal.
 pub(super) struct Meter(Option<ProgressBar>);
 
 impl Meter {
-    /// A meter of this many steps.
-    fn new(steps: u64, what: &'static str) -> Meter {
+    /// A meter of `steps` steps. `label` is shown in front of the bar.
+    fn new(steps: u64, label: &'static str) -> Meter {
         let bar = io::stderr().is_terminal().then(|| ProgressBar::new(steps));
         let style = ProgressStyle::with_template("{msg} {bar:40} {percent}% {eta}");
         if let (Some(bar), Ok(style)) = (&bar, style) {
             bar.set_style(style.clone());
-            bar.set_message(what);
+            bar.set_message(label);
         }
         Meter(bar)
     }
 
-    /// A meter of the bytes of a log.
-    pub(super) fn of_log(disk: &dyn Disk, what: &'static str) -> Meter {
+    /// A meter whose steps are the bytes of a log.
+    pub(super) fn of_log(disk: &dyn Disk, label: &'static str) -> Meter {
         let names = disk.names().unwrap_or_default();
         let files = names.iter().filter(|name| Name::parse(name).is_some());
         let bytes = files.filter_map(|name| disk.open(name).and_then(|file| file.length()).ok());
-        Meter::new(bytes.sum(), what)
+        Meter::new(bytes.sum(), label)
     }
 
-    /// A meter of keys.
+    /// A meter whose steps are keys that are written.
     pub(super) fn of_keys(keys: u64) -> Meter {
         Meter::new(keys, "writing")
     }
 
-    /// So many steps are done.
+    /// Advances the bar by `steps`.
     pub(super) fn advance(&self, steps: u64) {
         if let Some(bar) = &self.0 {
             bar.inc(steps);

@@ -78,7 +78,7 @@ fn run(arguments: Arguments) -> Result<(), End> {
 /// Prints the error of an invalid option, in the text of `redis-cli` where there is one.
 fn refuse(error: &clap::Error) -> ExitCode {
     let option = match error.get(ContextKind::InvalidArg) {
-        // Without the name of its value.
+        // Removes the name of the option's value.
         Some(ContextValue::String(option)) => option.split(' ').next().unwrap_or_default(),
         _ => "",
     };

@@ -22,10 +22,10 @@ pub(super) struct Settings {
     pub(super) tls: Option<TlsOptions>,
     pub(super) login: Login,
     pub(super) style: Style,
-    /// An error reply ends the program.
+    /// Whether an error reply ends the program.
     pub(super) errors_count: bool,
     pub(super) interval: Duration,
-    /// After a failed command, more commands can follow: from a terminal or a pipe.
+    /// Whether more commands can follow after a failed one: from a terminal or a pipe.
     pub(super) reconnects: bool,
 }
 
