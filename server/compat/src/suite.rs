@@ -100,9 +100,9 @@ impl std::error::Error for Error {
 
 /// Receives the progress of a run. `()` ignores it.
 pub trait Progress {
-    /// This number of cases and properties will be run.
+    /// Called first, with the number of cases and properties to run.
     fn begins(&mut self, _count: usize) {}
-    /// One has ended.
+    /// Called when a case or property has ended.
     fn ended(&mut self, _outcome: &Outcome) {}
 }
 

@@ -21,7 +21,7 @@ pub struct Draw<'a> {
     pub grammar: &'a Grammar,
     /// Whether short leases may be drawn, for which the episode waits.
     pub short_leases: bool,
-    /// Set when a short lease was drawn.
+    /// Whether a short lease was drawn.
     pub drew_short_lease: bool,
     /// Whether the value belongs to a command within a script or within `COMMAND GETKEYS`.
     pub nested: bool,

@@ -41,9 +41,9 @@ pub struct Options {
 
 /// Receives the progress of a run. `()` ignores it.
 pub trait Progress {
-    /// `done` of `of` commands were sent, and `found` differences were found.
+    /// Called when `done` of `of` commands were sent and `found` differences were found.
     fn fuzzed(&mut self, _done: usize, _of: usize, _found: usize) {}
-    /// A new difference was found.
+    /// Called with each new difference.
     fn found(&mut self, _found: &Found) {}
 }
 

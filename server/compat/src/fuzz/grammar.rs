@@ -316,7 +316,7 @@ impl Shape {
             Shape::Literal(word) => to.push(Part::Literal(word)),
             Shape::Value(argument) => to.push(Part::Value(argument)),
             Shape::Sequence(shapes) => {
-                // As the keys and ids of XREAD.
+                // Lists that often have the same length, as the keys and ids of XREAD.
                 let many = shapes.iter().filter(|shape| matches!(shape, Shape::Many(_))).count();
                 let equal = many > 1 && !random.once_in(MISCOUNTED_ONE_IN);
                 let repeats = equal.then(|| repetitions(random));

@@ -142,9 +142,9 @@ struct Playing<'p, 'a> {
     /// The blocked clients, and the step that blocked each.
     waiting: BTreeMap<char, usize>,
     played: Played,
-    /// The states of the two servers differ in a known way, so the episode ends.
+    /// Whether the episode ends, because the states of the two servers differ in a known way.
     is_over: bool,
-    /// Nothing is compared.
+    /// Whether replies are only recorded and not compared.
     listens: bool,
     /// The longest time from sending a command to the first server until both had replied.
     longest_us: i64,

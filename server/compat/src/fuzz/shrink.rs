@@ -52,7 +52,7 @@ impl Shrinking<'_, '_> {
     fn remove_steps(&mut self) -> io::Result<()> {
         let mut size = self.best.steps.len().div_ceil(2);
         loop {
-            // From the end: later steps depend on earlier ones, not the other way round.
+            // Steps are removed from the end, since later steps depend on earlier ones.
             let mut end = self.best.steps.len();
             while end > 0 {
                 let start = end.saturating_sub(size);

@@ -49,12 +49,12 @@ pub enum Action {
         /// Whether other clients may hold it at the same time, if they share it too.
         shared: bool,
     },
-    /// Start the lease anew.
+    /// Start the lease again.
     Renew {
         /// The lease.
         ttl_us: i64,
     },
-    /// Release one hold; if the client still holds the lock, start the lease anew.
+    /// Release one hold; if the client still holds the lock, start the lease again.
     Release {
         /// The lease, if it changes.
         ttl_us: Option<i64>,
@@ -271,8 +271,8 @@ fn span(text: &str) -> Result<i64, String> {
     number.ok_or_else(|| not_a("span of time", text))
 }
 
-fn not_a(what: &str, text: &str) -> String {
-    format!("invalid {what}: {text:?}")
+fn not_a(kind: &str, text: &str) -> String {
+    format!("invalid {kind}: {text:?}")
 }
 
 #[cfg(test)]

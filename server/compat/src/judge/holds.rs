@@ -199,7 +199,7 @@ impl Owner {
         self.count.filter(|_| !self.unanswered.acquire && !self.unanswered.release)
     }
 
-    /// The lease starts anew with this event.
+    /// Starts the lease again with this event.
     fn renewed(&mut self, number: usize, event: &Event, ttl_us: i64) {
         let returned_us = event.returned_us.unwrap_or(i64::MAX);
         let end_us = self.end_us(event.invoked_us, ttl_us);
@@ -302,7 +302,7 @@ impl Owner {
         self.rules.latest_end_us(returned_us, ttl_us).saturating_add(self.unanswered.longer_us)
     }
 
-    /// A renewal without an answer may extend this lease or a later one.
+    /// Allows for a renewal without an answer, which may extend this lease or a later one.
     fn may_extend(&mut self, ttl_us: i64) {
         let longer_us = self.rules.latest_end_us(0, ttl_us);
         self.unanswered.longer_us = self.unanswered.longer_us.saturating_add(longer_us);
@@ -311,7 +311,7 @@ impl Owner {
         }
     }
 
-    /// The current lease may be the one that was set now and ends at `end_us`.
+    /// Allows for a lease that was set now and ends at `end_us`: it may be the current one.
     fn may_end(&mut self, end_us: i64) {
         if let Some(hold) = &mut self.current {
             hold.end_us = hold.end_us.min(end_us);

@@ -136,7 +136,7 @@ fn simulate(seed: u64, count: usize, rules: Rules) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
         lock.clock_us += random.between(1, 300);
-        lock.late_effects();
+        lock.apply_unanswered();
         let number = random.below(free_at_us.len() as u64) as usize;
         let before_us = lock.clock_us - free_at_us[number];
         if before_us <= 0 {
@@ -168,14 +168,17 @@ fn simulate(seed: u64, count: usize, rules: Rules) -> Vec<Event> {
 
 struct SimulatedLock {
     rules: Rules,
-    /// The client, its number of holds, the end of its lease.
+    /// The client, its number of holds, and the end of its lease in microseconds.
     holder: Option<(usize, i64, i64)>,
     clock_us: i64,
+    /// Requests without a reply that take effect later: the time in microseconds, the client, and
+    /// the action.
     unanswered: Vec<(i64, usize, Action)>,
 }
 
 impl SimulatedLock {
-    fn late_effects(&mut self) {
+    /// Applies unanswered requests whose time has come.
+    fn apply_unanswered(&mut self) {
         let now_us = self.clock_us;
         self.unanswered.sort_by_key(|&(at_us, ..)| at_us);
         while let Some(&(at_us, number, action)) = self.unanswered.first()
@@ -224,12 +227,12 @@ impl SimulatedLock {
 /// A hold and a span of time in which a grant to another client would be a double grant: every
 /// request of the holder was answered, and none falls into the span.
 fn certain_hold(events: &[Event]) -> Option<(usize, i64, i64)> {
-    let unsure = |client: &str| {
+    let has_unknown_answer = |client: &str| {
         events.iter().any(|event| event.client == client && event.answer == Answer::Unknown)
     };
     events.iter().enumerate().find_map(|(number, event)| {
         let Action::Acquire { ttl_us, .. } = event.action else { return None };
-        let granted = event.answer == Answer::Granted && !unsure(&event.client);
+        let granted = event.answer == Answer::Granted && !has_unknown_answer(&event.client);
         let start_us = event.returned_us.filter(|_| granted)?;
         let mut later = events.iter().filter(|other| other.client == event.client);
         let next = later.find(|other| other.invoked_us >= start_us && **other != *event);
@@ -265,7 +268,7 @@ proptest! {
         events.push(second.answered(Answer::Granted, end_us - 1));
         let violations = entitlement::judge(&events, rules);
         let is_double =
-            |it: &Violation| it.kind == ViolationKind::DoubleGrant;
+            |violation: &Violation| violation.kind == ViolationKind::DoubleGrant;
         prop_assert!(violations.iter().any(is_double), "{violations:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS * 10));
         prop_assert!(linear != Linear::Legal, "{}", write(&events));
@@ -280,7 +283,7 @@ proptest! {
         let renewal = Event::asked("l", &client, Action::Renew { ttl_us: 1 }, start_us);
         events.push(renewal.answered(Answer::NotOwner, end_us - 1));
         let violations = entitlement::judge(&events, rules);
-        let is_early = |it: &Violation| it.kind == ViolationKind::EarlyLoss;
+        let is_early = |violation: &Violation| violation.kind == ViolationKind::EarlyLoss;
         prop_assert!(violations.iter().any(is_early), "{violations:?}\n{}", write(&events));
         let linear = lock::judge(&events, rules, &mut Budget::steps(STEPS * 10));
         prop_assert!(linear != Linear::Legal, "{}", write(&events));

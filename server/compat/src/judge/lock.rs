@@ -7,10 +7,10 @@ use super::history::{Action, Answer, Event};
 use super::linear::{Budget, Linear, Model, Operation, check};
 use super::rules::Rules;
 
-/// The precision of a reported remaining time.
+/// The precision of a reported remaining time, in microseconds.
 const REMAINING_GRAIN_US: i64 = 2000;
 
-/// A lock with one holder under these rules.
+/// The model of a lock with one holder, under these rules.
 pub struct Lock(pub Rules);
 
 /// A request and its answer.
@@ -62,8 +62,8 @@ pub fn judge(events: &[Event], rules: Rules, budget: &mut Budget) -> Linear {
 }
 
 fn operation<'e>(event: &'e Event, owners: &mut BTreeMap<&'e str, u32>) -> Operation<Call> {
-    let fresh = u32::try_from(owners.len()).unwrap_or(u32::MAX);
-    let owner = *owners.entry(&event.client).or_insert(fresh);
+    let next_number = u32::try_from(owners.len()).unwrap_or(u32::MAX);
+    let owner = *owners.entry(&event.client).or_insert(next_number);
     let Event { action, answer, count, invoked_us, returned_us, .. } = *event;
     let answered = answer != Answer::Unknown;
     Operation { call: Call { owner, action, answer, count }, invoked_us, returned_us, answered }
@@ -199,11 +199,11 @@ impl Lock {
 
 /// The holder, if it is the caller and may hold the lock at that moment.
 fn own<'s>(state: &'s State, call: &Call, moment: Moment) -> Option<&'s Holder> {
-    let mine = |holder: &&Holder| holder.owner == call.owner && moment.from_us <= holder.high_us;
-    state.holder.as_ref().filter(mine)
+    let is_own = |holder: &&Holder| holder.owner == call.owner && moment.from_us <= holder.high_us;
+    state.holder.as_ref().filter(is_own)
 }
 
-/// The lock as free, if the holder's lease may have ended at that moment.
+/// The state without a holder, if its lease may have ended at that moment.
 fn ended(state: &State, moment: Moment) -> Option<State> {
     let Some(holder) = &state.holder else {
         return Some(State { holder: None, now_us: moment.from_us });
@@ -212,7 +212,7 @@ fn ended(state: &State, moment: Moment) -> Option<State> {
     (now_us <= moment.until_us).then_some(State { holder: None, now_us })
 }
 
-/// Whether the answer has that count, or none.
+/// Whether the answer reports this count, or none.
 fn fits(call: &Call, count: i64) -> bool {
     call.count.is_none_or(|reported| reported == count)
 }

@@ -54,13 +54,14 @@ pub struct ArenaClient {
 }
 
 impl PropertyError {
-    /// The property does not hold: the expected behaviour, the actual one, and the events before.
+    /// A violation of the property: the expected behaviour, the actual one, and the events before
+    /// it.
     pub fn violated(expected: &str, came: &str, story: Vec<String>) -> PropertyError {
         let (expected, came) = (expected.to_owned(), came.to_owned());
         PropertyError::Violated(Box::new(Failure { expected, came, story, ..Failure::default() }))
     }
 
-    /// Too little happened to judge the property.
+    /// The error that too little happened to judge the property.
     pub fn unknown(reason: impl Into<String>) -> PropertyError {
         PropertyError::Unknown(reason.into())
     }
@@ -229,7 +230,8 @@ impl ArenaClient {
         self.wire.send(words).map_err(|error| self.lost(words, &error))
     }
 
-    /// Sends no more, and waits until the server closes the connection. Returns whether it did.
+    /// Sends nothing more, and waits until the server closes the connection. Returns whether it
+    /// did.
     pub fn shut_down(mut self) -> bool {
         let quiet = self.wire.shut(Shutdown::Write);
         while self.wire.fill().is_ok() {}

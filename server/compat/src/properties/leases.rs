@@ -189,15 +189,15 @@ fn watch(
 }
 
 impl Deadline {
-    /// The deadline of a lease that was set between these two moments.
+    /// The deadline of a lease that `exchange` has set between these replies of `TIME`.
     fn after(
         begin: &Frame,
         end: &Frame,
         ttl_ms: i64,
-        what: &str,
+        exchange: &str,
     ) -> Result<Deadline, PropertyError> {
         let (begin_us, end_us) = (clock_us(begin)?, clock_us(end)?);
-        let story = vec![format!("TIME {begin_us}: {what}: TIME {end_us}")];
+        let story = vec![format!("TIME {begin_us}: {exchange}: TIME {end_us}")];
         let slack_us = ttl_ms * DRIFT_PPM / 1000 + 10;
         Ok(Deadline {
             earliest_us: begin_us + ttl_ms * 1000 - slack_us,
@@ -277,7 +277,7 @@ impl LeaseSource {
                 }
                 let remaining = client.integer(&["PTTL", key])?;
                 let changed_us = clock_us(&client.call(&["TIME"])?)?;
-                // The change may have come too late and created the key anew.
+                // The change may have come too late and created the key again.
                 if changed_us >= deadline.earliest_us {
                     return Ok(None);
                 }
@@ -334,8 +334,8 @@ fn measured(
     else {
         return Err(PropertyError::unknown("no reply"));
     };
-    let what = format!("{} {}", words.join(" "), reply.notation());
-    Ok((Deadline::after(&begin, &end, ttl_ms, &what)?, reply))
+    let exchange = format!("{} {}", words.join(" "), reply.notation());
+    Ok((Deadline::after(&begin, &end, ttl_ms, &exchange)?, reply))
 }
 
 /// The deadline, if the command returned 1.

@@ -6,8 +6,8 @@ use super::outcome::{Failure, Outcome, Verdict, merged, whole_name};
 use super::results::{Report, elapsed, short};
 use super::table::Row;
 
-/// Longer lines are cut to this length.
-const COLUMNS: usize = 400;
+/// Maximum length of a value or a line, in characters. Longer ones are cut.
+const VALUE_CHARACTERS_MAX: usize = 400;
 
 /// The report as Markdown.
 pub(super) fn write(report: &Report) -> String {
@@ -59,7 +59,7 @@ fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure]) {
         let _ = writeln!(out, "\n### Failed: {}\n", escaped(&title));
         let _ = writeln!(out, "{}\n", escaped(&outcome.why));
         let mut field = |name: &str, value: &str| {
-            let _ = writeln!(out, "- {name}: {}", code_span(&short(value, COLUMNS)));
+            let _ = writeln!(out, "- {name}: {}", code_span(&short(value, VALUE_CHARACTERS_MAX)));
         };
         field("where", &failure.place(outcome));
         if !protocols.is_empty() {
@@ -74,14 +74,14 @@ fn write_failure(out: &mut String, outcome: &Outcome, failures: &[Failure]) {
         if !failure.story.is_empty() {
             let _ = writeln!(out, "\n<details><summary>What happened</summary>\n");
             for line in &failure.story {
-                let _ = writeln!(out, "    {}", short(line, COLUMNS));
+                let _ = writeln!(out, "    {}", short(line, VALUE_CHARACTERS_MAX));
             }
             let _ = writeln!(out, "\n</details>");
         }
     }
 }
 
-/// Writes the unknown cases, the missing commands, the notices and the skipped cases.
+/// Writes a list of the unknown cases, the missing commands, the notices and the skipped cases.
 fn write_rest(out: &mut String, report: &Report) {
     let mut lines = Vec::new();
     for outcome in &report.outcomes {

@@ -137,13 +137,13 @@ impl Report {
             return format!("No violation found{clients}: {passed}.");
         }
         let mut problems = Vec::new();
-        for (count, what) in [
+        for (count, problem) in [
             (sum.failed, "failed"),
             (sum.lacking, "need a command that the server lacks"),
             (sum.unknown, "could not be judged"),
         ] {
             if count > 0 {
-                problems.push(format!("{count} {what}"));
+                problems.push(format!("{count} {problem}"));
             }
         }
         if problems.is_empty() {

@@ -24,37 +24,37 @@ pub(super) const DIFFERENCES: &[KnownDifference] = &[
         },
     },
     KnownDifference {
-        name: "types that are none",
+        name: "unknown types",
         line: "| `SCAN` of a type that is none |",
         commands: &["SCAN"],
         references: References::Valkey,
         ends: false,
         is: |observed| {
             let types = ["string", "list", "set", "zset", "hash", "stream"];
-            let is_none = word_after(observed.words, "TYPE").is_some_and(|word| {
-                !types.iter().any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
+            let is_unknown = word_after(observed.words, "TYPE").is_some_and(|word| {
+                !types.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
             });
             let finds_nothing = page_of(observed.ours).is_some_and(<[Frame]>::is_empty);
-            // Valkey reads the type before the options behind it.
+            // Valkey refuses the type before it parses the options behind it.
             let is_option = |word: &Vec<u8>| word.eq_ignore_ascii_case(b"TYPE");
             let option = observed.words.iter().position(is_option);
             let is_last = option.is_some_and(|at| at + 2 == observed.words.len());
             let is_answered = finds_nothing || !is_last && is_error(observed.ours, SYNTAX);
-            is_none && is_answered && is_error_with(observed.theirs, "ERR unknown type name")
+            is_unknown && is_answered && is_error_with(observed.theirs, "ERR unknown type name")
         },
     },
     KnownDifference {
-        name: "the order of what is no text",
+        name: "the order of values that are not text",
         line: "| `SORT \u{2026} ALPHA` |",
         commands: &["SORT", "SORT_RO"],
         references: References::Every,
         ends: true,
         is: |observed| {
-            let is_no_text = |byte: &u8| *byte == 0 || !byte.is_ascii();
+            let is_not_text = |byte: &u8| *byte == 0 || !byte.is_ascii();
             let mut items = observed.ours.items.iter().chain(&observed.theirs.items);
             observed.words.iter().any(|word| word.eq_ignore_ascii_case(b"ALPHA"))
                 && observed.ours.items.len() == observed.theirs.items.len()
-                && items.any(|item| item.text.iter().any(is_no_text))
+                && items.any(|item| item.text.iter().any(is_not_text))
         },
     },
     KnownDifference {
@@ -64,18 +64,18 @@ pub(super) const DIFFERENCES: &[KnownDifference] = &[
         references: References::Every,
         ends: true,
         is: |observed| {
-            let is_asked = observed.words.get(3).is_some_and(|option| {
-                ["GT", "LT"].iter().any(|it| option.eq_ignore_ascii_case(it.as_bytes()))
+            let is_compared = observed.words.get(3).is_some_and(|option| {
+                ["GT", "LT"].iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
             });
             let are_unlike = is_integer(observed.ours, "0") && is_integer(observed.theirs, "1")
                 || is_integer(observed.ours, "1") && is_integer(observed.theirs, "0");
-            is_asked && are_unlike && ends_near_another_lease(observed)
+            is_compared && are_unlike && ends_near_another_lease(observed)
         },
     },
 ];
 
-/// Whether the lease that a command sets ends so close to one that an earlier command set for the
-/// same key that the times of the two commands decide which is longer.
+/// Whether a command sets a lease that ends almost when one ends that an earlier command has set
+/// for the same key: then the times of the two commands decide which lease is longer.
 fn ends_near_another_lease(observed: &ObservedDifference<'_>) -> bool {
     let own = |step: &Step| called(&step.words).unwrap_or(&step.words).to_vec();
     let Some(at) = observed.before.iter().rposition(|step| own(step) == observed.words) else {
