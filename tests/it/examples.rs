@@ -38,7 +38,7 @@ fn clock_jump_grants_the_lock_twice() {
         "the first client has the lock on ABC
 the clock of C jumps by 30 seconds; no time has passed anywhere
 the second client has the lock on CDE
-both have most of five servers: both hold the lock
+both have a majority of the five servers: both hold the lock
 ",
     );
 }
@@ -50,7 +50,7 @@ fn empty_restart_grants_the_lock_twice() {
         "the first client has the lock on ABC
 C is killed and restarted, empty
 the second client has the lock on CDE
-both have most of five servers: both hold the lock
+both have a majority of the five servers: both hold the lock
 ",
     );
 }

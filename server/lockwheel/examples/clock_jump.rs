@@ -27,6 +27,6 @@ fn main() -> Result<(), Error> {
     println!("the clock of C jumps by 30 seconds; no time has passed anywhere");
 
     println!("the second client has the lock on {}", take(&servers, "second"));
-    println!("both have most of five servers: both hold the lock");
+    println!("both have a majority of the five servers: both hold the lock");
     Ok(())
 }

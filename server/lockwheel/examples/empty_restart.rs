@@ -23,6 +23,6 @@ fn main() -> Result<(), Error> {
     println!("C is killed and restarted, empty");
 
     println!("the second client has the lock on {}", take(&servers, "second"));
-    println!("both have most of five servers: both hold the lock");
+    println!("both have a majority of the five servers: both hold the lock");
     Ok(())
 }
