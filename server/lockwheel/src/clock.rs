@@ -147,8 +147,8 @@ impl Clock {
         Clock::controlled(Some(Millis(0)), Rate::STOPPED)
     }
 
-    /// The node leads: the lease clock runs from `begin` on, the time of the log.
-    /// The first leader of a cluster begins at the wall clock.
+    /// Starts the lease clock of a leader at `begin`, the log time. The first leader of a cluster
+    /// starts at the wall clock.
     #[cfg(feature = "replication")]
     pub(crate) fn begin_leading(&self, begin: Millis) {
         self.set(if begin.0 > 0 { begin } else { Millis(wall_us().div_euclid(1000)) });
@@ -158,9 +158,9 @@ impl Clock {
         });
     }
 
-    /// The node leads no more: the lease clock is stopped, and goes back to its beginning. From
-    /// there the log sets it, which is applied anew. It has run ahead of the log if the node was
-    /// stopped or cut off: no time of the log passes while another node is elected.
+    /// Stops the lease clock of a former leader and sets it to 0; the log, which is applied anew,
+    /// then sets it. The clock has run ahead of the log if the node was suspended or cut off: log
+    /// time stops while another node is elected.
     #[cfg(feature = "replication")]
     pub(crate) fn end_leading(&self) {
         self.change_control(|control, monotonic_us| {
@@ -457,7 +457,7 @@ mod tests {
         check(&[0, 0, 0], 7_000);
         check(&[0, 8_000, 0, 0, 0, 0], 7_000);
         check(&[0, 0, 8_000, 0, 0, 0], 7_000);
-        // At every reading: the result is too small rather than too large.
+        // With a delay at every reading, the result is too small rather than too large.
         check(&[0, 8_000, 0], 7_000);
         check(&[0, 0, 8_000], -1_000);
     }

@@ -81,7 +81,7 @@ mod readme {}
 #[doc = include_str!("../../../docs/testing.md")]
 mod testing_page {}
 
-/// So are those of the page about running it.
+/// Runs the examples of the page about running the server as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/running.md")]
 mod running_page {}

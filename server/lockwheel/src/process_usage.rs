@@ -14,7 +14,7 @@ use crate::clock;
 pub(crate) struct MainThread(Arc<Mutex<Option<i32>>>);
 
 impl MainThread {
-    /// The calling thread is that thread.
+    /// Sets the thread to the calling one.
     pub(crate) fn set_to_this(&self) {
         #[cfg(target_os = "linux")]
         self.0.lock().replace(nix::unistd::gettid().as_raw());

@@ -1,5 +1,5 @@
-//! Tries the orders in which threads may take their steps at the commit gate and at outboxes: what
-//! is released is sent, and no thread that waits for it misses that.
+//! Tests the commit gate and outboxes under many interleavings of threads: released output is sent,
+//! and no thread misses the release that it waits for.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -39,7 +39,7 @@ mod net {
     pub(crate) mod outbox;
     pub(crate) mod output;
 
-    /// Connections, as far as the gate concerns them.
+    /// Connections, reduced to what the commit gate calls.
     pub(crate) mod connection {
         use std::sync::Arc;
 
@@ -77,8 +77,8 @@ mod net {
     }
 }
 
-/// What threads share, in the form of `parking_lot`. The scheduler decides at each use which thread
-/// goes on.
+/// Synchronization primitives of `shuttle` with the interface of `parking_lot`. At each use, the
+/// scheduler decides which thread runs next.
 mod sync {
     use std::ops::{Deref, DerefMut};
 
@@ -94,7 +94,7 @@ mod sync {
         }
     }
 
-    /// It is empty while its thread waits.
+    /// A guard of a mutex; `None` while its thread waits for a condition variable.
     #[derive(Debug)]
     pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
 
@@ -131,7 +131,7 @@ mod sync {
     }
 }
 
-/// What one thread gives and another one waits for.
+/// A counting signal that one thread gives and another one waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     given: Mutex<usize>,
@@ -144,7 +144,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Waits until it was given so often. The scheduler panics if all threads wait.
+    /// Waits until the signal was given `times` times. The scheduler panics if all threads wait.
     fn wait(&self, times: usize) {
         let mut given = self.given.lock();
         while *given < times {
@@ -152,7 +152,7 @@ impl Signal {
         }
     }
 
-    /// Waits until it was given since the last call.
+    /// Waits until the signal was given since the last call.
     fn take(&self) {
         let mut given = self.given.lock();
         while *given == 0 {
@@ -224,7 +224,7 @@ fn output_is_sent_when_it_is_released() {
     loops.stop();
 }
 
-/// A caller in this process looks for its output while a message comes, and while the log releases
+/// An in-process client takes its output while a message is delivered and while the log releases
 /// the message.
 fn caller_gets_the_message_when_it_is_released(buffers: &Arc<Buffers>, client: ClientId) {
     let gate = Arc::<CommitGate>::default();
@@ -255,7 +255,7 @@ fn caller_gets_the_message_when_it_is_released(buffers: &Arc<Buffers>, client: C
     log.join().expect("it ends");
 }
 
-/// A thread that waits for a position goes on when it is released, or when the log fails.
+/// A thread that waits for a position continues when the position is released or the log fails.
 fn wait_ends_with_the_release_or_the_log() {
     for fails in [false, true] {
         let gate = Arc::<CommitGate>::default();
@@ -288,22 +288,23 @@ fn flush_that_is_awaited_is_reported() {
     log.join().expect("it ends");
 }
 
-/// The orders that each scheduler tries.
-const ORDERS: usize = 1_500;
+/// Number of interleavings that each scheduler tries.
+const INTERLEAVINGS: usize = 1_500;
 
-/// The threads that a scheduler lets wait in favour of the others, one after the other.
-const DELAYS: usize = 3;
+/// The depth of the errors that the PCT scheduler looks for: the number of ordered steps that cause
+/// them.
+const DEPTH_MAX: usize = 3;
 
-/// Runs a test in many orders, on a thread with its name.
-fn try_orders(name: &str, test: impl Fn() + Send + Sync + 'static) {
+/// Runs a test in many interleavings, on a thread with its name.
+fn explore(name: &str, test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let run = move || {
         let mut config = Config::new();
-        // Every access is taken for one that is ordered with all others.
+        // The warning that all atomics are treated as sequentially consistent.
         config.silence_warnings = true;
         let schedulers: [Box<dyn Scheduler + Send>; 2] = [
-            Box::new(RandomScheduler::new_from_seed(1, ORDERS)),
-            Box::new(PctScheduler::new_from_seed(1, DELAYS, ORDERS)),
+            Box::new(RandomScheduler::new_from_seed(1, INTERLEAVINGS)),
+            Box::new(PctScheduler::new_from_seed(1, DEPTH_MAX, INTERLEAVINGS)),
         ];
         for scheduler in schedulers {
             let test = Arc::clone(&test);
@@ -311,7 +312,7 @@ fn try_orders(name: &str, test: impl Fn() + Send + Sync + 'static) {
         }
     };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread.expect("a thread").join().expect("no order fails");
+    thread.expect("a thread").join().expect("no interleaving fails");
 }
 
 fn main() {
@@ -320,8 +321,8 @@ fn main() {
     let client = engine.connect(Origin::default(), now);
     let buffers = Arc::clone(&engine.session(client).expect("the client").buffers);
     let caller = move || caller_gets_the_message_when_it_is_released(&buffers, client);
-    try_orders("output_is_sent_when_it_is_released", output_is_sent_when_it_is_released);
-    try_orders("caller_gets_the_message_when_it_is_released", caller);
-    try_orders("wait_ends_with_the_release_or_the_log", wait_ends_with_the_release_or_the_log);
-    try_orders("flush_that_is_awaited_is_reported", flush_that_is_awaited_is_reported);
+    explore("output_is_sent_when_it_is_released", output_is_sent_when_it_is_released);
+    explore("caller_gets_the_message_when_it_is_released", caller);
+    explore("wait_ends_with_the_release_or_the_log", wait_ends_with_the_release_or_the_log);
+    explore("flush_that_is_awaited_is_reported", flush_that_is_awaited_is_reported);
 }

@@ -72,7 +72,7 @@ impl CommitGate {
     /// Output that depends on units up to `position` may be sent now; units up to `flushed` are
     /// durable.
     pub(crate) fn release(&self, position: Position, flushed: Position) {
-        // In one order with `is_flush_awaited`, which the caller reads next.
+        // Sequentially consistent with `is_flush_awaited`, which the caller reads next.
         self.flushed.fetch_max(flushed, Ordering::SeqCst);
         self.released.fetch_max(position, Ordering::AcqRel);
         let callers = {
@@ -158,7 +158,7 @@ impl CommitGate {
         }
     }
 
-    /// The log has ended: nothing is released any more.
+    /// Records that the log has ended: nothing more is released.
     #[cfg(feature = "replication")]
     pub(crate) fn end(&self) {
         let _held = self.held.lock();
@@ -166,7 +166,7 @@ impl CommitGate {
         self.changed.notify_all();
     }
 
-    /// The log has failed: nothing is released any more.
+    /// Records that the log has failed: nothing more is released.
     pub(crate) fn fail(&self) {
         let _held = self.held.lock();
         self.has_failed.store(true, Ordering::Release);

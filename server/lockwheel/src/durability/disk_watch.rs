@@ -23,8 +23,8 @@ impl DiskWatch {
         self.is_full
     }
 
-    /// Takes the free space of the disk, and how many bytes of it are a reserve. Returns whether
-    /// the disk is full, if that has changed.
+    /// Compares the free space of the disk with the reserve. Returns whether the disk is full, if
+    /// that has changed.
     pub(crate) fn check(
         &mut self,
         free_bytes: io::Result<u64>,
@@ -66,24 +66,24 @@ mod tests {
     #[test]
     fn change_is_reported_once_and_ends_with_a_margin() {
         let (disk, mut watch) = (SimulatedDisk::new(), DiskWatch::default());
-        let reserve = 800;
+        let reserve_bytes = 800;
         for (space_bytes, change) in [
-            (reserve, None),
-            (reserve - 1, Some(true)),
+            (reserve_bytes, None),
+            (reserve_bytes - 1, Some(true)),
             (0, None),
-            (reserve, None),
-            (reserve + 99, None),
-            (reserve + 100, Some(false)),
-            (reserve, None),
-            (reserve - 1, Some(true)),
-            (reserve + 99, None),
-            (reserve + 100, Some(false)),
-            (reserve + 99, None),
-            (reserve - 1, Some(true)),
+            (reserve_bytes, None),
+            (reserve_bytes + 99, None),
+            (reserve_bytes + 100, Some(false)),
+            (reserve_bytes, None),
+            (reserve_bytes - 1, Some(true)),
+            (reserve_bytes + 99, None),
+            (reserve_bytes + 100, Some(false)),
+            (reserve_bytes + 99, None),
+            (reserve_bytes - 1, Some(true)),
         ] {
             disk.set_space(Some(space_bytes));
-            assert_eq!(watch.check(disk.free_bytes(), reserve), change, "{space_bytes}");
+            assert_eq!(watch.check(disk.free_bytes(), reserve_bytes), change, "{space_bytes}");
         }
-        assert_eq!(watch.check(Err(io::ErrorKind::Other.into()), reserve), None);
+        assert_eq!(watch.check(Err(io::ErrorKind::Other.into()), reserve_bytes), None);
     }
 }

@@ -261,7 +261,7 @@ impl Log for FileLog {
         }
         let replace = |log: &mut Files| log.replace_before(snapshot);
         let obsolete = self.shared.files.lock().log.as_mut().map(replace);
-        // Without the lock: units are written meanwhile.
+        // The files are removed without the lock, so that units are written meanwhile.
         let removed = obsolete.transpose().and_then(|files| files.map_or(Ok(()), Obsolete::remove));
         self.shared.check(removed);
     }

@@ -19,14 +19,14 @@ pub(crate) fn directory(settings: &Settings) -> PathBuf {
 
 /// What the log causes in the server.
 pub(crate) trait LogOwner: Send + Sync {
-    /// The log cannot be written: nothing is released any more, and the server must stop.
+    /// Called when the log cannot be written: nothing more is released, and the server must stop.
     fn log_has_failed(&self);
 
     /// Called about once a second, with the free space of the disk. The sizes are `None` if there
     /// is only a lease ceiling.
     fn log_second(&self, sizes: Option<LogSizes>, free_bytes: io::Result<u64>);
 
-    /// Everything up to the position is durable, and a client waits for that.
+    /// Called when a position for which a client waits is durable.
     fn log_is_flushed(&self);
 }
 
@@ -54,7 +54,7 @@ pub(crate) trait Log: Send + Sync {
     /// Wakes the log's thread, which writes what was appended.
     fn wake(&self);
 
-    /// From now on, what is written is flushed according to `policy`.
+    /// Sets the policy by which later writes are flushed.
     fn set_policy(&self, policy: FlushPolicy);
 
     /// As [`Log::set_policy`]; all leases are in the log from now on.
@@ -79,7 +79,7 @@ pub(crate) trait Log: Send + Sync {
     /// receiver that is returned; not if the log ends or fails.
     fn begin_snapshot(&self) -> Receiver<Snapshot>;
 
-    /// A snapshot is complete: removes the files that it replaces, on this thread.
+    /// Removes the files that a complete snapshot replaces, on this thread.
     fn remove_before(&self, snapshot: Position);
 
     /// Writes and flushes all units, and ends the log. The leases of `keys` still run.

@@ -248,7 +248,7 @@ mod tests {
             let settings = GuardSettings { minimum_ms, ..settings() };
             let found = Found { keys_left_ms, ..found(Kept::Durable) };
             let left_ms = |found| decide(&found, &settings).map(|guard| guard.left_ms);
-            // Of a directory that a server has used, the record alone counts.
+            // Only the record counts, if a server has used the directory.
             assert_eq!(left_ms(found.clone()), Some(60_000));
             assert_eq!(left_ms(Found { marker: Some("repaired"), ..found }), Some(expected_ms));
         }

@@ -284,7 +284,7 @@ fn lock_error(error: io::Error) -> RecoveryError {
     }
 }
 
-/// The directory cannot be used.
+/// The error that the directory cannot be used.
 fn in_path(path: &dyn Display, has_log: bool, error: &dyn Display) -> Error {
     let message = match has_log {
         true => format!("the log in {path}: {error}"),

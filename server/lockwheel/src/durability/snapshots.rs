@@ -43,7 +43,7 @@ fn write_and_report(host: &Host) {
     report(host, &result);
 }
 
-/// A snapshot has ended.
+/// Logs how a snapshot has ended.
 pub(crate) fn report(host: &Host, result: &io::Result<Position>) {
     match result {
         Ok(position) => info!(position, "snapshot complete"),

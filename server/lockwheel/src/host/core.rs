@@ -157,7 +157,7 @@ impl Host {
             result
         }));
         let Ok(result) = result else {
-            // While the lock is held: no other thread may use the failed engine.
+            // Set while the lock is held, so that no other thread uses the failed engine.
             self.failed.store(true, Ordering::Release);
             drop(engine);
             error!("the engine has failed; no further command is served");
@@ -345,8 +345,8 @@ mod tests {
         assert_eq!(waiting.join().expect("it returns"), ErrorKind::Failed);
     }
 
-    /// A log that writes at once. Its thread flushes when the host has asked so often what is
-    /// durable.
+    /// A log that writes at once. Its thread flushes after the host has asked what is durable for a
+    /// number of times.
     #[derive(Default)]
     struct FlushesBetween {
         gate: Arc<CommitGate>,

@@ -44,8 +44,8 @@ impl Host {
         dependency
     }
 
-    /// Moves the engine's deliveries, which depend on `position`, to the outboxes; `inspect` is
-    /// called with each before.
+    /// Moves the engine's deliveries, which depend on `position`, to the outboxes. Calls `inspect`
+    /// with each of them first.
     pub(super) fn deliver_all(
         &self,
         engine: &mut Engine,
@@ -82,7 +82,7 @@ impl Host {
         let position = if is_not_gated(delivery) { 0 } else { position };
         let mut check = outbox.put(delivery, position, limit, now);
         if let (LimitCheck::Overrun(_), Receiver::Socket(connection)) = (check, &receiver) {
-            // Part of the output may only have been held back by a turn.
+            // Part of the output may only wait for the end of the turn.
             connection.send_pending();
             check = outbox.check_limit(limit, now);
         }
@@ -92,7 +92,7 @@ impl Host {
         }
         let is_over = matches!(check, LimitCheck::Overrun(_));
         match receiver {
-            // Before the client that ordered this gets its reply.
+            // Closed before the client that requested it gets its reply.
             Receiver::Socket(connection) if close == Some(Close::Now) => connection.close_now(),
             Receiver::Socket(connection) if close.is_none() && !is_over => {
                 turn::enqueue(connection, pending);
@@ -107,7 +107,7 @@ impl Host {
     }
 }
 
-/// Whether a defect sends this delivery at once.
+/// Whether a defect that is on lets this delivery pass the commit gate.
 #[cfg(feature = "defects")]
 fn is_not_gated(delivery: &Delivery) -> bool {
     let contains = |text: &[u8]| delivery.bytes.windows(text.len()).any(|bytes| bytes == text);
@@ -120,7 +120,7 @@ fn is_not_gated(delivery: &Delivery) -> bool {
     .any(|&(defect, text)| lockwheel_defects::is_on(defect) && contains(text))
 }
 
-/// The limit of the bytes that may wait for a client that does not read.
+/// The output buffer limit of a client, by its class.
 pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLimit {
     let limits = &engine.settings().client_output_buffer_limits;
     match engine.session(client) {
@@ -130,7 +130,7 @@ pub(crate) fn output_limit(engine: &Engine, client: ClientId) -> OutputBufferLim
     }
 }
 
-/// The limit before AUTH.
+/// The output buffer limit of clients that are not authenticated.
 const UNAUTHENTICATED_LIMIT: OutputBufferLimit = OutputBufferLimit {
     hard_bytes: limits::UNAUTHENTICATED_OUTBOX_BYTES_MAX as u64,
     soft_bytes: 0,

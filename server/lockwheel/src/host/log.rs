@@ -25,8 +25,8 @@ use lockwheel_log::files::Snapshot;
 pub(super) const NO_GUARD: i64 = i64::MIN;
 
 impl Host {
-    /// The log is loaded: from now on the units of the engine are logged to `files`, and clients
-    /// are served when the guard is over.
+    /// Begins to log the units of the engine to `files`, after the log was loaded. Clients are
+    /// served when the guard has ended.
     pub(crate) fn start_log(
         self: &Arc<Self>,
         files: OpenFiles,
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// The engine has no guard any more, since another server may lead.
+    /// Discards the guard of the engine, since another server may lead.
     #[cfg(feature = "replication")]
     pub(crate) fn forget_guard(&self) {
         self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl Host {
         file.map_err(|_| snapshots::stopped())
     }
 
-    /// A snapshot is complete: files that it replaces are removed.
+    /// Removes the files that a durable snapshot replaces.
     pub(crate) fn snapshot_is_durable(&self, position: Position) {
         if let Some(log) = self.log.get() {
             log.remove_before(position);
@@ -188,7 +188,7 @@ impl Host {
         let is_awaited = engine.is_flush_awaited();
         self.gate.await_flush(is_awaited);
         if is_awaited {
-            // After that: what became durable before is not reported.
+            // Read after the gate is set: it does not report what became durable before.
             #[cfg(feature = "replication")]
             self.note_nodes(engine);
             engine.release_units(log.released(), log.flushed());

@@ -74,7 +74,8 @@ impl Host {
             Flow::Next => return Next::Request,
             Flow::Wait => return Next::LateReply,
             Flow::Again => return Next::SameRequest,
-            // At once: a client that sees its last reply must find itself disconnected.
+            // Disconnected at once, since a client that sees its last reply must find itself
+            // disconnected.
             Flow::Close => self.disconnect(engine, client),
             Flow::Shutdown => self.stop(),
             Flow::Snapshot => {

@@ -123,7 +123,7 @@ impl Connection {
     /// Serves the client until it disconnects, is disconnected, or the server ends.
     pub(crate) async fn run(self: Arc<Connection>, host: Arc<Host>) {
         let served = self.serve(&host).await;
-        // At once: requests that the client still sends would get no reply.
+        // The socket is shut down at once, since later requests of the client would get no reply.
         self.stream.shut_down();
         // A failed engine has no clients any more.
         let _: Result<(), Failed> = host.with(|engine| {
@@ -326,7 +326,7 @@ impl Connection {
         self.outbox.is_filled() || transfer.is_none_or(|transfer| !transfer.output.is_empty())
     }
 
-    /// The server ends: sends all output, as far as the socket takes it.
+    /// Sends all output at the end of the server, as far as the socket takes it.
     fn send_last_bytes(&self) -> io::Result<()> {
         let mut transfer = self.transfer.lock();
         transfer.take_outbox(&self.outbox);
@@ -491,7 +491,7 @@ impl Connection {
                 Ok(written) => {
                     self.traffic.count_write(written);
                     total += written;
-                    transfer.has_written(written);
+                    transfer.remove_written(written);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     transfer.socket_full = true;
@@ -536,7 +536,7 @@ impl Connection {
             match self.stream.write_directly(transfer.output.front(|| self.gate.released())) {
                 Ok(written) if written > 0 => {
                     self.traffic.count_write(written);
-                    transfer.has_written(written);
+                    transfer.remove_written(written);
                 }
                 _ => break,
             }
@@ -671,7 +671,7 @@ impl Transfer {
     }
 
     /// Removes `written` bytes from the output.
-    fn has_written(&mut self, written: usize) {
+    fn remove_written(&mut self, written: usize) {
         self.output.advance(written);
         self.socket_full &= !self.output.is_empty();
     }

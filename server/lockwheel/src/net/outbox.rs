@@ -199,7 +199,7 @@ impl Outbox {
         }
     }
 
-    /// The client has read: its time above the soft limit is over.
+    /// Ends the time of the client above the soft limit, when it has read.
     #[cold]
     fn reset_soft_limit(&self) {
         self.state.lock().over_soft_since = None;

@@ -61,7 +61,7 @@ impl DeadlineTimer {
         }
     }
 
-    /// All due work is done: the next call of [`DeadlineTimer::set`] arms the timer.
+    /// Disarms the timer when all due work is done: the next [`DeadlineTimer::set`] arms it again.
     pub(crate) fn disarm(&self) {
         self.armed.store(i64::MAX, Ordering::Relaxed);
     }

@@ -86,7 +86,7 @@ thread_local! {
     };
 }
 
-/// From now on this thread's event loop ends its turns. It sends what `gate` has held back.
+/// Lets the event loop of this thread end its turns. It sends the output that `gate` has held back.
 pub(crate) fn begin_loop(gate: &Arc<CommitGate>) {
     TURN.with(|turn| {
         turn.has_loop.set(true);
@@ -95,7 +95,7 @@ pub(crate) fn begin_loop(gate: &Arc<CommitGate>) {
     });
 }
 
-/// The thread is about to serve this client.
+/// Records which client the thread serves next.
 pub(crate) fn serving(client: u64) {
     TURN.with(|turn| {
         let (last, turns) = turn.last_client.get();
@@ -160,7 +160,7 @@ pub(crate) fn write_log() {
     let _ = TURN.try_with(Turn::write_log);
 }
 
-/// From now on a simulation ends the turns of this thread with [`before_sleep`].
+/// Lets a simulation end the turns of this thread, with [`before_sleep`].
 #[cfg(feature = "simulation")]
 pub(crate) fn begin_simulated_loop() {
     TURN.with(|turn| turn.has_loop.set(true));
@@ -206,7 +206,8 @@ pub(crate) fn before_sleep() {
     });
 }
 
-/// The thread has released the engine: ends the turn if it is long, or if no event loop does.
+/// Called when the thread has released the engine. Ends the turn if it is long, or if no event loop
+/// does.
 pub(crate) fn engine_released() {
     let due = TURN.try_with(|turn| {
         let replies = turn.replies.borrow().len();

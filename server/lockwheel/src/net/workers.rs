@@ -126,7 +126,7 @@ impl Workers {
             let (mut stopped, client_tasks) = (host.stopped.subscribe(), self.client_tasks.clone());
             let serve = async move {
                 tokio::spawn(turn::keep_awake());
-                // Fails if the host is gone, which is the end as well.
+                // Fails if the host was dropped, which ends the worker as well.
                 let _ = stopped.wait_for(|&stopped| stopped).await;
                 client_tasks.ended().await;
             };

@@ -151,7 +151,7 @@ impl Origin<'_> {
             (left_ms, reason) = (necessary.left_ms, necessary.reason);
             lasting |= necessary.had_lasting_keys;
         }
-        // Of a cluster that has begun with a log, too.
+        // Includes the guard of a cluster that has begun with a log.
         let guard_before = of_node.as_ref().and_then(|node| node.guard.as_ref());
         let before_ms = guard_before.map_or(0, |guard| guard.until_ms.saturating_sub(*lease_ms));
         left_ms = left_ms.max(before_ms);

@@ -110,7 +110,7 @@ impl RaftLog {
         self.node.get().and_then(Weak::upgrade).is_some_and(|node| node.leads())
     }
 
-    /// The batches have this barrier from now on. Returns the number of the unit before the first.
+    /// Begins batches with this barrier. Returns the number of the unit before the first.
     /// The caller holds the engine, as that of [`RaftLog::end`] does: a leadership begins and ends
     /// for both at the same moment.
     pub(crate) fn begin(&self, barrier: u64) -> Position {
@@ -156,7 +156,7 @@ impl RaftLog {
         count.checked_sub(1).map_or(0, |at| pending.committed[at].1)
     }
 
-    /// From now on clients are shown these nodes. The engine takes them when it is used next.
+    /// Sets the nodes that clients are shown. The engine takes them when it is used next.
     pub(super) fn show(&self, nodes: Nodes) {
         *self.nodes.lock() = Some(nodes);
         self.has_nodes.store(true, Ordering::SeqCst);
@@ -197,12 +197,12 @@ impl RaftLog {
         self.snapshot_is_due.load(Ordering::Acquire)
     }
 
-    /// The node begins to write a snapshot.
+    /// Records that the node begins to write a snapshot.
     pub(crate) fn note_snapshot(&self) {
         self.snapshot_is_due.store(false, Ordering::Release);
     }
 
-    /// A batch with this barrier was not committed.
+    /// Records that a batch with this barrier was not committed.
     fn note_failed(&self, barrier: u64) {
         let mut pending = self.pending.lock();
         pending.has_failed |= pending.barrier == Some(barrier);

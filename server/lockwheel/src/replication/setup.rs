@@ -52,7 +52,7 @@ fn new_node(settings: &Settings) -> Result<NodeSettings, Error> {
             format!("there is a node of a cluster in '{dir}' already: start it as a server");
         return Err(Error::new(ErrorKind::Config, reason));
     }
-    // Without its identity: the new node would go on with it.
+    // The folder may not be used even without an identity: the new node would use its log.
     let folder = Identity::folder(&node.dir);
     if has_units(&folder)? {
         let reason = format!("there is the log of a node in '{}': move it away", folder.display());

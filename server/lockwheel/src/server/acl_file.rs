@@ -22,17 +22,17 @@ impl AclFileOnDisk {
         Box::new(AclFileOnDisk { path })
     }
 
-    /// Replaces the file. A crash leaves the old or the new one.
+    /// Replaces the file atomically: after a crash, it is the old or the new one.
     fn replace(&self, text: &[u8]) -> io::Result<()> {
         let partial = PathBuf::from(format!("{}.tmp-{}", self.path, std::process::id()));
-        // Of a process that has ended meanwhile.
+        // An earlier process with the same id may have left one.
         match fs::remove_file(&partial) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let result = write_durably(&partial, text, Path::new(&self.path));
         if result.is_err() {
-            // It is of no use; the error is that of the write.
+            // The error of the write is returned, not that of the removal.
             let _ = fs::remove_file(&partial);
         }
         result

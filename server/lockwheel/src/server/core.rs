@@ -194,7 +194,7 @@ impl Builder {
         }
         #[cfg(feature = "replication")]
         if let Some(node) = NodeSettings::of(&server.settings)? {
-            // Only set here.
+            // The cell is set only here.
             let _ = server.replication.set(Replication::start(&node, &server.host)?);
         }
         Ok(server)

@@ -221,7 +221,7 @@ impl SimulatedServer {
         }
     }
 
-    /// The log does what is due once a second.
+    /// Does the work of the log that is due once a second.
     pub fn log_second(&mut self) {
         if let Some(log) = self.host.log() {
             log.second();
@@ -235,7 +235,7 @@ impl SimulatedServer {
             .is_some_and(|snapshot| !snapshot.awaits_log() || !self.has_log_work())
     }
 
-    /// A snapshot goes on, with a part of about `keys` keys.
+    /// Writes the next part of a snapshot, of about `keys` keys.
     pub fn snapshot_step(&mut self, keys: usize) {
         let Some(snapshot) = &mut self.snapshot else { return };
         let result = match snapshot.step(&self.host, keys) {
@@ -247,7 +247,7 @@ impl SimulatedServer {
         snapshots::report(&self.host, &result);
     }
 
-    /// The server stops as by SIGTERM. The caller runs the tasks afterwards, which end.
+    /// Stops the server as SIGTERM does. The caller then runs its tasks until they end.
     pub fn stop(&mut self) {
         if let Some(log) = self.host.log() {
             log.finish();

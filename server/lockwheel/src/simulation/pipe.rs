@@ -67,14 +67,14 @@ impl Pipe {
         self.0.lock().server_has_ended
     }
 
-    /// The client closes the connection.
+    /// Closes the connection from the client's side.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.client_has_ended = true;
         state.wake_reader();
     }
 
-    /// The connection is lost, with all bytes on their way.
+    /// Loses the connection, with all bytes in transit.
     pub fn lose(&self) {
         let mut state = self.0.lock();
         state.is_lost = true;
