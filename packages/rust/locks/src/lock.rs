@@ -334,7 +334,7 @@ impl Core {
             loop {
                 left -= 1;
                 match self.exchange(connection, command).await {
-                    // A node that leads no more may keep the connection open.
+                    // A former leader may keep the connection open.
                     Err(error) if matches!(error.code(), None | Some("READONLY")) => {
                         *connection = None;
                         if left == 0 {

@@ -70,7 +70,7 @@ impl Options {
         Options { mode: Mode::Shared, ..self }
     }
 
-    /// So many permits of a semaphore that has `of`. Replaces [`shared`](Self::shared).
+    /// Acquires `permits` of the `of` permits of a semaphore. Replaces [`shared`](Self::shared).
     #[must_use]
     pub fn permits(self, permits: u32, of: u32) -> Self {
         Options { mode: Mode::Permits(permits, of), ..self }
