@@ -10,7 +10,7 @@ use lockwheel_tests::{daemon, redis_server};
 
 use crate::measure::running::{Running, bind_to, command};
 use crate::measure::servers::{BARE, ClusterType, ComparedServer, ServerType};
-use crate::options::{BARE_SERVER, Options, holds_one_of};
+use crate::options::{BARE_SERVER, Options, contains_one_of};
 use crate::progress;
 use crate::workloads::replication;
 
@@ -39,7 +39,7 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
         servers.iter_mut().for_each(|it| it.certificates = Some(Rc::clone(&certificates)));
     }
     if !options.peers.is_empty() {
-        servers.retain(|server| holds_one_of(&server.name, &options.peers));
+        servers.retain(|server| contains_one_of(&server.name, &options.peers));
     }
     servers.retain(|server| match check(server, options) {
         Ok(()) => true,

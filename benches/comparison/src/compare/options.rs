@@ -17,9 +17,10 @@ pub(crate) const START_IN_PROCESS: &str = "start-in-process";
 /// The name of the subcommand that runs the bare server.
 pub(crate) const BARE_SERVER: &str = "bare-server";
 
+/// The number of rounds, and the length of a measurement.
 const ROUNDS: u32 = 3;
 const SECONDS: f64 = 0.5;
-/// A quick run checks that everything works.
+/// The same for `--quick`, which only checks that everything works.
 const QUICK_ROUNDS: u32 = 1;
 const QUICK_SECONDS: f64 = 0.1;
 /// The warm-up, as a part of the measurement's length: long enough for all buffers to have grown.
@@ -96,7 +97,7 @@ pub(crate) struct Peer {
     pub(crate) words: Vec<String>,
 }
 
-/// What the program does instead of a comparison.
+/// An action that the program runs instead of a comparison.
 #[derive(Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum CompareAction {
     /// Writes the outcome of earlier runs; later files replace workloads of earlier ones
@@ -179,7 +180,7 @@ impl Options {
     /// Whether a workload of a family is selected.
     pub(crate) fn wants(&self, family: &str, title: &str) -> bool {
         let is_family = self.only.iter().any(|text| text.eq_ignore_ascii_case(family));
-        self.only.is_empty() || is_family || holds_one_of(title, &self.only)
+        self.only.is_empty() || is_family || contains_one_of(title, &self.only)
     }
 
     /// Opens the output of the outcome.
@@ -193,7 +194,7 @@ impl Options {
 }
 
 /// Whether the name contains one of the texts, ignoring case.
-pub(crate) fn holds_one_of(name: &str, texts: &[String]) -> bool {
+pub(crate) fn contains_one_of(name: &str, texts: &[String]) -> bool {
     let name = name.to_lowercase();
     texts.iter().any(|text| name.contains(&text.to_lowercase()))
 }
@@ -239,7 +240,7 @@ mod tests {
             Peer { name: name.to_owned(), words }
         };
         let expected = [read("old", &["/bin/a"]), read("in Lua", &["b", "--set", "x=1"])];
-        assert_eq!(options.map(|it| it.peer), Ok(expected.to_vec()));
+        assert_eq!(options.map(|options| options.peer), Ok(expected.to_vec()));
     }
 
     #[test]

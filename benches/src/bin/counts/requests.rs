@@ -165,7 +165,7 @@ impl Cycle {
     /// The counts of one cycle, from windows without requests and with them.
     fn counts(&self, name: &str, empty: &[Done], windows: &[Done]) -> Vec<Count> {
         let cycles = (WINDOW / self.commands.len()) as f64;
-        let count = |what: &str, decimals: i32, figure: fn(Done) -> u64| {
+        let count = |counted: &str, decimals: i32, figure: fn(Done) -> u64| {
             let median = |windows: &[Done]| {
                 let mut figures: Vec<u64> = windows.iter().map(|&done| figure(done)).collect();
                 figures.sort_unstable();
@@ -173,7 +173,7 @@ impl Cycle {
             };
             let mean = (median(windows) - median(empty)) / cycles;
             let unit = 10_f64.powi(decimals);
-            let (name, value) = (format!("{name}, {what}"), (mean * unit).round() / unit);
+            let (name, value) = (format!("{name}, {counted}"), (mean * unit).round() / unit);
             Count { name, value, is_exact: decimals > 0 }
         };
         vec![

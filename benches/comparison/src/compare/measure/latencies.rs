@@ -23,15 +23,15 @@ pub(crate) fn record(latencies: &mut Histogram<u64>, since: Instant, now: Instan
     latencies.saturating_record(u64::try_from(latency).unwrap_or(LONGEST_NS));
 }
 
-/// Readings of a distribution of latencies.
+/// Readings of the latencies of a subject, in microseconds: one for each quantile.
 pub(crate) fn quantiles(
-    what: &str,
+    subject: &str,
     latencies: &Histogram<u64>,
     quantiles: &[(&str, f64)],
 ) -> Vec<Reading> {
     let reading = |(name, quantile): &(&str, f64)| {
         let latency_us = latencies.value_at_quantile(*quantile) as f64 / 1e3;
-        Metric::cost(format!("{what}, {name}"), "us").with(latency_us)
+        Metric::cost(format!("{subject}, {name}"), "us").with(latency_us)
     };
     quantiles.iter().map(reading).collect()
 }

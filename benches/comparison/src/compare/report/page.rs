@@ -30,7 +30,8 @@ const EXPERIMENTS: &str = include_str!("../../../../results/experiments.json");
 /// The folder of the plots, relative to the page.
 const PLOTS_FOLDER: &str = "performance";
 
-/// The rows of the summary: the label, and the group, parameters and metric of the table row.
+/// The rows of the summary: a label, and the group, parameters and metric of the row with its
+/// values.
 const SUMMARY: &[(&str, &str, &str, &str)] = &[
     (
         "Redisson lock and unlock, 50 connections: server CPU, us",
@@ -109,7 +110,7 @@ struct Experiment {
     rows: Vec<Vec<String>>,
 }
 
-/// What writes the page of a format from tables, if it is one of a page.
+/// The function that writes the page of a format; `None` if the format is not that of a page.
 pub(crate) fn of(format: Format) -> Option<fn(&Tables) -> String> {
     match format {
         Format::Page => Some(write),
@@ -178,7 +179,7 @@ fn fill(tables: &Tables, profiles: &Profiles, placeholder: &str) -> String {
     }
 }
 
-/// A line with its `{{value NAME}}`s replaced.
+/// Replaces each `{{value NAME}}` of a line.
 fn insert_values(profiles: &Profiles, line: &str) -> String {
     let mut parts = line.split("{{value ");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -191,7 +192,7 @@ fn insert_values(profiles: &Profiles, line: &str) -> String {
 }
 
 fn value<'a>(profiles: &'a Profiles, name: &str) -> &'a str {
-    profiles.values.get(name).map_or(UNKNOWN, |it| it.value.as_str())
+    profiles.values.get(name).map_or(UNKNOWN, |profile| profile.value.as_str())
 }
 
 /// The sources of the single values.
@@ -221,14 +222,14 @@ fn experiment(name: &str) -> String {
 fn summary(tables: &Tables) -> String {
     let mut out =
         format!("| | {REFERENCE} | {OURS} | ratio to {REFERENCE} |\n|---|---:|---:|---:|\n");
-    for (what, group, parameters, metric) in SUMMARY {
+    for (label, group, parameters, metric) in SUMMARY {
         let Some(group) = tables.group(group) else { continue };
         let cell = |peer| group.cell(parameters, metric, peer);
         let (Some(theirs), Some(ours)) = (cell(REFERENCE), cell(OURS)) else { continue };
         if group.base_of(OURS) != Some(REFERENCE) {
             continue;
         }
-        let _ = writeln!(out, "| {what} | {} | {} | {} |", theirs.value, ours.value, ours.ratio);
+        let _ = writeln!(out, "| {label} | {} | {} | {} |", theirs.value, ours.value, ours.ratio);
     }
     out
 }
@@ -261,12 +262,12 @@ fn group(tables: &Tables, name: &str) -> String {
     }
 }
 
-/// The groups that the text does not contain.
+/// The groups that the text does not name.
 fn others(tables: &Tables) -> String {
     let is_named = |name: &str| TEXT.contains(&format!("{{{{table {name}}}}}"));
     let mut out = String::new();
-    for it in tables.groups.iter().filter(|it| !is_named(&it.name)) {
-        let _ = writeln!(out, "## {}\n\n{}", it.name, group(tables, &it.name));
+    for name in tables.groups.iter().map(|group| &group.name).filter(|name| !is_named(name)) {
+        let _ = writeln!(out, "## {name}\n\n{}", group(tables, name));
     }
     out
 }

@@ -351,9 +351,9 @@ fn targets(figures: &Figures) -> PlainTable {
                 format!("{}{}", number(it.median), missed(peer, it.median > *most))
             }),
         });
-        let what = if row.parameters.is_empty() { group } else { row.parameters };
+        let parameters = if row.parameters.is_empty() { group } else { row.parameters };
         let wanted = goal.wanted(&row.metric.unit);
-        let mut cells = vec![format!("{group}: {what}"), row.metric.title(), wanted];
+        let mut cells = vec![format!("{group}: {parameters}"), row.metric.title(), wanted];
         cells.extend(reached);
         cells.extend(ours_and_bare.map(|(peer, bare)| {
             row.ratio(peer, bare).map_or_else(String::new, |it| times(it.mean))

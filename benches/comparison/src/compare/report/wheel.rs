@@ -66,7 +66,7 @@ pub(crate) fn table() -> String {
     let mut out = format!("Commit {}. {}\n\n", saved.commit, saved.source);
     let _ = writeln!(out, "| | at most | {} |", titles.join(" | "));
     let _ = writeln!(out, "|---|---:|{}", "---:|".repeat(titles.len()));
-    for (operation, what, most) in OPERATIONS {
+    for (operation, title, most) in OPERATIONS {
         let cost = |name: &str| saved.nanoseconds.get(*operation)?.get(name).copied();
         let cell = |(implementation, _): &(&str, &str)| {
             let Some(cost) = cost(implementation) else { return String::new() };
@@ -75,7 +75,7 @@ pub(crate) fn table() -> String {
         };
         let cells: Vec<String> = IMPLEMENTATIONS.iter().map(cell).collect();
         let most = most.map_or_else(String::new, |most| format!("{most:.0}"));
-        let _ = writeln!(out, "| {what} | {most} | {} |", cells.join(" | "));
+        let _ = writeln!(out, "| {title} | {most} | {} |", cells.join(" | "));
     }
     out
 }

@@ -203,9 +203,9 @@ struct SharedDeadline {
 
 impl SharedDeadline {
     const REQUESTS_PER_SECOND: u32 = 5000;
-    /// How long requests are sent before the deadline, and counted after the last lease is gone.
+    /// How long requests are sent before the deadline, and counted after the last key was removed.
     const MARGIN: Duration = Duration::from_millis(300);
-    /// The longest time until all leases are gone.
+    /// The longest time until all keys are removed.
     const TIMEOUT: Duration = Duration::from_secs(60);
     /// The time given to a server to return memory to the system.
     const SETTLE_TIME: Duration = Duration::from_secs(1);
@@ -297,14 +297,14 @@ fn measure_delays(address: SocketAddr, deadline_ms: u64) -> Outcome<Delays> {
 }
 
 fn quantiles(
-    what: &str,
+    subject: &str,
     unit: &'static str,
     histogram: &Histogram<u64>,
     factor: f64,
 ) -> Vec<Reading> {
     let reading = |(name, part): (&str, f64)| {
         let value = histogram.value_at_quantile(part) as f64 * factor;
-        Metric::cost(format!("{what}, {name}"), unit).with(value)
+        Metric::cost(format!("{subject}, {name}"), unit).with(value)
     };
     QUANTILES.into_iter().map(reading).collect()
 }

@@ -84,12 +84,12 @@ impl Waits {
         })
     }
 
-    /// A client begins to wait.
+    /// Records that a client begins to wait.
     pub(crate) fn begins(&mut self, client: usize) {
         self.since[client] = Instant::now();
     }
 
-    /// A client has been granted the lock, and releases it at once.
+    /// Records that a client was granted the lock and releases it at once.
     pub(crate) fn granted(&mut self, client: usize) {
         let now = Instant::now();
         if let Some(released_at) = self.released_at {
@@ -100,7 +100,7 @@ impl Waits {
         self.released_at = Some(now);
     }
 
-    /// Forgets the waits until now.
+    /// Discards the waits until now.
     pub(crate) fn clear(&mut self) {
         self.to_grant.clear();
         self.longest.fill(Duration::ZERO);

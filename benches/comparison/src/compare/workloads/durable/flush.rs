@@ -35,7 +35,7 @@ pub(super) fn all(flush_delays: &[Duration]) -> Vec<Box<dyn Workload>> {
 
 struct Flush {
     flush_delay: Duration,
-    /// Another thread writes large files, and flushes each part.
+    /// Whether another thread writes large files meanwhile, and flushes each part.
     beside_large_files: bool,
 }
 

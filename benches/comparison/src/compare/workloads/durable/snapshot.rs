@@ -22,7 +22,7 @@ use crate::workloads::workload::Workload;
 const QUANTILES: [(&str, f64); 2] = [("p99.9", 0.999), ("longest", 1.0)];
 /// The reply to GET: [`OWNER`].
 const HELD_REPLY: &str = "$38\r\n0d9f4c5e-9a53-4a39-9b0b-6a2f53c1a7c4:1\r\n";
-/// The lease of the locks that are taken meanwhile.
+/// The lease of the locks that are taken meanwhile, in milliseconds.
 const LEASE_MS: &str = "30000";
 
 pub(super) fn all() -> Vec<Box<dyn Workload>> {
@@ -88,7 +88,8 @@ impl Workload for Snapshot {
 /// The requests of the two clients.
 const NAMES: [&str; 2] = ["GET", "SET NX"];
 
-/// Runs both clients while something is done. `taken` locks were taken by earlier clients.
+/// Runs both clients until `work` returns. Earlier calls have taken `taken` locks, which are not
+/// free. Returns the latencies of the clients in nanoseconds, and the result of `work`.
 fn observe<R>(
     address: SocketAddr,
     taken: u32,

@@ -134,7 +134,7 @@ fn start_raft(
     Ok((nodes, leader))
 }
 
-/// The node that leads according to `lockwheel raft status`, if so many vote and are in contact.
+/// The leader according to `lockwheel raft status`, if `count` nodes vote and are in contact.
 fn raft_leader(status: &str, nodes: &[Running], count: usize) -> Option<usize> {
     let lines: Vec<Vec<&str>> = status.lines().map(|it| it.split_whitespace().collect()).collect();
     let votes = lines.iter().filter(|it| matches!(it[..], [_, "leader" | "follower", "yes", ..]));
