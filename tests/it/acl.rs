@@ -191,7 +191,7 @@ fn embedding_program_may_do_everything() {
     let mut wire = connect(&server);
     assert_eq!(wire.call(&["PING"]), b"-NOAUTH Authentication required.\r\n");
     assert_eq!(call(&server, "SET k v"), Reply::OK);
-    // Until it authenticates as another user.
+    // The client may run commands after it has authenticated as another user.
     assert_eq!(call(&server, "ACL SETUSER u on nopass ~a +get"), Reply::OK);
     let mut client = server.client().expect("a client");
     assert_eq!(client.call(&["AUTH", "u", "x"]).expect("a reply"), Reply::OK);
@@ -359,7 +359,7 @@ fn hang_up_loads_the_users_anew() {
     let write = |text: &str| fs::write(&path, text).expect("a file");
     let mut daemon = Daemon::start(&["--port", "0", "--aclfile", &path]);
     let port = daemon.wait_for_port();
-    // Also without the rights of the default user.
+    // The signal works without rights of the default user, too.
     write("user default off\nuser a on nopass +acl|whoami\n");
     daemon.signal("HUP");
     daemon.wait_for("Received SIGHUP: the users are loaded anew");

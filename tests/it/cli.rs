@@ -13,8 +13,8 @@ use lockwheel_tests::redis_server::free_port;
 
 const REFUSED: &str = "Could not connect to Redis at ";
 
-/// The options for output formats and protocols.
-const MANNERS: &[&str] =
+/// Options for output formats and protocols.
+const OUTPUT_OPTIONS: &[&str] =
     &["", "--no-raw", "--raw", "--json", "-3", "--no-raw -3", "--json -3", "--json -2"];
 
 /// Commands as typed at the prompt, with replies of every type and form.
@@ -47,7 +47,7 @@ const COMMANDS: &[&str] = &[
     "quit",
 ];
 
-/// The standard input if no command is given.
+/// Standard input of runs without a command.
 const LINES: &[&str] = &[
     "ping",
     "set k \"a b\"\nget k\n\n   \nno-such-command\n",
@@ -76,7 +76,7 @@ fn ours() -> Command {
 
 /// Runs a program with this input until it ends.
 pub(crate) fn run(mut command: Command, arguments: &[&str], input: &str) -> Output {
-    // Only tests set it.
+    // The variable may be set in the environment of the tests.
     let is_set = command.get_envs().any(|(name, _)| name == "REDISCLI_AUTH");
     if !is_set {
         command.env_remove("REDISCLI_AUTH");
@@ -91,17 +91,20 @@ pub(crate) fn run(mut command: Command, arguments: &[&str], input: &str) -> Outp
     output_of(child, "its end")
 }
 
-/// The visible results: both outputs and the exit status.
+/// The visible results: standard output, standard error, and the exit status.
 fn seen(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Runs both programs, each on its own server, and compares. `PORT` is replaced by the server's.
+/// Runs both programs, each on its own server, and compares their results. `PORT` in the arguments
+/// is replaced by the port of the server; `variable` is the value of `REDISCLI_AUTH`.
 #[track_caller]
 fn check(settings: &[(&str, &str)], arguments: &[&str], input: &str, variable: Option<&str>) {
     let run_one = |mut command: Command| {
-        let builder = settings.iter().fold(Server::builder(), |b, (name, to)| b.config(name, to));
+        let builder = settings
+            .iter()
+            .fold(Server::builder(), |builder, (name, value)| builder.config(name, value));
         let server = builder.start().expect("a server");
         let port = server.addr().port().to_string();
         let arguments: Vec<_> = arguments.iter().map(|word| word.replace("PORT", &port)).collect();
@@ -118,7 +121,7 @@ fn replies_are_shown_as_by_redis_cli() {
     if !redis_cli_exists() {
         return;
     }
-    for manner in MANNERS {
+    for output_options in OUTPUT_OPTIONS {
         for command in COMMANDS {
             let words = lockwheel_compat::words::split(command).expect("a command");
             // A zero byte cannot be an argument.
@@ -126,7 +129,7 @@ fn replies_are_shown_as_by_redis_cli() {
                 .into_iter()
                 .map(|word| String::from_utf8(word).ok().filter(|word| !word.contains('\0')))
                 .collect();
-            let options = ["-p", "PORT"].into_iter().chain(manner.split_whitespace());
+            let options = ["-p", "PORT"].into_iter().chain(output_options.split_whitespace());
             match &words {
                 Some(words) => {
                     let words = words.iter().map(String::as_str);
@@ -143,9 +146,9 @@ fn lines_are_parsed_as_by_redis_cli() {
     if !redis_cli_exists() {
         return;
     }
-    for manner in ["", "--no-raw", "--json", "-e"] {
+    for output_option in ["", "--no-raw", "--json", "-e"] {
         for lines in LINES {
-            let options = ["-p", "PORT"].into_iter().chain(manner.split_whitespace());
+            let options = ["-p", "PORT"].into_iter().chain(output_option.split_whitespace());
             check(&[], &options.collect::<Vec<_>>(), lines, None);
         }
     }
@@ -260,8 +263,8 @@ fn refused_connection_is_reported_as_by_redis_cli() {
         for (rest, input) in [(&["ping"][..], ""), (&["-e", "ping"], ""), (&[], "ping\nping\n")] {
             let arguments = [place, rest].concat();
             let output = run(ours(), &arguments, input);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(said.starts_with(REFUSED), "{arguments:?}: {said}");
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(error.starts_with(REFUSED), "{arguments:?}: {error}");
             if redis_cli_exists() {
                 let expected = seen(&run(Command::new("redis-cli"), &arguments, input));
                 assert_eq!(seen(&output), expected, "{arguments:?}");
@@ -292,7 +295,7 @@ fn messages_are_printed_as_they_arrive() {
     }
 }
 
-/// The output until a message has arrived; an interrupt must then end the program.
+/// The lines of output until a message has arrived. An interrupt must then end the program.
 fn listen(program: &Command, words: &str) -> Vec<String> {
     let server = Server::start().expect("a server");
     let port = server.addr().port().to_string();
@@ -321,7 +324,7 @@ fn listen(program: &Command, words: &str) -> Vec<String> {
     lines
 }
 
-/// The program under another name, in its own folder.
+/// A command that runs the program by a link with another name.
 fn named(folder: &Folder, name: &str, arguments: &[&str]) -> Command {
     let path = folder.path(name);
     let program = daemon::command(folder, &[""]).get_program().to_owned();

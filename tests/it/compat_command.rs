@@ -229,7 +229,7 @@ fn shared_state_is_restored_when_a_case_fails() {
 
 #[test]
 fn dead_server_is_reported_once() {
-    // On a port that no other program gets when the server has ended.
+    // Uses a port that no other program gets when the server has ended.
     let mut daemon = Daemon::start(&["--port", &free_port().to_string()]);
     let url = format!("redis://127.0.0.1:{}", daemon.wait_for_port());
     let folder = Folder::new();

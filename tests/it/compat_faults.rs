@@ -28,7 +28,7 @@ fn every_fault_has_a_name_and_a_case_that_finds_it() {
     let mut names = BTreeSet::new();
     for fault in faults() {
         assert!(names.insert(fault.name), "{}: twice", fault.name);
-        assert!(!fault.what.is_empty(), "{}: no description", fault.name);
+        assert!(!fault.description.is_empty(), "{}: no description", fault.name);
         assert!(!fault.found_by.is_empty(), "{}: no case finds it", fault.name);
         let hooks =
             [fault.run.is_some(), fault.rewrite_message.is_some(), fault.on_disconnect.is_some()];

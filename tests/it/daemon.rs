@@ -243,7 +243,7 @@ fn leases_end_during_a_pause_of_the_process() {
     daemon.signal("STOP");
     eventually("it to stand still", || is_stopped(daemon.process_id()));
     wire.send(&["GET", "third"]);
-    // After the longest lease: the server's clock runs as this one, and it is stopped meanwhile.
+    // Waits for longer than the longest lease. The server is stopped, but its clock goes on.
     eventually("the leases to end", || time::now_us() > set_us + 161_000);
     daemon.signal("CONT");
     assert_eq!(wire.read(), b"$-1\r\n");

@@ -608,7 +608,7 @@ fn server_without_log_goes_on_when_the_disk_of_its_guard_is_full() {
             server.check(&[(&format!("PEXPIRE lock {lease_ms}"), ":1")]);
         }
         server.daemon.wait_for("the disk is nearly full");
-        // The log says so before commands notice it.
+        // The warning is logged before commands are refused.
         eventually("the refusal", || grow(&server) == refused);
         server.check(&[("DEL lock", ":1")]);
         fs::remove_file(&filler).expect("the file");

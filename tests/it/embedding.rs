@@ -357,7 +357,7 @@ fn reset_restores_the_state_after_the_start() {
     assert!(server.journal().locks().expect("a journal").is_empty());
     let clock = server.clock();
     assert!(clock.rate() == 0.0 && clock.now() >= begin && clock.now() == clock.wall());
-    // Numbers begin anew, too.
+    // Numbers begin again, too.
     assert_eq!(call(&server, "LOCKWHEEL GATE ADD"), Reply::Integer(1));
 }
 

@@ -26,7 +26,7 @@ use Runs::{Both, Here, Nowhere, There};
 /// Requests that release or renew a lock, and those that need no memory: what is there before
 /// (commands separated by `;`), the request, and its reply.
 const RELEASES: &[(&str, &str, &str, Runs)] = &[
-    // Without scripts.
+    // Releases without scripts.
     ("SET lock me PX 30000", "DEL lock", ":1", Both),
     ("SET lock me PX 30000", "PEXPIRE lock 60000", ":1", Both),
     ("SET lock me PX 30000", "SET lock me XX PX 60000", "+OK", Here),

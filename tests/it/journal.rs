@@ -147,7 +147,7 @@ fn other_redisson_locks_are_recognised() {
     assert_eq!(eval(b, FAIR_LOCK, &fair.replace(" a ", " b ")), Reply::Integer(30_000));
     let plain = fair.replace("fair queue timeouts", "plain others times");
     assert_eq!(eval(a, FAIR_LOCK, &plain), Reply::Null);
-    // With a latch, so that the script may be sent again.
+    // This release has a latch, so that the script may be sent again.
     let unlock = "3 plain channel latch 0 30000 a PUBLISH 16000";
     assert_eq!(eval(c, UNLOCK, unlock), Reply::Integer(1));
     assert_eq!(eval(c, UNLOCK, unlock), Reply::Integer(1));

@@ -13,20 +13,20 @@ use crate::boundaries::{self, root};
 
 type Names = BTreeSet<String>;
 
-/// The section about the journal.
+/// The heading of the section about the journal.
 const JOURNAL: &str = "JOURNAL [KEY pattern] [CLIENT client] [SINCE seq] [COUNT n] [TEXT]";
 
-/// The section about mistakes.
+/// The heading of the section about mistakes of lock recipes.
 const LINT: &str = "LINT [KEY pattern] [CLIENT client] [SINCE seq]";
 
-/// The section about the story of a check.
+/// The heading of the section about the story of a check.
 const STORY: &str = "CHECK name [KEY pattern] [CLIENT client] [SINCE seq] STORY";
 
 fn read(path: &str) -> String {
     boundaries::read(&root().join(path))
 }
 
-/// The cells of the table rows of a section, without the heads of the tables.
+/// The cells of the table rows of a section, without the header rows.
 fn rows(section: &str) -> Vec<Vec<String>> {
     let page = read("docs/lockwheel-commands.md");
     let (_, rest) = page.split_once(&format!("\n### LOCKWHEEL {section}\n")).expect(section);
@@ -47,12 +47,12 @@ fn names(cell: &str) -> Names {
     outside.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The fields in the tables with a column for fields and one for their content.
+/// The fields that the two-column tables of a section list.
 fn documented(section: &str) -> Names {
     rows(section).iter().filter(|row| row.len() == 2).flat_map(|row| names(&row[0])).collect()
 }
 
-/// The fields of each event of the journal.
+/// The fields of each event of the journal, from the table with three columns.
 fn documented_events() -> BTreeMap<String, Names> {
     let rows = rows(JOURNAL);
     let events = rows.iter().filter_map(|row| match &row[..] {
@@ -78,7 +78,7 @@ fn fields(value: &Value) -> Names {
 }
 
 fn call(client: &mut Client, command: &str) {
-    client.call(&command.split(' ').collect::<Vec<&str>>()).expect("an answer");
+    client.call(&command.split(' ').collect::<Vec<&str>>()).expect("a reply");
 }
 
 /// A server on which every event of the journal has happened.
@@ -89,7 +89,7 @@ fn server_with_all_events() -> Server {
     call(&mut a, "CLIENT SETINFO LIB-NAME redis-py");
     call(&mut a, "SET stock 10 NX");
     call(&mut a, "SETNX job 17");
-    a.call(&["EVAL", COMPARE_AND_DELETE, "1", "job", "17"]).expect("an answer");
+    a.call(&["EVAL", COMPARE_AND_DELETE, "1", "job", "17"]).expect("a reply");
     call(&mut a, "MULTI");
     call(&mut a, "PING");
     call(&mut a, "EXEC");
@@ -106,12 +106,12 @@ fn server_with_all_events() -> Server {
     call(&mut a, "SET lock a NX PX 30000");
     call(&mut b, "SET lock b NX PX 30000");
     call(&mut a, "PEXPIRE lock 40000");
-    a.call(&["EVAL", COMPARE_AND_DELETE, "1", "lock", "a"]).expect("an answer");
+    a.call(&["EVAL", COMPARE_AND_DELETE, "1", "lock", "a"]).expect("a reply");
     call(&mut b, "SET lock b NX PX 10");
     server.advance(Duration::from_millis(10)).expect("a server");
     call(&mut a, "SET lock a NX PX 30000");
-    b.call(&["EVAL", COMPARE_AND_RENEW, "1", "lock", "b", "10"]).expect("an answer");
-    b.call(&["EVAL", COMPARE_AND_DELETE, "1", "lock", "b"]).expect("an answer");
+    b.call(&["EVAL", COMPARE_AND_RENEW, "1", "lock", "b", "10"]).expect("a reply");
+    b.call(&["EVAL", COMPARE_AND_DELETE, "1", "lock", "b"]).expect("a reply");
     call(&mut b, "DEL lock");
     call(&mut a, "SET other a NX PX 30000");
     call(&mut a, "FLUSHALL");
@@ -151,11 +151,11 @@ fn fields_are_those_that_are_documented() {
     ] {
         assert_eq!(fields(&json(&server, words)), documented(section), "{section}");
     }
-    // Some are left out of a check that holds, others of one that fails.
+    // The reply to a check that passes lacks some fields, and that to one that fails lacks others.
     let story = fields(&json(&server, "CHECK no-lock-held STORY"));
     let dropped = fields(&json(&server_with_few_entries(), "CHECK no-lock-held STORY"));
     assert_eq!(&story | &dropped, documented(STORY));
-    // The other table lists the rules.
+    // The section has a second table with two columns, for the rules.
     let rules = fields(&json(&server, "LINT"));
     assert!(rules.is_subset(&documented(LINT)), "{rules:?}");
     let server = server_with_all_rules();
@@ -179,7 +179,7 @@ fn fields_of_each_event_are_those_that_are_documented() {
     assert_eq!(&fields(&Value::Array(entries)) & &common, common);
 }
 
-/// The files with the types of each package, and the forms in which they name a field.
+/// For each package, the files with its types, and the forms in which these name a field.
 const TYPES: [(&[&str], &[&str]); 4] = [
     (
         &[
@@ -204,7 +204,7 @@ const TYPES: [(&[&str], &[&str]); 4] = [
     ),
 ];
 
-/// Each package tests what its types read; this finds a field that one of them lacks.
+/// Each package tests the fields that its types read. This test finds fields that its types lack.
 #[test]
 fn types_of_packages_have_all_fields() {
     let mut fields: Names = documented_events().into_values().flatten().collect();

@@ -118,7 +118,7 @@ fn killed_client_is_closed_before_the_reply_to_client_kill() {
             let mut itself = target.connect(2);
             let id = id_of(&mut itself);
             itself.call(&["CLIENT", "KILL", "ID", &id, "SKIPME", "no"]);
-            // In Redis usually a little later.
+            // Redis usually closes the connection a little later.
             assert!(itself.is_closed() || target.name() != "lockwheel");
             let listed = other.call(&["CLIENT", "LIST", "ID", &id]);
             assert_eq!(show(&listed), "$0\\r\\n\\r\\n", "{}", target.name());

@@ -86,7 +86,7 @@ impl Place {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Waits until so many nodes vote and can be reached.
+    /// Waits until `count` nodes vote and can be reached.
     pub(crate) fn wait_for_nodes(&self, count: usize) {
         cluster::wait_for_leader(&self.dir, count).expect("the nodes vote");
     }
@@ -344,7 +344,7 @@ fn start_alone(place: &Place) -> (Daemon, Wire) {
     (daemon, wire)
 }
 
-/// A server in the directory of `place` has executed these commands, and ended. Returns the
+/// Runs a server in the directory of `place`, which executes these commands and ends. Returns the
 /// directory of its log.
 fn leave_log(place: &Place, commands: &[&str]) -> String {
     let (mut alone, mut wire) = start_alone(place);

@@ -315,7 +315,7 @@ fn join_token_admits_one_node() {
     let again = [&places[2].arguments[..], &["--port".to_owned(), port]].concat();
     let join_again = || run(&[&join.map(str::to_owned)[..], &again].concat());
     assert!(error_of(&join_again()).contains("the join token has been used"));
-    // Neither when the node that has used it is gone.
+    // Not even when the node that has used it was removed.
     let number = places[1].number();
     places[0].raft_text(&["remove", &number]).expect("it is removed");
     drop(second);
@@ -382,7 +382,7 @@ fn node_that_was_away_learns_the_keys_of_new_nodes() {
         nodes.push(place.join(&places[0]));
         places[0].wait_for_nodes(count);
     }
-    // Until a new node leads.
+    // Old nodes are ended until a new node leads.
     while let Some(index) = leader(&places).filter(|index| *index < 2) {
         drop(nodes.remove(index));
         let is_other = |leader: usize| leader != index;

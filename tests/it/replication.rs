@@ -38,7 +38,7 @@ fn settings_of(dir: &str) -> Settings {
     settings
 }
 
-/// The node begins a cluster without keys.
+/// Begins a cluster without keys.
 fn begin_empty(settings: &Settings) {
     replication::begin_cluster(settings).expect("a cluster");
 }
@@ -116,7 +116,7 @@ impl Cluster {
     }
 
     /// The reply of the server that leads to a command that may be run twice: on a busy machine a
-    /// server may lead no more before it has replied.
+    /// server may stop leading before it has replied.
     fn ask(&self, command: &str) -> String {
         self.ask_words(&command.split(' ').collect::<Vec<_>>())
     }
@@ -400,7 +400,7 @@ fn every_server_reads_what_was_acknowledged() {
 fn large_requests_are_refused_and_large_effects_survive_their_leader() {
     let mut cluster = Cluster::start();
     assert_eq!(cluster.ask("CONFIG SET raft-request-max 1mb"), "+OK\r\n");
-    // With the words `SET` and `k`.
+    // A value with which the request has this size, including `SET` and `k`.
     let value = |bytes: usize| "v".repeat(bytes - "SETk".len());
     assert_eq!(cluster.ask(&format!("SET k {}", value(1 << 20))), "+OK\r\n");
     let refused = cluster.ask(&format!("SET k {}", value((1 << 20) + 1)));
@@ -416,7 +416,7 @@ fn large_requests_are_refused_and_large_effects_survive_their_leader() {
     assert_eq!(cluster.ask("STRLEN 20000"), ":200\r\n");
 }
 
-/// A node that was away gets a snapshot, since the entries that it lacks are gone.
+/// A node that was away gets a snapshot, since the entries that it lacks were purged.
 #[test]
 fn node_that_was_away_gets_a_snapshot() {
     let mut cluster = Cluster::start();
@@ -534,7 +534,7 @@ fn functions_and_users_survive_their_leader() {
     let mut cluster = Cluster::start();
     assert_eq!(cluster.ask_words(&["FUNCTION", "LOAD", "REPLACE", CODE]), "$1\r\nl\r\n");
     assert_eq!(cluster.ask("ACL SETUSER u on >secret ~* +@all"), "+OK\r\n");
-    // A server that leads no more closes its connections.
+    // A former leader closes its connections.
     let reply = |server: &Server| {
         let mut wire = Wire::connect(server.addr(), 2);
         wire.send(&["AUTH", "u", "secret"]);
@@ -549,7 +549,7 @@ fn functions_and_users_survive_their_leader() {
     assert_eq!(cluster.ask("FCALL f 0"), ":7\r\n");
     assert_eq!(cluster.ask("AUTH u secret"), "+OK\r\n");
     cluster.ask("ACL DELUSER u");
-    // Also on the one that begins with the log that it has.
+    // The user is also removed on the node that begins with an older log.
     cluster.run(old);
     eventually("no such user on any server", || all_reply(&cluster, REFUSED));
 }
@@ -583,7 +583,7 @@ fn cluster_begins_with_the_folder_of_the_last_node() {
         let (_, taken) = replication::begin_cluster_from(settings, &from).expect("a log");
         assert!(taken.to_string().contains(GUARDED), "{taken}");
     });
-    // As well with a copy that was made while the node ran.
+    // A copy that was made while the node ran can be used as well.
     let restored = settings_of(&lost.folder.path("restored"));
     let (_, taken) = replication::begin_cluster_from(&restored, &backup).expect("a log");
     assert!(taken.to_string().contains(GUARDED), "{taken}");

@@ -111,7 +111,7 @@ fn expired_lock_is_free_before_the_wheel_fires() {
     slices.now = Time::at(Millis(slices.now.now.0 + 1));
     let mut expired = Vec::new();
     let mut behind = 0;
-    // In the reverse order of the wheel.
+    // Keys are read in the reverse order of the wheel.
     let mut reads = names.iter().rev();
     let is_due = |engine: &Engine, now| engine.next_deadline().is_some_and(|next| next <= now);
     while is_due(&slices.engine, slices.now.now) {

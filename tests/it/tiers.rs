@@ -59,8 +59,8 @@ fn random_scripts_behave_the_same() {
         let script = grammar::script(Selection::All, about, &mut dice);
         let request = grammar::request(&mut dice);
         let outcome = trial.run(&script.text, &request, 2 + dice(2) as u8);
-        if let Outcome::Differs(what) = outcome {
-            panic!("script {number}: {request:?}\n{}\n{what}", script.text);
+        if let Outcome::Differs(difference) = outcome {
+            panic!("script {number}: {request:?}\n{}\n{difference}", script.text);
         }
         planned += trial.tiers().planned;
         left += trial.tiers().left;

@@ -196,7 +196,7 @@ fn messages_blocking_commands_and_monitor_work() {
     }
 }
 
-/// An element must not be given to a client that is gone, however it has gone.
+/// An element must not be given to a client that has disconnected, however it did.
 #[test]
 fn closed_waiters_get_no_element() {
     let certificates = Certificates::new();
@@ -234,7 +234,7 @@ fn quit_ends_the_connection_with_an_alert() {
     assert_eq!(String::from_utf8_lossy(&read), "+PONG\r\n+OK\r\n");
 }
 
-/// The client sends no more, but still reads.
+/// The client has ended its output, but still reads.
 #[test]
 fn half_closed_client_gets_its_replies() {
     let (server, config) = server_and_client();

@@ -144,7 +144,7 @@ fn failed_handshakes_are_logged() {
     let mut daemon = Daemon::start(&certificates.options(free_port()));
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.wait_for_port()));
     let failed = "# Error accepting a client connection: ";
-    // Without TLS.
+    // A client that does not use TLS.
     let mut stream = TcpStream::connect(address).expect("it is accepted");
     stream.write_all(b"PING\r\n").expect("it is taken");
     assert!(rest(&stream).starts_with(ALERT));

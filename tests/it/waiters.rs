@@ -58,7 +58,8 @@ fn closed_clients_get_no_element() {
                 0 => living.push(socket),
                 1 => drop(socket),
                 _ => {
-                    // As the system does when a process with unread replies is killed.
+                    // Sends a reset, as the system does when a process with unread replies is
+                    // killed.
                     SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("an option");
                     drop(socket);
                 }

@@ -73,7 +73,7 @@ pub fn command_of(program: impl AsRef<OsStr>, folder: &Folder) -> Command {
     command
 }
 
-/// A command that runs the program with a disk of its own at `dir`, of so many MiB. `None` if the
+/// A command that runs the program with a disk of its own at `dir`, of `mib` MiB. `None` if the
 /// system permits no user to mount one.
 pub fn command_on_disk(dir: &str, mib: u32) -> Option<Command> {
     let mounted = |program: &Path| {
@@ -228,7 +228,7 @@ pub fn example(name: &str) -> PathBuf {
 ///
 /// The default members and the integration tests are selected, as by `cargo test`: with other
 /// selections, dependencies would have other features, and most crates would be compiled again.
-fn build(what: &[&str]) -> PathBuf {
+fn build(selection: &[&str]) -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     let mut folders = this.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
     let folder = folders.next().expect("the profile's folder");
@@ -242,13 +242,13 @@ fn build(what: &[&str]) -> PathBuf {
     forget_package(&mut command);
     let built = command
         .args(["build", "--quiet"])
-        .args(what)
+        .args(selection)
         .args(profile)
         .arg("--target-dir")
         .arg(target)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .status();
-    assert!(built.expect("cargo runs").success(), "{what:?} cannot be built");
+    assert!(built.expect("cargo runs").success(), "{selection:?} cannot be built");
     folder.to_owned()
 }
 

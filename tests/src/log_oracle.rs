@@ -317,7 +317,7 @@ impl Observed {
 }
 
 impl KeyState {
-    /// `None` if the key is gone.
+    /// `None` if the key does not exist.
     fn of(wire: &mut Wire, key: &[u8]) -> Option<KeyState> {
         let mut ask = |before: &[&str], after: &[&str]| {
             let words = before.iter().map(|word| word.as_bytes()).chain([key]);

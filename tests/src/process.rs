@@ -32,11 +32,11 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
 ///
 /// # Panics
 /// As [`end_of`].
-pub fn output_of(mut child: Child, what: &str) -> Output {
+pub fn output_of(mut child: Child, awaited: &str) -> Output {
     // It may print more than a pipe contains.
     let (stdout, stderr) = (read_beside(child.stdout.take()), read_beside(child.stderr.take()));
     drop(child.stdin.take());
-    let status = end_of(&mut child, what);
+    let status = end_of(&mut child, awaited);
     let text = |reader: JoinHandle<Vec<u8>>| {
         // Its children may go on to print.
         eventually("the end of its output", || reader.is_finished());
@@ -58,9 +58,9 @@ fn read_beside(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> 
 /// Waits until a program ends; returns its status.
 ///
 /// # Panics
-/// If it does not end in time: `what` was awaited. It is killed then.
-pub fn end_of(child: &mut Child, what: &str) -> ExitStatus {
-    let ended = until(what, || child.try_wait().expect("a child"));
+/// If it does not end in time. It is killed then, and `awaited` is in the message.
+pub fn end_of(child: &mut Child, awaited: &str) -> ExitStatus {
+    let ended = until(awaited, || child.try_wait().expect("a child"));
     ended.unwrap_or_else(|problem| {
         let _ = child.kill();
         panic!("{problem}")
@@ -150,8 +150,8 @@ pub struct Held {
 impl Held {
     /// The resources of the process of this number.
     pub fn by(process_id: u32) -> Held {
-        let count = |what: &str| {
-            let entries = fs::read_dir(format!("/proc/{process_id}/{what}"));
+        let count = |folder: &str| {
+            let entries = fs::read_dir(format!("/proc/{process_id}/{folder}"));
             entries.expect("the process is there").count()
         };
         let process = process_id.to_string();
@@ -185,8 +185,8 @@ fn status_kib(process: &str, field: &str) -> u64 {
 }
 
 /// Waits for a condition that does not depend on the clock of the tests.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    until(what, || holds().then_some(())).unwrap_or_else(|problem| panic!("{problem}"));
+pub fn eventually(awaited: &str, mut holds: impl FnMut() -> bool) {
+    until(awaited, || holds().then_some(())).unwrap_or_else(|problem| panic!("{problem}"));
 }
 
 /// As [`eventually`], until there is a result.
@@ -194,14 +194,14 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 /// # Errors
 /// If that takes too long.
 #[expect(clippy::disallowed_methods, reason = "the operating system does not use the tests' clock")]
-pub fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> Result<T, String> {
+pub fn until<T>(awaited: &str, mut find: impl FnMut() -> Option<T>) -> Result<T, String> {
     let begin = Instant::now();
     loop {
         if let Some(found) = find() {
             return Ok(found);
         }
         if begin.elapsed() >= TIMEOUT {
-            return Err(format!("timed out: {what}"));
+            return Err(format!("timed out: {awaited}"));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

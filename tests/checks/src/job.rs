@@ -22,7 +22,7 @@ pub(crate) struct Job {
     pub(crate) script: String,
     pub(crate) needs: Vec<Tool>,
     pub(crate) limit: Duration,
-    /// Lets other processes go first.
+    /// Whether the job lets other processes go first.
     pub(crate) is_nice: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn check(body: &[u8]) {
         return;
     }
     let Reply::Bulk(dumped) = run(&mut engine, client, &[b"DUMP", b"k"]) else {
-        panic!("what was restored cannot be dumped")
+        panic!("the restored value cannot be dumped")
     };
     assert!(unseal(&dumped).is_some());
     let again = run(&mut engine, client, &[b"RESTORE", b"l", b"0", &dumped]);

@@ -17,7 +17,7 @@ pub(crate) fn check(data: &[u8]) {
     let script = grammar::script(Selection::All, None, &mut dice);
     let request = grammar::request(&mut dice);
     let protocol = if dice(2) == 0 { 2 } else { 3 };
-    if let Outcome::Differs(what) = Trial::new().run(&script.text, &request, protocol) {
-        panic!("RESP{protocol} {request:?}\n{}\n{what}", script.text);
+    if let Outcome::Differs(difference) = Trial::new().run(&script.text, &request, protocol) {
+        panic!("RESP{protocol} {request:?}\n{}\n{difference}", script.text);
     }
 }

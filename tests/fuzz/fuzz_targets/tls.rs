@@ -59,7 +59,7 @@ struct Session {
     /// What the client has sent, and what of it has arrived.
     sent: Vec<u8>,
     arrived: Vec<u8>,
-    /// All bytes so far were those of the client.
+    /// Whether all bytes so far were those of the client.
     is_clean: bool,
     has_failed: bool,
 }

@@ -97,7 +97,7 @@ impl SimulatedDisk {
         self.state().operations
     }
 
-    /// From now on, this happens to the operation with that number.
+    /// Adds a fault of the operation with this number.
     pub fn add_fault(&self, operation: u64, fault: DiskFault) {
         self.state().faults.insert(operation, fault);
     }
@@ -117,20 +117,21 @@ impl SimulatedDisk {
         self.state().space_bytes = bytes;
     }
 
-    /// From now on, `action` is called in each flush of a file, which takes as long.
+    /// Sets an action that is called in each flush of a file. The flush takes as long as the
+    /// action.
     pub fn set_on_flush(&self, action: fn()) {
         self.state().on_flush = Some(action);
     }
 
-    /// The process ends, as by `kill -9`: what it has written stays.
+    /// Ends the process as `kill -9` does: what it has written remains.
     pub fn end_process(&self) {
         let mut state = self.state();
         (state.run, state.has_crashed) = (state.run + 1, false);
         state.locks.clear();
     }
 
-    /// The machine crashes and starts again. `choose` determines what is left of that which was not
-    /// flushed.
+    /// Crashes the machine and starts it again. `choose` determines what is left of the data that
+    /// was not flushed.
     pub fn crash(&self, choose: Choose<'_>) {
         self.end_process();
         let mut state = self.state();

@@ -19,123 +19,124 @@ use crate::native::Native;
 use crate::plan::{FaultKind, Plan, Role};
 use crate::trace::Trace;
 
-/// Keys that a snapshot takes at once at most.
+/// Maximum number of keys in one step of a snapshot.
 const SNAPSHOT_PART_KEYS: u64 = 4;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Something that happens at a time.
+/// A scheduled event.
 #[derive(Debug)]
 pub enum Event {
-    /// A client tries to connect.
+    /// The connection with this number is tried.
     Connect(usize),
-    /// Bytes arrive at the server, on the connection as it was then.
+    /// Bytes arrive at the server: the number and epoch of the connection, and the bytes.
     ToServer(usize, u64, Vec<u8>),
-    /// Bytes arrive at the client; none if the connection is lost.
+    /// Bytes arrive at the client: the number and epoch of the connection, and the bytes; `None` if
+    /// the connection is lost.
     ToClient(usize, u64, Option<Vec<u8>>),
-    /// A timer of a client.
+    /// A timer of a client fires: the client and the timer.
     Timer(usize, u64),
-    /// The process with this generation works.
+    /// A process works: its server and generation, and the work.
     Server(usize, u64, Work),
-    /// The process is started.
+    /// The process of a server is started.
     Start(usize),
     /// The fault with this number happens.
     Fault(usize),
-    /// The machine crashes, if the process with this generation still runs.
+    /// The machine of a server crashes, if the process with this generation still runs.
     Crash(usize, u64),
 }
 
-/// What a process does.
+/// A piece of work of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A turn of its loop.
+    /// A turn of the event loop.
     Turn,
-    /// A deadline is reached.
+    /// The tasks of a deadline.
     Deadline,
     /// A step of the log.
     Log,
-    /// The log's second.
+    /// The flush of the log once a second.
     Second,
     /// A step of a snapshot.
     Snapshot,
 }
 
-/// What a client is informed of.
+/// A notification to a client.
 #[derive(Debug)]
 pub enum Notice {
-    /// It is connected.
+    /// The connection in this slot is established.
     Connected(usize),
-    /// The connection is lost. True if nothing it has sent can take effect any more.
+    /// The connection in this slot is lost. True if no request sent on it can take effect any more.
     Lost(usize, bool),
-    /// A reply or message has arrived.
+    /// A reply or message has arrived on the connection in this slot.
     Received(usize, Frame),
-    /// Its timer has fired.
+    /// This timer has fired.
     Timer(u64),
 }
 
-/// A connection of a client, again and again.
+/// A connection of a client, which is established again whenever it is lost.
 #[derive(Debug)]
 struct Connection {
     client: usize,
-    /// The client's number for it.
+    /// The client's number for the connection.
     slot: usize,
     server: usize,
     pipe: Option<Pipe>,
-    /// Counts how often it was connected.
+    /// Counts how often the connection was established or lost.
     epoch: u64,
-    /// The generation of the process that it is connected to.
+    /// The generation of the process at the other end.
     generation: u64,
-    /// When the last bytes arrive, in both directions.
+    /// When the last bytes arrive: at the server, and at the client.
     last_us: [i64; 2],
     /// When the server has last sent bytes, and when the connection was lost.
     output_us: i64,
     lost_us: i64,
-    /// What the client has received and not yet read.
+    /// Received bytes that do not yet make a whole frame.
     input: Vec<u8>,
     random: Random,
 }
 
-/// A violation.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The kind, to compare violations.
+    /// The kind of the violation, for comparisons.
     pub kind: String,
-    /// What happened.
+    /// The description of the violation.
     pub text: String,
 }
 
-/// See the module's documentation.
+/// The state of a simulated history.
 pub struct Core {
-    /// The time.
+    /// The simulated time.
     pub now_us: i64,
     /// The plan.
     pub plan: Plan,
     /// The machines.
     pub machines: Vec<Machine>,
-    /// What is known of marks.
+    /// The facts about marks that clients have observed.
     pub facts: Facts,
-    /// What is known of native locks.
+    /// The facts about native locks that clients have observed.
     pub native: Native,
     /// The requests to locks, with their recipes.
     pub history: Vec<history::Event>,
-    /// What is wrong.
+    /// The violations that were detected.
     pub violations: Vec<Violation>,
-    /// What has happened.
+    /// The record of all events.
     pub trace: Trace,
-    /// Clients do nothing until then.
+    /// Until when each client is paused.
     pub paused_until_us: Vec<i64>,
-    /// The last time at which something kept servers from answering.
+    /// When a fault last kept servers from replying.
     pub disturbed_us: i64,
-    /// Clients begin nothing new.
+    /// Whether the history is ending, so that clients begin nothing new.
     pub is_ending: bool,
-    /// The clients that must read marks in the end.
+    /// Number of clients that still must read all marks at the end.
     pub unread: usize,
     connections: Vec<Connection>,
     queue: BinaryHeap<Reverse<(i64, u64, Queued)>>,
     sequence: u64,
 }
 
-/// An event that is not compared.
+/// An event in the queue. All compare as equal, so that time and sequence determine the order.
 #[derive(Debug)]
 struct Queued(Event);
 
@@ -160,7 +161,7 @@ impl Ord for Queued {
 }
 
 impl Core {
-    /// A world in which nothing has happened.
+    /// The state at the beginning of a history.
     pub fn new(plan: &Plan, trace: Trace) -> Core {
         let mut core = Core {
             now_us: 0,
@@ -237,7 +238,7 @@ impl Core {
         }
     }
 
-    /// The client gives up the connection.
+    /// Closes the connection from the client's side.
     pub fn lose(&mut self, connection: usize) {
         self.drop_connection(connection, false);
     }
@@ -248,7 +249,7 @@ impl Core {
         (lost_us, output_us)
     }
 
-    /// Wakes the client after this span.
+    /// Sets a timer of the client, which fires after this span.
     pub fn set_timer(&mut self, client: usize, after_us: i64, timer: u64) {
         self.schedule(after_us, Event::Timer(client, timer));
     }
@@ -259,20 +260,21 @@ impl Core {
         self.violations.push(Violation { kind: kind.to_owned(), text });
     }
 
-    /// Records a request to a lock that is over.
+    /// Records a completed request to a lock.
     pub fn record(&mut self, event: history::Event) {
         self.trace.add(self.now_us, "record", &[], || event.to_string());
         self.history.push(event);
     }
 
-    /// A note in the trace.
+    /// Adds a note to the trace.
     pub fn note(&mut self, line: impl FnOnce() -> String) {
         self.trace.add(self.now_us, "note", &[], line);
     }
 
     // --- events ---
 
-    /// The next event, unless it is later than `until_us`; sets the time.
+    /// Takes the next event, unless it is later than `until_us`, and sets the time to that of the
+    /// event.
     pub fn next(&mut self, until_us: i64) -> Option<Event> {
         let Reverse((at_us, _, _)) = self.queue.peek()?;
         if *at_us > until_us {
@@ -292,7 +294,7 @@ impl Core {
         self.queue.push(Reverse((at_us, self.sequence, Queued(event))));
     }
 
-    /// How long bytes take, so that they arrive after those before.
+    /// Draws a latency with which bytes arrive after all earlier bytes in that direction.
     fn latency(&mut self, connection: usize, direction: usize) -> i64 {
         let network_us = self.plan.network_us;
         let connection = &mut self.connections[connection];
@@ -303,7 +305,7 @@ impl Core {
         at_us - self.now_us
     }
 
-    /// Handles an event; returns the client that is concerned, and what it is informed of.
+    /// Handles an event; returns the client to notify, and its notices.
     pub fn handle(&mut self, event: Event) -> Option<(usize, Vec<Notice>)> {
         match event {
             Event::Connect(number) => self.try_to_connect(number),
@@ -406,7 +408,7 @@ impl Core {
         Some((client, notices))
     }
 
-    /// The connection is lost: for the server at once, for the client when it gets to know.
+    /// Loses the connection: for the server at once, for the client after a latency.
     fn drop_connection(&mut self, number: usize, at_once: bool) {
         let Some(pipe) = self.connections[number].pipe.take() else { return };
         pipe.lose();
@@ -490,7 +492,7 @@ impl Core {
         self.after_server(server);
     }
 
-    /// Sends on what a server has written, and schedules its next work.
+    /// Forwards the output of a server, and schedules its next work.
     pub fn after_server(&mut self, server: usize) {
         if self.machines[server].disk.has_crashed() {
             return self.end_by_disk(server);
@@ -552,7 +554,7 @@ impl Core {
         }
     }
 
-    /// The server stops by itself: it sends what is released, and ends.
+    /// Ends a server that stops by itself, after it has sent what is released.
     fn end_stopping(&mut self, server: usize) {
         let machine = &mut self.machines[server];
         let Machine { server: Some(process), random, .. } = machine else { return };
@@ -564,7 +566,7 @@ impl Core {
         self.end_process(server);
     }
 
-    /// The process ends, or the machine if its disk says so.
+    /// Ends the process after a fault of its disk, or crashes the machine if that is the fault.
     fn end_by_disk(&mut self, server: usize) {
         let machine = &self.machines[server];
         if machine.disk.has_crashed() && !machine.is_only_killed() {
@@ -574,7 +576,7 @@ impl Core {
         }
     }
 
-    /// The process is gone; it is started again later.
+    /// Ends the process, and schedules its restart.
     fn end_process(&mut self, server: usize) {
         self.disturbed_us = self.now_us;
         self.machines[server].kill();
@@ -681,7 +683,7 @@ impl Core {
         }
     }
 
-    /// Another process must not be able to use the directory.
+    /// Checks that a second process cannot use the directory.
     fn start_second(&mut self, server: usize) {
         if !self.plan.durability.has_log() && !self.plan.has_guard {
             return;
@@ -696,7 +698,8 @@ impl Core {
         }
     }
 
-    /// A process that finds the log damaged must not start, unless the damage does not matter.
+    /// Restarts the process with a damaged log. It may refuse to start; if it starts although the
+    /// log is damaged, the judges decide whether that was right.
     fn start_damaged(&mut self, server: usize) {
         self.end_process(server);
         let (plan, now_us) = (self.plan.clone(), self.now_us);
@@ -720,7 +723,7 @@ impl Core {
     }
 }
 
-/// Bytes for people.
+/// Bytes in readable form, shortened.
 fn short(bytes: &[u8]) -> String {
     let text = match Frame::first(bytes) {
         Ok(Some((frame, length))) if length == bytes.len() => frame.notation(),

@@ -12,7 +12,7 @@ struct Mark {
     present: Option<(i64, String)>,
     /// Since when it is known that it was deleted.
     deleted: Option<(i64, String)>,
-    /// A request to delete it was sent.
+    /// Whether a request to delete it was sent.
     may_be_deleted: bool,
 }
 
@@ -25,23 +25,23 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// A client is about to write the mark.
+    /// Records that a client is about to write the mark.
     pub fn will_be_written(&mut self, mark: &str) {
         self.order.push(mark.to_owned());
     }
 
-    /// A client is about to delete the mark.
+    /// Records that a client is about to delete the mark.
     pub fn will_be_deleted(&mut self, mark: &str) {
         self.marks.entry(mark.to_owned()).or_default().may_be_deleted = true;
     }
 
-    /// It is known that the mark was written.
+    /// Records that the mark is known to have been written.
     pub fn was_written(&mut self, mark: &str, now_us: i64, how: &str) {
         let known = self.marks.entry(mark.to_owned()).or_default();
         known.present.get_or_insert_with(|| (now_us, how.to_owned()));
     }
 
-    /// It is known that the mark was deleted.
+    /// Records that the mark is known to have been deleted.
     pub fn was_deleted(&mut self, mark: &str, now_us: i64, how: &str) {
         self.was_written(mark, now_us, how);
         let known = self.marks.entry(mark.to_owned()).or_default();

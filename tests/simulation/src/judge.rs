@@ -55,7 +55,7 @@ fn rules(plan: &Plan, lock: &str) -> Rules {
     let rules = Rules { late_us, ..Rules::LOCK };
     match lock.split('-').next() {
         Some("redisson") => Rules { reentrant: true, ..rules },
-        // When a reader releases the lock, the lease of the others is set anew.
+        // When a reader releases the lock, the lease of the others is set again.
         Some("readwrite") => {
             Rules { reentrant: true, early_us: 2_000, late_us: i64::MAX / 4, ..rules }
         }

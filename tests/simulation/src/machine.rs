@@ -23,17 +23,17 @@ pub struct Machine {
     pub server: Option<SimulatedServer>,
     /// Counts the processes.
     pub generation: u64,
-    /// Until then the machine does nothing.
+    /// Until when the machine is suspended.
     pub suspended_until_us: i64,
-    /// Until then the disk does nothing.
+    /// Until when the disk does nothing.
     pub slow_until_us: i64,
     /// The operations of the disk that faults concern.
     fault_operations: Vec<u64>,
-    /// Those at which only the process is killed.
+    /// Those of them at which only the process is killed.
     kill_operations: Vec<u64>,
     /// The choices of the machine.
     pub random: Random,
-    /// What is scheduled already.
+    /// The scheduled events of the process.
     pub scheduled: Scheduled,
     boot_base_us: i64,
     booted_at_us: i64,
@@ -42,16 +42,16 @@ pub struct Machine {
     boots: u8,
 }
 
-/// Which events of the process are waiting.
+/// Which events of the process are scheduled.
 #[derive(Debug, Default)]
 pub struct Scheduled {
-    /// A turn.
+    /// Whether a turn is.
     pub turn: bool,
-    /// A step of the log.
+    /// Whether a step of the log is.
     pub log: bool,
-    /// A step of a snapshot.
+    /// Whether a step of a snapshot is.
     pub snapshot: bool,
-    /// When a deadline is reached.
+    /// When the tasks of a deadline are scheduled.
     pub deadline_us: Option<i64>,
 }
 
@@ -77,7 +77,7 @@ impl Machine {
         }
     }
 
-    /// From now on the clocks are those of this machine.
+    /// Sets the clocks of the thread to those of this machine.
     pub fn use_clocks(&self, now_us: i64) {
         let boot_us = now_us - self.booted_at_us + self.boot_base_us;
         clocks::set(Clocks {
@@ -116,15 +116,15 @@ impl Machine {
         SimulatedServer::start(&options).map_err(|error| error.to_string())
     }
 
-    /// The process ends, as by `kill -9`.
+    /// Ends the process as `kill -9` does.
     pub fn kill(&mut self) {
         self.server = None;
         self.generation += 1;
         self.disk.end_process();
     }
 
-    /// The machine crashes and starts again, with the wall clock set forward by `wall_us`, and
-    /// runs for `boot_us` already.
+    /// Crashes the machine and starts it again, with the wall clock set forward by `wall_us` and
+    /// with an uptime of `boot_us`.
     pub fn crash(&mut self, now_us: i64, wall_us: i64, boot_us: i64) {
         self.server = None;
         self.generation += 1;
@@ -137,7 +137,7 @@ impl Machine {
         self.slow_until_us = 0;
     }
 
-    /// The machine is suspended.
+    /// Suspends the machine for `span_us`.
     pub fn suspend(&mut self, now_us: i64, span_us: i64) {
         let until_us = now_us + span_us;
         // It may be suspended already, and for longer.
@@ -146,19 +146,19 @@ impl Machine {
         self.suspended_until_us = until_us;
     }
 
-    /// The wall clock is set.
+    /// Steps the wall clock by `by_us`.
     pub fn step_wall(&mut self, by_us: i64) {
         self.wall_us += by_us;
     }
 
-    /// A fault happens to an operation of the disk.
+    /// Adds a fault of a later operation of the disk: `after` is its number from now.
     pub fn add_disk_fault(&mut self, after: u64, fault: DiskFault) {
         let operation = self.disk.operations() + after;
         self.fault_operations.push(operation);
         self.disk.add_fault(operation, fault);
     }
 
-    /// The process is killed during an operation of the disk.
+    /// Kills the process during a later operation of the disk: `after` is its number from now.
     pub fn kill_during(&mut self, after: u64) {
         self.kill_operations.push(self.disk.operations() + after);
         self.add_disk_fault(after, DiskFault::Crash);

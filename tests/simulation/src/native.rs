@@ -31,7 +31,7 @@ pub enum Mode {
     Exclusive,
     /// With others that share it.
     Shared,
-    /// So many permits.
+    /// This number of permits.
     Permits(u32),
 }
 
@@ -70,7 +70,7 @@ enum Outcome {
 #[derive(Clone, Copy, Debug)]
 struct Loss {
     at_us: i64,
-    /// The server has sent no reply to the attempt.
+    /// Whether the server has sent no reply to the attempt.
     is_unanswered: bool,
 }
 
@@ -146,7 +146,7 @@ pub struct Native {
 
 /// What clients report.
 impl Native {
-    /// A client asks for a lock.
+    /// Records that a client requests a lock.
     pub fn asked(&mut self, owner: &str, attempt: Attempt) {
         self.attempts.insert(owner.to_owned(), attempt);
     }
@@ -157,12 +157,13 @@ impl Native {
         }
     }
 
-    /// It is granted, for the first time.
+    /// Records that the request is granted, for the first time.
     pub fn granted(&mut self, owner: &str, token: i64, now_us: i64) {
         self.change(owner, |attempt| attempt.outcome = Outcome::Granted(token, now_us));
     }
 
-    /// It is not granted. `has_waited`: it was in the queue until the end of its wait.
+    /// Records that the request is not granted. `has_waited` is whether it was in the queue until
+    /// the end of its wait.
     pub fn not_granted(&mut self, owner: &str, has_waited: bool) {
         self.change(owner, |attempt| {
             attempt.outcome = Outcome::NotGranted;
@@ -172,17 +173,18 @@ impl Native {
         });
     }
 
-    /// The owner sends a request on a new connection.
+    /// Records that the owner sends a request on a new connection.
     pub fn sent(&mut self, owner: &str) {
         self.change(owner, |attempt| attempt.lost = None);
     }
 
-    /// The connection was lost at that time. `is_unanswered`: without a reply to the attempt.
+    /// Records that the connection was lost. `is_unanswered` is whether there was no reply to the
+    /// attempt.
     pub fn lost(&mut self, owner: &str, at_us: i64, is_unanswered: bool) {
         self.change(owner, |attempt| attempt.lost = Some(Loss { at_us, is_unanswered }));
     }
 
-    /// The owner does not hold the lock any more, and does not ask again.
+    /// Records that the owner no longer holds the lock and does not request it again.
     pub fn ended(&mut self, owner: &str, now_us: i64) {
         self.change(owner, |attempt| attempt.ended_us = Some(now_us));
     }
@@ -190,7 +192,8 @@ impl Native {
 
 /// What an observer reports.
 impl Native {
-    /// A reply of `LOCK.INFO`; `idle` is what the one before has led to. Returns what is wrong.
+    /// A reply of `LOCK.INFO`; `idle` is what the one before has led to. Returns a
+    /// description of a violation.
     pub fn shown(
         &mut self,
         lock: &str,

@@ -183,7 +183,7 @@ pub struct Plan {
     pub servers: usize,
     /// The durability of the servers.
     pub durability: Durability,
-    /// There is a restart guard.
+    /// Whether there is a restart guard.
     pub has_guard: bool,
     /// The clients, with the numbers of their random choices.
     pub roles: Vec<(u64, Role)>,

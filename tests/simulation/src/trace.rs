@@ -6,7 +6,7 @@ use std::fmt::Write;
 #[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,
-    /// Lines for people; only kept if they are wanted.
+    /// Readable lines; kept only if they are requested.
     pub lines: Option<Vec<String>>,
 }
 
@@ -16,9 +16,9 @@ impl Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: is_kept.then(Vec::new) }
     }
 
-    /// Adds something that happened.
-    pub fn add(&mut self, at_us: i64, what: &str, bytes: &[u8], line: impl FnOnce() -> String) {
-        for byte in at_us.to_le_bytes().iter().chain(what.as_bytes()).chain(bytes) {
+    /// Adds an event: its kind, its bytes, and a readable line.
+    pub fn add(&mut self, at_us: i64, kind: &str, bytes: &[u8], line: impl FnOnce() -> String) {
+        for byte in at_us.to_le_bytes().iter().chain(kind.as_bytes()).chain(bytes) {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
         if let Some(lines) = &mut self.lines {

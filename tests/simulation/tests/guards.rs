@@ -53,9 +53,9 @@ struct Backup {
     unit_ms: i64,
     latest_ms: i64,
     logged_ms: i64,
-    /// It is restored for the first time.
+    /// Whether it is restored for the first time.
     is_new: bool,
-    /// It can be restored again: tokens grow with the wall clock.
+    /// Whether it can be restored again: tokens grow with the wall clock.
     can_be_used_again: bool,
 }
 
@@ -68,9 +68,9 @@ struct Machine {
     now_ms: i64,
     wall_ahead_ms: i64,
     boots: u8,
-    /// The machine has crashed since the last start of the server.
+    /// Whether the machine has crashed since the last start of the server.
     has_crashed: bool,
-    /// The same since the last grant in the log, or the end of the log is missing.
+    /// Whether it has crashed since the last grant in the log, or the end of the log is missing.
     log_is_older: bool,
     booted_ms: i64,
     started_ms: i64,
@@ -84,13 +84,13 @@ struct Machine {
     held: BTreeMap<&'static str, Lease>,
     /// The greatest token of all grants.
     token: i64,
-    /// A repair or a restoration has raised the tokens.
+    /// Whether a repair or a restoration has raised the tokens.
     is_raised: bool,
-    /// The log may lack leases.
+    /// Whether the log may lack leases.
     lacks_leases: bool,
-    /// A crash of the machine may lose leases that the log has.
+    /// Whether a crash of the machine may lose leases that the log has.
     is_written_only: bool,
-    /// A server has used the directory.
+    /// Whether a server has used the directory.
     is_used: bool,
     /// When the guard of the last start ends, if it was not over when the server ended.
     guard_end_ms: Option<i64>,
@@ -305,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// No lock is granted to another client while it is held.
+    /// Checks that no lock is granted to another client while it is held.
     fn check_locks(&mut self) {
         for key in KEYS {
             let Some(lease) = self.held.get(key) else { continue };
@@ -325,7 +325,7 @@ impl Machine {
         self.free_bytes() < reserve
     }
 
-    /// The disk gets nearly full, or has space again, and the server finds out.
+    /// Fills the disk nearly, or frees space, and lets the server notice it.
     fn fill(&mut self) {
         self.disk.set_space(Some(1 << 40));
         let used = (1 << 40) - self.free_bytes();
@@ -337,7 +337,7 @@ impl Machine {
         self.run();
     }
 
-    /// A snapshot is written, or given up if it leaves the log too little.
+    /// Writes a snapshot, which is given up if it leaves the log too little space.
     fn save(&mut self) {
         if self.guard_left_ms() > 0 || !self.has_log {
             return;
@@ -416,7 +416,7 @@ impl Machine {
         self.note("back up".to_owned());
     }
 
-    /// Restores the backup to an empty directory. Clients of later leases are gone.
+    /// Restores the backup to an empty directory. Clients with later leases have ended.
     fn restore(&mut self) {
         self.pass(1_000);
         let wall_seconds = self.wall_seconds();

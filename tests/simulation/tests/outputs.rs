@@ -62,7 +62,7 @@ impl Stage {
         }
     }
 
-    /// The log carries out all orders; output that is released then is sent.
+    /// Writes and flushes everything that the log has to write; output that this releases is sent.
     fn flush(&mut self) {
         while self.server.has_log_work() {
             self.server.log_step();
@@ -108,7 +108,7 @@ impl Stage {
         self.after_flush(name, replies);
     }
 
-    /// Runs a command without waiting for its reply.
+    /// Runs commands, flushes the log and discards the replies.
     fn prepare(&mut self, commands: &str) {
         self.send("setup", commands);
         self.flush();
@@ -384,7 +384,7 @@ fn everysec_sends_when_units_are_written() {
     assert_eq!(stage.received("a"), "[:1, :0]");
 }
 
-/// What follows in the same pipeline or transaction is acknowledged under the new policy.
+/// Commands that follow in the same pipeline or transaction are acknowledged under the new policy.
 #[test]
 fn replies_wait_for_the_flush_from_the_change_to_always_on() {
     let change = "CONFIG SET appendfsync always;SET lock 1";
@@ -421,7 +421,7 @@ fn server_without_a_log_sends_at_once() {
 fn grant_waits_for_the_record_of_the_lease_ceiling() {
     let mut stage = Stage::with(&[("restart-guard", "yes")]);
     stage.waits("a", "SET lock 1 NX PX 30000", "+OK");
-    // The record covers it.
+    // The recorded lease ceiling covers these leases.
     stage.at_once("a", "PEXPIRE lock 20000;SET other 1 PX 20000", ":1 +OK");
     stage.waits("a", "SET long 1 NX PX 900000", "+OK");
 }

@@ -435,19 +435,19 @@ impl Attack {
             let shown = frames.iter().filter(|frame| !frame.text.starts_with(b"WRONGTYPE"));
             shown.map(Frame::notation).collect::<Vec<_>>().join(" ")
         });
-        let what = if observed.is_refused_here() {
+        let kind = if observed.is_refused_here() {
             "refused only here"
         } else if observed.is_taken_by_both() {
             "made something else of"
         } else {
             "taken only here, or refused in other words"
         };
-        let what = format!("{what}, form {}", observed.form());
-        let times = self.counts.entry(format!("not explained: {what}")).or_default();
+        let kind = format!("{kind}, form {}", observed.form());
+        let times = self.counts.entry(format!("not explained: {kind}")).or_default();
         *times += 1;
         if *times <= 3 {
             self.report.problem(format!(
-                "{what}: RESTORE k 0 {}\n  ours:   {} {}\n  theirs: {} {}",
+                "{kind}: RESTORE k 0 {}\n  ours:   {} {}\n  theirs: {} {}",
                 quoted(payload),
                 mine.notation(),
                 mine_contents,

@@ -9,7 +9,7 @@ use super::{Answer, Fault, FaultyEngine, Request};
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "one-element-wakes-two",
-        what: "an element is given to two blocked clients",
+        description: "an element is given to two blocked clients",
         found_by: &[
             "The longest waiting client is served first",
             "With many clients in BLPOP each element goes to one, and none stays blocked",
@@ -19,7 +19,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "last-come-first-served",
-        what: "the client that blocked last is served first",
+        description: "the client that blocked last is served first",
         found_by: &[
             "The longest waiting client is served first",
             "Blocked clients are served in order, and closed connections are skipped",
@@ -29,7 +29,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "second-client-stays-blocked",
-        what: "a client that blocks while another is blocked is never served",
+        description: "a client that blocks while another is blocked is never served",
         found_by: &[
             "The longest waiting client is served first",
             "With many clients in BLPOP each element goes to one, and none stays blocked",
@@ -39,7 +39,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "closed-clients-are-served",
-        what: "an element goes to a blocked client that has closed its connection, and is lost",
+        description: "an element goes to a blocked client with a closed connection, and is lost",
         found_by: &["A client that disconnects does not change the order of the others"],
         on_disconnect: Some(|server, client| {
             // Only clients that are not blocked are disconnected.
@@ -53,7 +53,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "waits-never-end",
-        what: "the time-out of BLPOP is ignored",
+        description: "the time-out of BLPOP is ignored",
         found_by: &["A blocked client gets nil when its timeout is over"],
         also: &["Null is one type in RESP3 and two in RESP2"],
         run: Some(waits_never_end),
@@ -61,35 +61,35 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "pushes-in-transactions-serve-no-client",
-        what: "a push in a transaction does not serve blocked clients",
+        description: "a push in a transaction does not serve blocked clients",
         found_by: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(|server, request| served_later(server, request, &["exec"])),
         ..Fault::NONE
     },
     Fault {
         name: "some-pushes-serve-no-client",
-        what: "one in 20 pushes does not serve the blocked clients",
+        description: "one in 20 pushes does not serve the blocked clients",
         found_by: &["With many clients in BLPOP each element goes to one, and none stays blocked"],
         run: Some(some_pushes_serve_no_client),
         ..Fault::NONE
     },
     Fault {
         name: "pushes-in-scripts-serve-no-client",
-        what: "a push in a script does not serve blocked clients",
+        description: "a push in a script does not serve blocked clients",
         found_by: &["Elements pushed in a script are delivered after the script"],
         run: Some(|server, request| served_later(server, request, &["eval", "evalsha"])),
         ..Fault::NONE
     },
     Fault {
         name: "blmove-loses-the-element",
-        what: "BLMOVE takes an existing element and adds it nowhere",
+        description: "BLMOVE takes an existing element and adds it nowhere",
         found_by: &["BLMOVE and BRPOPLPUSH move an element from one end to another"],
         run: Some(blmove_loses_the_element),
         ..Fault::NONE
     },
     Fault {
         name: "unblock-does-nothing",
-        what: "CLIENT UNBLOCK replies 1 and the client stays blocked",
+        description: "CLIENT UNBLOCK replies 1 and the client stays blocked",
         found_by: &["CLIENT UNBLOCK ends a blocking command as its timeout would"],
         run: Some(unblock_does_nothing),
         ..Fault::NONE

@@ -13,7 +13,7 @@ const LATE_MS: i64 = 50;
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "bound-locks-are-kept",
-        what: "the locks that are bound to a connection are kept when it ends",
+        description: "the locks that are bound to a connection are kept when it ends",
         found_by: &["A bound lock is released when its connection ends"],
         also: &[
             "The end of a connection takes back what was acquired by it",
@@ -24,21 +24,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "the-oldest-lease-is-released",
-        what: "LOCK.RELEASE takes from the connection that acquired the lock first",
+        description: "LOCK.RELEASE takes from the connection that acquired the lock first",
         found_by: &["The end of a connection takes back what was acquired by it"],
         run: Some(|server, request| on_another_connection(server, request, "lock.release")),
         ..Fault::NONE
     },
     Fault {
         name: "renewed-leases-are-not-moved",
-        what: "LOCK.RENEW does not move the leases of the owner to its connection",
+        description: "LOCK.RENEW does not move the leases of the owner to its connection",
         found_by: &["A renewal moves what its owner holds to its connection"],
         run: Some(|server, request| on_another_connection(server, request, "lock.renew")),
         ..Fault::NONE
     },
     Fault {
         name: "leases-end-early",
-        what: "leases end one millisecond before their time",
+        description: "leases end one millisecond before their time",
         found_by: &[
             "SET PX: the lease ends at its deadline, to the millisecond",
             "PEXPIRE and PEXPIREAT: the lease ends at its deadline, to the millisecond",
@@ -48,7 +48,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "leases-end-late",
-        what: "leases end 50 ms late, although PTTL shows their deadline",
+        description: "leases end 50 ms late, although PTTL shows their deadline",
         found_by: &["SET PX: the lease ends at its deadline, to the millisecond"],
         also: &["Expiry is a change", "Expiry sends a notification"],
         run: Some(leases_end_late),
@@ -56,7 +56,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "leases-end-at-the-sweep",
-        what: "a lease ends at the second sweep, one every 500 ms",
+        description: "a lease ends at the second sweep, one every 500 ms",
         found_by: &["A short lease ends", "An expired key is missing for every command"],
         also: &[
             "Expiry is a change",
@@ -70,49 +70,49 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "set-keeps-the-lease",
-        what: "SET without KEEPTTL leaves the key its lease",
+        description: "SET without KEEPTTL leaves the key its lease",
         found_by: &["SET without a lease removes the old one"],
         run: Some(|server, request| keeps_the_lease(server, request, "set")),
         ..Fault::NONE
     },
     Fault {
         name: "getset-keeps-the-lease",
-        what: "GETSET leaves the key its lease",
+        description: "GETSET leaves the key its lease",
         found_by: &["GETSET removes the lease"],
         run: Some(|server, request| keeps_the_lease(server, request, "getset")),
         ..Fault::NONE
     },
     Fault {
         name: "keepttl-does-nothing",
-        what: "SET with KEEPTTL takes the key's lease away",
+        description: "SET with KEEPTTL takes the key's lease away",
         found_by: &["SET KEEPTTL keeps the lease"],
         run: Some(keepttl_does_nothing),
         ..Fault::NONE
     },
     Fault {
         name: "hincrby-drops-the-lease",
-        what: "HINCRBY takes the key's lease away",
+        description: "HINCRBY takes the key's lease away",
         found_by: &["Changes of a hash keep its lease"],
         run: Some(|server, request| drops_the_lease(server, request, "hincrby", 1)),
         ..Fault::NONE
     },
     Fault {
         name: "rename-drops-the-lease",
-        what: "RENAME leaves the lease behind",
+        description: "RENAME leaves the lease behind",
         found_by: &["RENAME moves the lease", "A renamed key expires under its new name"],
         run: Some(|server, request| drops_the_lease(server, request, "rename", 2)),
         ..Fault::NONE
     },
     Fault {
         name: "copy-drops-the-lease",
-        what: "COPY leaves the lease behind",
+        description: "COPY leaves the lease behind",
         found_by: &["COPY copies the lease, which is independent afterwards"],
         run: Some(|server, request| drops_the_lease(server, request, "copy", 2)),
         ..Fault::NONE
     },
     Fault {
         name: "persist-does-nothing",
-        what: "PERSIST replies 1 and does not remove the lease",
+        description: "PERSIST replies 1 and does not remove the lease",
         found_by: &[
             "PERSIST removes the lease",
             "A persisted key does not expire at the old deadline",
@@ -123,7 +123,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "pexpire-does-nothing",
-        what: "PEXPIRE of a key with a lease replies 1 and does not change the lease",
+        description: "PEXPIRE of a key with a lease replies 1 and does not change the lease",
         found_by: &[
             "PEXPIRE can extend and shorten a lease",
             "A renewed key does not expire at the old deadline",
@@ -134,28 +134,28 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "past-leases-stay",
-        what: "PEXPIRE with a time that is over leaves the key there",
+        description: "PEXPIRE with a time that is over leaves the key there",
         found_by: &["EXPIRE of zero or less deletes at once"],
         run: Some(past_leases_stay),
         ..Fault::NONE
     },
     Fault {
         name: "endless-leases",
-        what: "PEXPIRE beyond the end of time is accepted and does nothing",
+        description: "PEXPIRE beyond the end of time is accepted and does nothing",
         found_by: &["PEXPIRE refuses a lease that overflows and keeps the old one"],
         run: Some(endless_leases),
         ..Fault::NONE
     },
     Fault {
         name: "pttl-of-nothing",
-        what: "PTTL of a key that is not there answers -1, as of one without a lease",
+        description: "PTTL of a key that is not there answers -1, as of one without a lease",
         found_by: &["TTL and PTTL distinguish a missing key from a missing lease"],
         run: Some(pttl_of_nothing),
         ..Fault::NONE
     },
     Fault {
         name: "pttl-in-seconds",
-        what: "PTTL answers in seconds",
+        description: "PTTL answers in seconds",
         found_by: &["TTL rounds to seconds, PTTL returns milliseconds"],
         also: &[
             "SET NX PX accepts its options in any order and case",
@@ -166,14 +166,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "exists-sees-the-dead",
-        what: "EXISTS still counts an expired key",
+        description: "EXISTS still counts an expired key",
         found_by: &["An expired key is missing for every command"],
         run: Some(exists_sees_the_dead),
         ..Fault::NONE
     },
     Fault {
         name: "expire-conditions-ignored",
-        what: "PEXPIRE does not heed NX, XX, GT and LT",
+        description: "PEXPIRE does not heed NX, XX, GT and LT",
         found_by: &[
             "EXPIRE NX sets a lease only if there is none",
             "EXPIRE XX changes only an existing lease",
@@ -185,7 +185,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "px-is-in-seconds",
-        what: "SET PX takes its lease in seconds",
+        description: "SET PX takes its lease in seconds",
         found_by: &["A short lease ends"],
         also: &[
             "SET NX takes a lock with an expired lease",
@@ -200,7 +200,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "ex-is-in-milliseconds",
-        what: "SET EX takes its lease in milliseconds",
+        description: "SET EX takes its lease in milliseconds",
         found_by: &[
             "A refused SET NX keeps the value and the lease",
             "A lease in seconds can be read in milliseconds",
@@ -210,7 +210,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "pexpire-of-nothing",
-        what: "PEXPIRE of a missing key replies 1",
+        description: "PEXPIRE of a missing key replies 1",
         found_by: &[
             "The EXPIRE commands return whether the key exists",
             "A missing key gets no lease",
@@ -220,42 +220,42 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "persist-of-nothing",
-        what: "PERSIST of a key without a lease replies 1",
+        description: "PERSIST of a key without a lease replies 1",
         found_by: &["PERSIST returns whether it removed a lease"],
         run: Some(|server, request| replies_one(server, request, "persist")),
         ..Fault::NONE
     },
     Fault {
         name: "pexpire-loses-some",
-        what: "one in 50 PEXPIRE replies 1 and does not change the lease",
+        description: "one in 50 PEXPIRE replies 1 and does not change the lease",
         found_by: &["Every repetition of a lock command gets the right reply"],
         run: Some(pexpire_loses_some),
         ..Fault::NONE
     },
     Fault {
         name: "incr-drops-the-lease",
-        what: "INCR takes the key's lease away",
+        description: "INCR takes the key's lease away",
         found_by: &["INCR and related commands keep the lease"],
         run: Some(|server, request| drops_the_lease(server, request, "incr", 1)),
         ..Fault::NONE
     },
     Fault {
         name: "hincrby-restarts-the-lease",
-        what: "HINCRBY gives the key a lease of 30 s",
+        description: "HINCRBY gives the key a lease of 30 s",
         found_by: &["Changes of a hash keep its lease"],
         run: Some(hincrby_restarts_the_lease),
         ..Fault::NONE
     },
     Fault {
         name: "getex-changes-no-lease",
-        what: "GETEX does not change the lease",
+        description: "GETEX does not change the lease",
         found_by: &["GETEX sets, keeps and removes a lease"],
         run: Some(getex_changes_no_lease),
         ..Fault::NONE
     },
     Fault {
         name: "pexpiretime-is-pttl",
-        what: "PEXPIRETIME replies the remaining time",
+        description: "PEXPIRETIME replies the remaining time",
         found_by: &["EXPIRETIME and PEXPIRETIME return the deadline"],
         run: Some(pexpiretime_is_pttl),
         ..Fault::NONE

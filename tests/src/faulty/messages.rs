@@ -14,7 +14,7 @@ const HELD: Duration = Duration::from_millis(40);
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "messages-get-lost",
-        what: "every third message does not arrive",
+        description: "every third message does not arrive",
         found_by: &["Messages arrive in the order in which they were sent"],
         also: &["The lock is free when the message of an unlock arrives"],
         rewrite_message: Some(|server, _, frame| match is_message(frame) && server.once_in(3) {
@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "messages-come-twice",
-        what: "every third message arrives twice",
+        description: "every third message arrives twice",
         found_by: &["Messages arrive in the order in which they were sent"],
         rewrite_message: Some(|server, _, frame| match is_message(frame) && server.once_in(3) {
             true => [frame, frame].concat(),
@@ -35,7 +35,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "messages-change-places",
-        what: "of two messages in short order the second arrives first",
+        description: "of two messages in short order the second arrives first",
         found_by: &[
             "Messages arrive in the order in which they were sent",
             "All subscribers receive messages in the same order",
@@ -45,56 +45,56 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "messages-before-the-confirmation",
-        what: "a subscriber receives messages before the confirmation",
+        description: "a subscriber receives messages before the confirmation",
         found_by: &["In RESP3 pipelined messages and replies keep their order"],
         run: Some(messages_before_the_confirmation),
         ..Fault::NONE
     },
     Fault {
         name: "publish-counts-zero",
-        what: "PUBLISH always replies 0",
+        description: "PUBLISH always replies 0",
         found_by: &["PUBLISH returns the number of receivers"],
         run: Some(publish_counts_zero),
         ..Fault::NONE
     },
     Fault {
         name: "patterns-hide-the-channel",
-        what: "messages of a pattern subscription do not name the pattern",
+        description: "messages of a pattern subscription do not name the pattern",
         found_by: &["A pattern receives messages of every matching channel"],
         rewrite_message: Some(patterns_hide_the_channel),
         ..Fault::NONE
     },
     Fault {
         name: "unsubscribe-does-nothing",
-        what: "UNSUBSCRIBE is confirmed, and messages go on arriving",
+        description: "UNSUBSCRIBE is confirmed, and messages go on arriving",
         found_by: &["Messages published after UNSUBSCRIBE are not received"],
         run: Some(unsubscribe_does_nothing),
         ..Fault::NONE
     },
     Fault {
         name: "publish-counts-one",
-        what: "PUBLISH counts one receiver at most",
+        description: "PUBLISH counts one receiver at most",
         found_by: &["PUBLISH returns the number of receivers"],
         run: Some(publish_counts_one),
         ..Fault::NONE
     },
     Fault {
         name: "subscribe-counts-one",
-        what: "SUBSCRIBE confirms every channel as the first",
+        description: "SUBSCRIBE confirms every channel as the first",
         found_by: &["SUBSCRIBE confirms each channel with the number of subscriptions"],
         run: Some(subscribe_counts_one),
         ..Fault::NONE
     },
     Fault {
         name: "numsub-counts-zero",
-        what: "PUBSUB NUMSUB counts no subscribers",
+        description: "PUBSUB NUMSUB counts no subscribers",
         found_by: &["PUBSUB NUMSUB counts the subscribers of channels"],
         run: Some(numsub_counts_zero),
         ..Fault::NONE
     },
     Fault {
         name: "messages-of-scripts-get-lost",
-        what: "messages that a script publishes do not arrive",
+        description: "messages that a script publishes do not arrive",
         found_by: &["Messages of a script are sent after the script has run"],
         also: &["The lock is free when the message of an unlock arrives"],
         run: Some(messages_of_scripts_get_lost),
@@ -106,7 +106,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "no-events-of-expiry",
-        what: "the end of a lease sends no event",
+        description: "the end of a lease sends no event",
         found_by: &[
             "Expiry sends a notification",
             "A key that expires without an access sends a notification",
@@ -116,7 +116,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "no-events-of-keys",
-        what: "no event is sent to the channel of its key",
+        description: "no event is sent to the channel of its key",
         found_by: &["A string lock sends keyspace notifications"],
         rewrite_message: Some(|_, _, frame| without(frame, b"__keyspace@")),
         ..Fault::NONE

@@ -44,7 +44,7 @@ pub struct Fault {
     /// Its name.
     pub name: &'static str,
     /// A description.
-    pub what: &'static str,
+    pub description: &'static str,
     /// The cases and properties that must fail because of it, as parts of their names.
     pub found_by: &'static [&'static str],
     /// Cases of other subjects that fail because of it too.
@@ -68,7 +68,7 @@ impl Fault {
     /// The defaults of a row.
     const NONE: Fault = Fault {
         name: "",
-        what: "",
+        description: "",
         found_by: &[],
         also: &[],
         run: None,

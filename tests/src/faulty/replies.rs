@@ -15,21 +15,21 @@ const SLOWNESS: Duration = Duration::from_millis(100);
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "set-nx-twice",
-        what: "one in 64 refused SET NX replies OK",
+        description: "one in 64 refused SET NX replies OK",
         found_by: &["A lock of SET NX PX is never held by two clients"],
         run: Some(set_nx_twice),
         ..Fault::NONE
     },
     Fault {
         name: "setnx-overwrites",
-        what: "SETNX overwrites the value and replies 0",
+        description: "SETNX overwrites the value and replies 0",
         found_by: &["SETNX returns 1 or 0", "SETNX gives the lock to the first client"],
         run: Some(setnx_overwrites),
         ..Fault::NONE
     },
     Fault {
         name: "del-counts-nothing",
-        what: "DEL of a missing key replies 1",
+        description: "DEL of a missing key replies 1",
         found_by: &["DEL returns the number of keys removed"],
         also: &[
             "An expired key is missing for every command",
@@ -40,21 +40,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "options-in-capitals",
-        what: "option words are understood in capitals only",
+        description: "option words are understood in capitals only",
         found_by: &["SET NX PX accepts its options in any order and case"],
         run: Some(options_in_capitals),
         ..Fault::NONE
     },
     Fault {
         name: "incr-wraps",
-        what: "INCR of the greatest number gives the least one",
+        description: "INCR of the greatest number gives the least one",
         found_by: &["INCR refuses an overflow and changes nothing"],
         run: Some(incr_wraps),
         ..Fault::NONE
     },
     Fault {
         name: "old-null",
-        what: "a null of RESP3 is sent as that of RESP2",
+        description: "a null of RESP3 is sent as that of RESP2",
         found_by: &["Null is one type in RESP3 and two in RESP2"],
         also: &[
             "An aborted EXEC differs from an empty EXEC",
@@ -79,14 +79,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "flat-maps",
-        what: "a map of RESP3 is sent as a flat array",
+        description: "a map of RESP3 is sent as a flat array",
         found_by: &["HELLO 3 returns a map and switches to RESP3"],
         run: Some(flat_maps),
         ..Fault::NONE
     },
     Fault {
         name: "wrongtype-is-err",
-        what: "errors about a key's type begin with ERR in the place of WRONGTYPE",
+        description: "errors about a key's type begin with ERR in the place of WRONGTYPE",
         found_by: &["GET and related commands refuse a hash", "Hash commands refuse a string"],
         also: &["A WRONGTYPE error stops the script"],
         run: Some(wrongtype_is_err),
@@ -94,7 +94,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "pipeline-out-of-order",
-        what: "of two requests sent at once the second is answered first",
+        description: "of two requests sent at once the second is answered first",
         found_by: &["Pipelined requests are answered in order"],
         also: &["In RESP3 pipelined messages and replies keep their order"],
         run: Some(pipeline_out_of_order),
@@ -102,14 +102,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hset-counts-updates",
-        what: "HSET counts fields that were there already",
+        description: "HSET counts fields that were there already",
         found_by: &["HSET returns the number of new fields"],
         run: Some(hset_counts_updates),
         ..Fault::NONE
     },
     Fault {
         name: "del-counts-some",
-        what: "one in five DEL of a missing key replies 1",
+        description: "one in five DEL of a missing key replies 1",
         found_by: &[
             "Every repetition of a lock command gets the right reply",
             "Each release of a lock is reported to one client",
@@ -119,21 +119,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "get-misses-some",
-        what: "one in 100 GET of a key replies nil",
+        description: "one in 100 GET of a key replies nil",
         found_by: &["Every repetition of a lock command gets the right reply"],
         run: Some(get_misses_some),
         ..Fault::NONE
     },
     Fault {
         name: "incr-loses-some",
-        what: "one in 100 INCR replies the next number and changes nothing",
+        description: "one in 100 INCR replies the next number and changes nothing",
         found_by: &["Every repetition of a lock command gets the right reply"],
         run: Some(incr_loses_some),
         ..Fault::NONE
     },
     Fault {
         name: "set-xx-creates",
-        what: "SET XX creates a missing key",
+        description: "SET XX creates a missing key",
         found_by: &["SET XX writes only an existing key"],
         also: &["An expired key is missing for every command"],
         run: Some(set_xx_creates),
@@ -141,35 +141,35 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "getdel-keeps-the-key",
-        what: "GETDEL does not delete the key",
+        description: "GETDEL does not delete the key",
         found_by: &["GETDEL returns the value and removes the key"],
         run: Some(|server, request| renamed(server, request, "getdel", "GET")),
         ..Fault::NONE
     },
     Fault {
         name: "unlink-keeps-the-key",
-        what: "UNLINK counts keys and deletes none",
+        description: "UNLINK counts keys and deletes none",
         found_by: &["UNLINK removes keys like DEL"],
         run: Some(|server, request| renamed(server, request, "unlink", "EXISTS")),
         ..Fault::NONE
     },
     Fault {
         name: "msetnx-writes-some",
-        what: "MSETNX writes the missing keys if another key exists",
+        description: "MSETNX writes the missing keys if another key exists",
         found_by: &["MSETNX writes all keys or none"],
         run: Some(msetnx_writes_some),
         ..Fault::NONE
     },
     Fault {
         name: "hsetnx-overwrites",
-        what: "HSETNX overwrites the field and replies 0",
+        description: "HSETNX overwrites the field and replies 0",
         found_by: &["HSETNX sets a field only once"],
         run: Some(hsetnx_overwrites),
         ..Fault::NONE
     },
     Fault {
         name: "exists-counts-once",
-        what: "EXISTS counts a key once that is named twice",
+        description: "EXISTS counts a key once that is named twice",
         found_by: &["EXISTS counts keys, and a repeated key as often as it is named"],
         run: Some(exists_counts_once),
         ..Fault::NONE
@@ -284,7 +284,7 @@ fn hset_counts_updates(server: &mut FaultyEngine, request: &Request) -> Answer {
 
 /// Each reply is delayed: a server that is 100 times slower than others, and correct.
 pub const SLOW: Fault =
-    Fault { name: "slow", what: "each reply takes 100 ms", run: Some(slow), ..Fault::NONE };
+    Fault { name: "slow", description: "each reply takes 100 ms", run: Some(slow), ..Fault::NONE };
 
 fn slow(server: &mut FaultyEngine, request: &Request) -> Answer {
     let mut answer = server.run(request);

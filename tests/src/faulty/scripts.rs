@@ -18,7 +18,7 @@ const INTERRUPT_CHECKS_MAX: u32 = 10_000;
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "eval-lets-others-in",
-        what: "between the calls of a script other clients are served",
+        description: "between the calls of a script other clients are served",
         found_by: &[
             "A read and a write in a script are atomic",
             "Scripts and transactions do not interleave",
@@ -30,7 +30,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "compare-then-delete",
-        what: "a script that compares and deletes lets other clients run in between",
+        description: "a script that compares and deletes lets other clients run in between",
         found_by: &[
             "A lock of SET NX PX is never held by two clients",
             "Compare-and-delete in a script never deletes another client's lock",
@@ -42,7 +42,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "publish-before-del",
-        what: "the message of an unlock script is sent before the lock is deleted",
+        description: "the message of an unlock script is sent before the lock is deleted",
         found_by: &[
             "The lock is free when the message of an unlock arrives",
             "A script's unlock message arrives after the lock is free",
@@ -52,7 +52,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "nil-is-nil",
-        what: "a call with a null reply gives a script nil instead of false",
+        description: "a call with a null reply gives a script nil instead of false",
         found_by: &["A null reply becomes false in Lua", "A null array becomes false in Lua"],
         run: Some(|server, request| {
             let lua = "local redis = setmetatable({call = function(...) local got = \
@@ -64,7 +64,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "numbers-are-rounded",
-        what: "a number that a script returns is rounded, not truncated",
+        description: "a number that a script returns is rounded, not truncated",
         found_by: &["A Lua number is truncated to an integer"],
         run: Some(|server, request| {
             let lua = "local function result(...) ";
@@ -76,7 +76,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "errors-are-swallowed",
-        what: "redis.call gives a script an error as a value, as redis.pcall does",
+        description: "redis.call gives a script an error as a value, as redis.pcall does",
         found_by: &["redis.call raises the command's error", "A WRONGTYPE error stops the script"],
         run: Some(|server, request| {
             let lua = "local redis = setmetatable({call = redis.pcall}, {__index = redis}) ";
@@ -86,14 +86,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "errors-roll-back",
-        what: "the writes of a script are undone when it fails",
+        description: "the writes of a script are undone when it fails",
         found_by: &["Effects of a script before its error are kept"],
         run: Some(errors_roll_back),
         ..Fault::NONE
     },
     Fault {
         name: "errors-are-nil",
-        what: "a script that fails replies nil",
+        description: "a script that fails replies nil",
         found_by: &[
             "redis.call raises the command's error",
             "error() ends a script with its message",
@@ -103,49 +103,49 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "noscript-in-other-words",
-        what: "the error for an unknown digest does not begin with NOSCRIPT",
+        description: "the error for an unknown digest does not begin with NOSCRIPT",
         found_by: &["EVALSHA of an unknown digest returns NOSCRIPT with Redis's text"],
         run: Some(noscript_in_other_words),
         ..Fault::NONE
     },
     Fault {
         name: "scripts-are-flushed",
-        what: "every second EVALSHA finds the script cache empty",
+        description: "every second EVALSHA finds the script cache empty",
         found_by: &["The script is loaded once and called by its digest"],
         run: Some(scripts_are_flushed),
         ..Fault::NONE
     },
     Fault {
         name: "eval-is-not-cached",
-        what: "a script that came with EVAL is not known by its digest",
+        description: "a script that came with EVAL is not known by its digest",
         found_by: &["A script sent with EVAL can be called by its digest"],
         run: Some(eval_is_not_cached),
         ..Fault::NONE
     },
     Fault {
         name: "nil-is-an-empty-string",
-        what: "a script that returns nil replies an empty string",
+        description: "a script that returns nil replies an empty string",
         found_by: &["An empty script returns null"],
         run: Some(nil_is_an_empty_string),
         ..Fault::NONE
     },
     Fault {
         name: "script-exists-denies",
-        what: "SCRIPT EXISTS replies that no script is loaded",
+        description: "SCRIPT EXISTS replies that no script is loaded",
         found_by: &["SCRIPT EXISTS returns for each digest whether it is loaded"],
         run: Some(script_exists_denies),
         ..Fault::NONE
     },
     Fault {
         name: "status-replies-are-strings",
-        what: "a status reply of a script is sent as a string",
+        description: "a status reply of a script is sent as a string",
         found_by: &["redis.status_reply creates a status"],
         run: Some(status_replies_are_strings),
         ..Fault::NONE
     },
     Fault {
         name: "digests-in-small-letters",
-        what: "EVALSHA finds no script if its digest is in upper case",
+        description: "EVALSHA finds no script if its digest is in upper case",
         found_by: &["A digest may be written in upper case"],
         run: Some(digests_in_small_letters),
         ..Fault::NONE

@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "exec-lets-others-in",
-        what: "between the commands of a transaction other clients are served",
+        description: "between the commands of a transaction other clients are served",
         found_by: &[
             "The commands of a transaction are atomic",
             "Scripts and transactions do not interleave",
@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "watch-checked-at-multi",
-        what: "MULTI, not EXEC, checks whether a watched key has changed",
+        description: "MULTI, not EXEC, checks whether a watched key has changed",
         found_by: &[
             "A change between MULTI and EXEC aborts as well",
             "EXEC detects every change since WATCH, even after MULTI",
@@ -35,21 +35,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "watch-misses-the-end",
-        what: "WATCH does not notice that the key was deleted or has expired",
+        description: "WATCH does not notice that the key was deleted or has expired",
         found_by: &["Deletion is a change", "Expiry is a change"],
         run: Some(watch_misses_the_end),
         ..Fault::NONE
     },
     Fault {
         name: "watch-misses-own-changes",
-        what: "WATCH does not notice changes of the client itself before MULTI",
+        description: "WATCH does not notice changes of the client itself before MULTI",
         found_by: &["A client's own change before MULTI aborts as well"],
         run: Some(watch_misses_own_changes),
         ..Fault::NONE
     },
     Fault {
         name: "watch-compares-values",
-        what: "WATCH does not notice a changed key that has its old value again",
+        description: "WATCH does not notice a changed key that has its old value again",
         found_by: &[
             "Setting the same value again is a change",
             "Deletion and re-creation with the same value is a change",
@@ -59,14 +59,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "broken-exec-is-empty",
-        what: "EXEC replies an empty array if a watched key has changed",
+        description: "EXEC replies an empty array if a watched key has changed",
         found_by: &["An aborted EXEC differs from an empty EXEC"],
         run: Some(broken_exec_is_empty),
         ..Fault::NONE
     },
     Fault {
         name: "exec-after-an-error",
-        what: "EXEC runs the rest when a command could not be queued",
+        description: "EXEC runs the rest when a command could not be queued",
         found_by: &[
             "An unknown command aborts the transaction",
             "A wrong number of arguments aborts the transaction",
@@ -76,21 +76,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "exec-keeps-watching",
-        what: "EXEC does not end the watches",
+        description: "EXEC does not end the watches",
         found_by: &["EXEC ends all watches, with any result"],
         run: Some(exec_keeps_watching),
         ..Fault::NONE
     },
     Fault {
         name: "nx-ignored-in-transactions",
-        what: "SET in a transaction does not heed NX",
+        description: "SET in a transaction does not heed NX",
         found_by: &["SET NX in a transaction refuses an existing key"],
         run: Some(nx_ignored_in_transactions),
         ..Fault::NONE
     },
     Fault {
         name: "exec-stops-at-an-error",
-        what: "EXEC does not run the commands after one that fails",
+        description: "EXEC does not run the commands after one that fails",
         found_by: &["A runtime error does not stop or undo the other commands"],
         also: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(exec_stops_at_an_error),
@@ -98,21 +98,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "discard-executes",
-        what: "DISCARD runs the queued commands",
+        description: "DISCARD runs the queued commands",
         found_by: &["DISCARD drops the queued commands"],
         run: Some(discard_executes),
         ..Fault::NONE
     },
     Fault {
         name: "discard-keeps-watching",
-        what: "DISCARD does not end the watches",
+        description: "DISCARD does not end the watches",
         found_by: &["DISCARD ends all watches"],
         run: Some(discard_keeps_watching),
         ..Fault::NONE
     },
     Fault {
         name: "unwatch-does-nothing",
-        what: "UNWATCH does not end the watches",
+        description: "UNWATCH does not end the watches",
         found_by: &["UNWATCH ends all watches, even of changed keys"],
         run: Some(unwatch_does_nothing),
         ..Fault::NONE

@@ -81,7 +81,7 @@ pub struct Record {
     pub event: Event,
     /// Whether it is a check.
     pub is_check: bool,
-    /// The request may take effect after it was given up, as long as the server runs.
+    /// Whether the request may take effect after it was given up, as long as the server runs.
     pub is_late: bool,
 }
 

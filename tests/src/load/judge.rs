@@ -66,7 +66,7 @@ pub struct Campaign {
     pub name: String,
     /// The seed of the clients.
     pub seed: u32,
-    /// Violations are printed.
+    /// Whether violations are printed.
     pub shows: bool,
     /// Whether the servers keep the locks over a fault.
     pub keeps_locks: bool,

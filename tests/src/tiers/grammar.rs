@@ -10,11 +10,13 @@
 //! | `N I S D B t` | a number, a small one, a text, digits, a base, a condition |
 //! | `X V M` | a suitable value, any value, a value to compare with |
 //! | `L T F` | a list, a table, a function |
-//! | `P Q R U J W C A` | arguments of libraries: a pattern, a replacement, formats, JSON, packed values, code, a byte |
+//! | `P Q R U J W C A` | arguments of libraries: a pattern, a replacement, formats, JSON, packed
+//! values, code, a byte |
 //! | `K r w` | a key, `redis.call` or `redis.pcall`, the words of a command |
 //! | `q k` | a call of a command |
-//! | `E G g x , z y` | the call in focus of a statement, its function, the first word of that, its arguments, those after a comma, its argument without parentheses as a string or table |
-//! | `H1 H2 H3` | a function with so many parameters |
+//! | `E G g x , z y` | the call in focus of a statement, its function, the first word of that, its
+//! arguments, those after a comma, its argument without parentheses as a string or table |
+//! | `H1 H2 H3` | a function that takes one, two or three arguments |
 //! | `a b c d f i j` | new locals |
 //! | `o l u` | the final values of `a b c`, of the list `a`, of `i` |
 //! | `s v` | a statement; a local that exists already |
@@ -23,8 +25,8 @@ use lockwheel_scripting::Sha;
 
 use super::builtins::{ARGUMENTS_MAX, BUILTINS, Builtin, EVERYDAY, POSITIONS};
 
-/// A source of random numbers below the given one.
-pub type Dice<'d> = &'d mut dyn FnMut(usize) -> usize;
+/// A source of random numbers: returns one below its argument.
+pub type RandomBelow<'d> = &'d mut dyn FnMut(usize) -> usize;
 
 /// Keys that scripts name; [`INITIAL_KEYS`] sets each to another type of value.
 pub const KEYS: [&str; 9] = ["s", "h", "l", "z", "n", "none", "m", "x", "out"];
@@ -44,7 +46,7 @@ pub const INITIAL_KEYS: [&str; 11] = [
     "DEL out",
 ];
 
-/// Arguments with a meaning.
+/// Arguments that scripts treat in different ways.
 pub const WORDS: [&str; 30] = [
     "owner",
     "other",
@@ -78,7 +80,7 @@ pub const WORDS: [&str; 30] = [
     "pexpire",
 ];
 
-/// A function with its position and number of arguments.
+/// A cell of the table of coverage: a function, its position and its number of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Index in [`BUILTINS`].
@@ -153,27 +155,27 @@ pub enum Selection {
 }
 
 /// Generates a script; if a cell is given, the script contains it.
-pub fn script(selection: Selection, about: Option<Cell>, dice: Dice<'_>) -> Script {
-    let common = dice(6) < 5;
-    let mut writer = Writer {
-        dice,
+pub fn script(selection: Selection, about: Option<Cell>, random: RandomBelow<'_>) -> Script {
+    let common = random(6) < 5;
+    let mut writer = ScriptWriter {
+        random,
         selection,
         common,
         cells: Vec::new(),
         scope: Vec::new(),
         names: 0,
         nesting: 0,
-        room: 24,
-        walks: 0,
+        statements_left: 24,
+        depth: 0,
     };
     let mut text = String::new();
-    if writer.roll(2) == 0 {
+    if writer.below(2) == 0 {
         writer.statement(&mut text);
     }
     if let Some(cell) = about {
         writer.call_in(cell, &mut text);
     }
-    for _ in 0..writer.roll(4) {
+    for _ in 0..writer.below(4) {
         writer.statement(&mut text);
     }
     writer.end(&mut text);
@@ -181,22 +183,21 @@ pub fn script(selection: Selection, about: Option<Cell>, dice: Dice<'_>) -> Scri
 }
 
 /// Generates a request to run a script.
-pub fn request(dice: Dice<'_>) -> Request {
-    let form = match dice(16) {
+pub fn request(random: RandomBelow<'_>) -> Request {
+    let form = match random(16) {
         0 => Form::ReadOnly,
         1 => Form::Sha,
         2 => Form::Transaction,
         _ => Form::Eval,
     };
-    let keys = if dice(4) > 0 { 3 } else { dice(5) };
-    let keys = (0..keys).map(|_| KEYS[dice(KEYS.len())].to_owned()).collect();
-    let words = if dice(4) > 0 { 5 } else { dice(7) };
-    let words = (0..words).map(|_| WORDS[dice(WORDS.len())].to_owned()).collect();
+    let keys = if random(4) > 0 { 3 } else { random(5) };
+    let keys = (0..keys).map(|_| KEYS[random(KEYS.len())].to_owned()).collect();
+    let words = if random(4) > 0 { 5 } else { random(7) };
+    let words = (0..words).map(|_| WORDS[random(WORDS.len())].to_owned()).collect();
     Request { form, keys, words }
 }
 
-/// Statements that contain others, or have no expression in focus; those of lock scripts come
-/// first.
+/// Statements of lock scripts that contain other statements or have no call in focus.
 const COMMON_STATEMENTS: &[&str] = &[
     "$q",
     "$q",
@@ -257,6 +258,7 @@ const COMMON_STATEMENTS: &[&str] = &[
     "local $a = #$S + #$L\n$o",
 ];
 
+/// Such statements that lock scripts seldom contain.
 const OTHER_STATEMENTS: &[&str] = &[
     "local $a = $V * $V\n$o",
     "local $a = 2 ^ 3 ^ 2 .. -2 ^ 2\n$o",
@@ -330,7 +332,7 @@ const OTHER_STATEMENTS: &[&str] = &[
     "local $a = cjson.null\nlocal $b = $a == nil\nlocal $a = type($a)\n$o",
 ];
 
-/// Commands by their number of words.
+/// The words of commands, by their number: 1 to 5 or more.
 const COMMANDS: [&[&str]; 5] = [
     &["'ping'", "'dbsize'", "'time'", "'get'", "'no such'", "'multi'", "$V", "'exec'"],
     &[
@@ -481,7 +483,7 @@ const NUMBERS: [&str; 16] = [
     "1", "0", "2", "3", "-1", "7", "10", "16", "1.5", "0.5", "-0.25", "41", "100", "30000", "2.75",
     "5",
 ];
-/// Numbers that are not passed on as an integer, or not at all.
+/// Numbers that are not converted to an integer argument of a command, or not without a loss.
 const ODD_NUMBERS: [&str; 20] = [
     "1.1",
     "-0.1",
@@ -583,7 +585,7 @@ const FUNCTIONS: [&str; 10] = [
     "redis.call",
     "assert",
 ];
-/// Ends of scripts that no plan can reach, after commands were run.
+/// Ends of scripts that raise an error, after commands were run.
 const FAILURES: [&str; 14] = [
     "error('x')",
     "error({err = 'MY x'})",
@@ -601,20 +603,23 @@ const FAILURES: [&str; 14] = [
     "return undefined",
 ];
 
-struct Writer<'d> {
-    dice: Dice<'d>,
+/// Writes one script.
+struct ScriptWriter<'d> {
+    random: RandomBelow<'d>,
     selection: Selection,
     /// Whether the script mostly consists of constructs of lock scripts.
     common: bool,
     cells: Vec<Cell>,
     /// Visible locals.
     scope: Vec<String>,
+    /// Number of locals that have names.
     names: usize,
+    /// The depth of nested statements.
     nesting: usize,
-    /// Statements that may still be written.
-    room: usize,
+    /// Number of statements that may still be written.
+    statements_left: usize,
     /// The depth of nested expressions.
-    walks: usize,
+    depth: usize,
 }
 
 /// The call in focus of a statement.
@@ -624,66 +629,67 @@ struct Focus {
     count: usize,
 }
 
-/// The replacements of the letters of one statement.
+/// The names of the new locals of one statement.
 #[derive(Default)]
 struct Names {
+    /// The names for `a b c d f i j`.
     new: [Option<String>; 10],
 }
 
-impl Writer<'_> {
-    fn roll(&mut self, bound: usize) -> usize {
-        (self.dice)(bound)
+impl ScriptWriter<'_> {
+    fn below(&mut self, bound: usize) -> usize {
+        (self.random)(bound)
     }
 
     fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.roll(all.len())]
+        all[self.below(all.len())]
     }
 
-    /// Whether to choose something rare; it is rarer still in scripts of the usual kind.
-    fn oddly(&mut self, of: usize) -> bool {
-        let of = if self.common { of * 8 } else { of };
-        self.roll(of) == of - 1
+    /// Whether to choose a rare construct: once in `times`, and eight times less often in common
+    /// scripts.
+    fn chooses_rare(&mut self, times: usize) -> bool {
+        let times = if self.common { times * 8 } else { times };
+        self.below(times) == times - 1
     }
 
     fn statement(&mut self, out: &mut String) {
-        if self.room == 0 {
+        if self.statements_left == 0 {
             return;
         }
-        self.room -= 1;
-        if self.roll(2) == 0 {
+        self.statements_left -= 1;
+        if self.below(2) == 0 {
             self.call_somewhere(out);
             return;
         }
-        let text = match self.oddly(3) {
+        let text = match self.chooses_rare(3) {
             false => self.pick(COMMON_STATEMENTS),
             true => self.pick(OTHER_STATEMENTS),
         };
         if self.selection == Selection::Exact && text.contains("redis.log") {
-            // The other server's log is not read.
+            // The log of the other server is not compared.
             return;
         }
         self.write(text, None, out);
         self.end_line(out);
     }
 
-    /// A function in some position with some arguments.
+    /// Writes a call of a random function in a random position.
     fn call_somewhere(&mut self, out: &mut String) {
-        let common = !self.oddly(2);
-        let builtin = self.drawn(common, |_| true);
+        let common = !self.chooses_rare(2);
+        let builtin = self.pick_builtin(common, |_| true);
         let position = loop {
-            let position = self.roll(POSITIONS.len());
-            // Unusual positions are as frequent as others in scripts that are not of the usual
-            // kind.
-            if POSITIONS[position].common || self.oddly(1) {
+            let position = self.below(POSITIONS.len());
+            // In scripts that are not common, rare positions are as frequent as others.
+            if POSITIONS[position].common || self.chooses_rare(1) {
                 break position;
             }
         };
         let function = &BUILTINS[builtin];
         let counts = POSITIONS[position].counts.clone();
         let sensible = function.least..=function.takes.len().max(function.least);
-        let mut count = counts.start() + self.roll(counts.end() - counts.start() + 1);
-        if self.roll(3) > 0 && !function.takes.is_empty() && counts.contains(sensible.start()) {
-            count = sensible.start() + self.roll(sensible.end() - sensible.start() + 1);
+        let mut count = counts.start() + self.below(counts.end() - counts.start() + 1);
+        if self.below(3) > 0 && !function.takes.is_empty() && counts.contains(sensible.start()) {
+            count = sensible.start() + self.below(sensible.end() - sensible.start() + 1);
             count = count.min(*counts.end());
         }
         self.call_in(Cell { builtin, position, count }, out);
@@ -696,20 +702,20 @@ impl Writer<'_> {
         self.end_line(out);
     }
 
-    /// One of the suitable functions.
-    fn drawn(&mut self, common: bool, fits: impl Fn(&Builtin) -> bool) -> usize {
+    /// Chooses one of the functions that fit; returns its index in [`BUILTINS`].
+    fn pick_builtin(&mut self, common: bool, fits: impl Fn(&Builtin) -> bool) -> usize {
         let exact = self.selection == Selection::Exact;
         let fits = |at: &usize| {
             let builtin = &BUILTINS[*at];
             fits(builtin) && (builtin.common || !common) && (builtin.exact || !exact)
         };
-        let end = if common && self.roll(3) > 0 { EVERYDAY } else { BUILTINS.len() };
+        let end = if common && self.below(3) > 0 { EVERYDAY } else { BUILTINS.len() };
         let all: Vec<usize> = (0..end).filter(fits).collect();
-        if all.is_empty() { 0 } else { all[self.roll(all.len())] }
+        if all.is_empty() { 0 } else { all[self.below(all.len())] }
     }
 
     fn end_line(&mut self, out: &mut String) {
-        let end = match self.roll(16) {
+        let end = match self.below(16) {
             14 => ";\n",
             15 => " -- so\n",
             _ => "\n",
@@ -717,10 +723,10 @@ impl Writer<'_> {
         out.push_str(end);
     }
 
-    /// The end of a script: returns the final values of its locals, raises an error, or does
+    /// Writes the end of a script: it returns the final values of locals, raises an error, or does
     /// nothing.
     fn end(&mut self, out: &mut String) {
-        match self.roll(8) {
+        match self.below(8) {
             0 => {}
             1..=2 => {
                 let failure = self.pick(&FAILURES);
@@ -737,7 +743,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a template.
+    /// Writes a statement from a template.
     fn write(&mut self, template: &str, focus: Option<Focus>, out: &mut String) {
         let mut names = Names::default();
         let visible = self.scope.len();
@@ -804,7 +810,7 @@ impl Writer<'_> {
                     out.push_str(&format!("redis.call('rpush', 'out', {name})"));
                 }
                 's' => {
-                    // A loop's own counter must not be changed in it, or the loop would not end.
+                    // The counter of a loop must not be changed in its body: it might not end.
                     let own = ["ij", "a"][usize::from(template.starts_with("local $a = $X"))];
                     let own = own.chars().filter_map(|letter| "abcdfij".find(letter));
                     let own: Vec<String> = own.flat_map(|at| names.new[at].clone()).collect();
@@ -830,17 +836,17 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the final values of locals.
+    /// Writes a statement that shows the final values of locals.
     fn observe(&mut self, names: &[String], opaque: bool, out: &mut String) {
         let show = |name: &String| match opaque {
             true => format!("type({name})"),
             false => format!("type({name}) == 'table' and #{name} or tostring({name})"),
         };
         let all: Vec<String> = names.iter().map(show).collect();
-        let line = match self.roll(8) {
+        let line = match self.below(8) {
             0..=3 => format!("redis.call('rpush', 'out', {})", all.join(", ")),
             4 => format!("do return {{{}}} end", names.join(", ")),
-            5 if self.oddly(1) => format!("do return {} end", names.join(", ")),
+            5 if self.chooses_rare(1) => format!("do return {} end", names.join(", ")),
             5 => format!("do return {} end", names.first().map_or("nil", String::as_str)),
             6 => {
                 let mut lines = Vec::new();
@@ -856,11 +862,12 @@ impl Writer<'_> {
         out.push_str(&line);
     }
 
+    /// Writes a statement that shows the elements of a list.
     fn observe_list(&mut self, name: &str, out: &mut String) {
         let item = |at: usize| {
             format!("type({name}[{at}]) == 'table' and #{name}[{at}] or tostring({name}[{at}])")
         };
-        let line = match self.roll(6) {
+        let line = match self.below(6) {
             0..=1 => format!("redis.call('rpush', 'out', #{name}, {}, {})", item(1), item(2)),
             2 => format!("do return {name} end"),
             3 => format!("do return {{#{name}, {name}[1], {name}[2], {name}[3]}} end"),
@@ -872,8 +879,9 @@ impl Writer<'_> {
         out.push_str(&line);
     }
 
+    /// A function that takes `count` arguments.
     fn helper(&mut self, count: u32) -> &'static str {
-        if self.oddly(6) {
+        if self.chooses_rare(6) {
             return match count {
                 1 => self.pick(&[
                     "next",
@@ -916,7 +924,7 @@ impl Writer<'_> {
 
     fn focus_arguments(&mut self, focus: Option<Focus>) -> String {
         let Some(Focus { builtin, count }) = focus else { return String::new() };
-        let is_sensible = self.roll(4) > 0;
+        let is_sensible = self.below(4) > 0;
         self.arguments(builtin, count, is_sensible)
     }
 
@@ -927,7 +935,7 @@ impl Writer<'_> {
         let mut all = Vec::new();
         for at in 0..count {
             let fitting = builtin.takes.chars().nth(at);
-            // Larger arguments would take too long.
+            // With larger arguments, these functions would take too long.
             let is_bound = matches!(
                 builtin.name,
                 "string.rep" | "table.insert" | "table.remove" | "table.concat" | "math.ldexp"
@@ -938,7 +946,7 @@ impl Writer<'_> {
                 _ => 'V',
             };
             let is_last = at + 1 == count;
-            let text = match is_last && letter != 'I' && self.roll(12) == 0 {
+            let text = match is_last && letter != 'I' && self.below(12) == 0 {
                 true => self.several(),
                 false => self.letter(letter),
             };
@@ -947,9 +955,9 @@ impl Writer<'_> {
         all.join(", ")
     }
 
-    /// An expression of any number of values.
+    /// An expression with any number of values.
     fn several(&mut self) -> String {
-        match self.roll(4) {
+        match self.below(4) {
             0 => format!("assert({}, {})", self.letter('X'), self.letter('V')),
             1 => format!("unpack({})", self.letter('L')),
             2 => format!("unpack({{{}, {}}})", self.letter('V'), self.letter('X')),
@@ -957,14 +965,14 @@ impl Writer<'_> {
         }
     }
 
-    /// A call of a command with so many words.
+    /// A call of a command with `count` words, or with any number of them.
     fn command(&mut self, count: Option<usize>) -> String {
-        let name = if self.roll(10) == 9 { "pcall" } else { "call" };
+        let name = if self.below(10) == 9 { "pcall" } else { "call" };
         format!("redis.{name}({})", self.command_words(count))
     }
 
     fn command_words(&mut self, count: Option<usize>) -> String {
-        let count = count.unwrap_or_else(|| 2 + self.roll(4));
+        let count = count.unwrap_or_else(|| 2 + self.below(4));
         let Some(known) = count.checked_sub(1).map(|at| COMMANDS[at.min(4)]) else {
             return String::new();
         };
@@ -975,7 +983,7 @@ impl Writer<'_> {
             {
                 break text;
             }
-            if self.roll(16) == 0 {
+            if self.below(16) == 0 {
                 break "'ping'";
             }
         };
@@ -1000,15 +1008,16 @@ impl Writer<'_> {
 
     /// The replacement of a letter.
     fn letter(&mut self, letter: char) -> String {
-        if self.walks > 3 {
+        if self.depth > 3 {
             return self.leaf(letter).to_owned();
         }
-        self.walks += 1;
+        self.depth += 1;
         let text = self.tree(letter);
-        self.walks -= 1;
+        self.depth -= 1;
         text
     }
 
+    /// The replacement of a letter, without nested expressions.
     fn leaf(&mut self, letter: char) -> &'static str {
         match letter {
             'N' | 'D' => self.pick(&NUMBERS),
@@ -1024,33 +1033,36 @@ impl Writer<'_> {
         }
     }
 
+    /// One of the visible locals.
     fn local(&mut self) -> Option<String> {
         if self.scope.is_empty() {
             return None;
         }
-        let at = self.roll(self.scope.len());
+        let at = self.below(self.scope.len());
         Some(self.scope[at].clone())
     }
 
-    /// A call with suitable arguments of a function that returns this.
+    /// A call, with suitable arguments, of a function whose result is of this kind: see
+    /// [`Builtin::gives`].
     fn call_of(&mut self, gives: char) -> String {
-        let common = !self.oddly(3);
-        let at =
-            self.drawn(common, |builtin| builtin.gives == gives && builtin.name != "redis.call");
+        let common = !self.chooses_rare(3);
+        let at = self
+            .pick_builtin(common, |builtin| builtin.gives == gives && builtin.name != "redis.call");
         let builtin = &BUILTINS[at];
         let most = builtin.takes.len().max(builtin.least);
-        let count = builtin.least + self.roll(most - builtin.least + 1);
+        let count = builtin.least + self.below(most - builtin.least + 1);
         if builtin.name == "error" {
             return "nil".to_owned();
         }
         format!("{}({})", builtin.name, self.arguments(builtin, count, true))
     }
 
+    /// The replacement of a letter, with nested expressions.
     fn tree(&mut self, letter: char) -> String {
         match letter {
-            'N' => match self.roll(16) {
+            'N' => match self.below(16) {
                 0..=6 => self.pick(&NUMBERS).to_owned(),
-                7 if self.oddly(1) => self.pick(&ODD_NUMBERS).to_owned(),
+                7 if self.chooses_rare(1) => self.pick(&ODD_NUMBERS).to_owned(),
                 7..=8 => format!("#{}", self.letter('L')),
                 9..=11 => self.call_of('N'),
                 12 => {
@@ -1064,25 +1076,25 @@ impl Writer<'_> {
                         "redis.call('hlen', 'h')",
                     ])
                     .to_owned(),
-                14 => format!("ARGV[{}]", 1 + self.roll(5)),
+                14 => format!("ARGV[{}]", 1 + self.below(5)),
                 _ => format!("- {}", self.letter('N')),
             },
-            'I' => match self.roll(8) {
+            'I' => match self.below(8) {
                 0..=5 => self.pick(&["1", "2", "0", "-1", "3", "4", "-2", "10"]).to_owned(),
                 6 => self.pick(&["1.5", "'2'", "'0x2'", "2.9", "-1.5"]).to_owned(),
                 _ => "#KEYS".to_owned(),
             },
-            'D' => match self.roll(4) {
+            'D' => match self.below(4) {
                 0 => self.letter('N'),
-                1 => format!("ARGV[{}]", 1 + self.roll(5)),
-                2 if self.oddly(1) => self.pick(&ODD_TEXTS).to_owned(),
+                1 => format!("ARGV[{}]", 1 + self.below(5)),
+                2 if self.chooses_rare(1) => self.pick(&ODD_TEXTS).to_owned(),
                 _ => self.pick(&TEXTS).to_owned(),
             },
             'B' => {
                 self.pick(&["10", "16", "2", "36", "8", "'10'", "1", "37", "0", "10.5"]).to_owned()
             }
             'Y' => match self.selection {
-                Selection::All => match self.roll(4) {
+                Selection::All => match self.below(4) {
                     0 => self.letter('N'),
                     1 => self.pick(&["1", "5", "'100'", "0", "-1", "ARGV[3]"]).to_owned(),
                     _ => "30000".to_owned(),
@@ -1091,11 +1103,11 @@ impl Writer<'_> {
                     self.pick(&["30000000", "'60000000'", "45000000", "0", "-1"]).to_owned()
                 }
             },
-            'S' => match self.roll(16) {
+            'S' => match self.below(16) {
                 0..=6 => self.pick(&TEXTS).to_owned(),
                 7 => self.pick(&ODD_TEXTS).to_owned(),
-                8..=9 => format!("ARGV[{}]", 1 + self.roll(5)),
-                10 => format!("KEYS[{}]", 1 + self.roll(3)),
+                8..=9 => format!("ARGV[{}]", 1 + self.below(5)),
+                10 => format!("KEYS[{}]", 1 + self.below(3)),
                 11..=12 => self.call_of('S'),
                 13 => format!("({} .. {})", self.letter('S'), self.letter('N')),
                 14 => self
@@ -1107,7 +1119,7 @@ impl Writer<'_> {
                     .to_owned(),
                 _ => format!("({} .. {})", self.letter('S'), self.letter('S')),
             },
-            't' => match self.roll(12) {
+            't' => match self.below(12) {
                 0 => "true".to_owned(),
                 1 => "false".to_owned(),
                 2..=4 => {
@@ -1130,7 +1142,7 @@ impl Writer<'_> {
                 9 => self.command(None),
                 _ => self.letter('X'),
             },
-            'X' => match self.roll(12) {
+            'X' => match self.below(12) {
                 0..=1 => self.letter('N'),
                 2..=3 => self.letter('S'),
                 4 => self.pick(&["nil", "true", "false"]).to_owned(),
@@ -1141,11 +1153,11 @@ impl Writer<'_> {
                 10 => self.call_of('X'),
                 _ => format!("({})", self.letter('X')),
             },
-            'V' => match self.roll(16) {
+            'V' => match self.below(16) {
                 0..=1 => "nil".to_owned(),
                 2 => self.pick(&["true", "false"]).to_owned(),
                 3 => self.pick(&NUMBERS).to_owned(),
-                4 if self.oddly(1) => self.pick(&ODD_NUMBERS).to_owned(),
+                4 if self.chooses_rare(1) => self.pick(&ODD_NUMBERS).to_owned(),
                 5..=6 => self.pick(&TEXTS).to_owned(),
                 7 => self.pick(&ODD_TEXTS).to_owned(),
                 8 => self.table(),
@@ -1163,16 +1175,16 @@ impl Writer<'_> {
                     ])
                     .to_owned(),
                 11 => self.pick(&["KEYS", "ARGV"]).to_owned(),
-                12 if self.oddly(1) => self.pick(&FUNCTIONS).to_owned(),
+                12 if self.chooses_rare(1) => self.pick(&FUNCTIONS).to_owned(),
                 13 => self.several(),
                 14 => self.local().unwrap_or_else(|| "'x'".to_owned()),
                 _ => self.letter('X'),
             },
             'M' => {
-                let letter = ['N', 'N', 'S', 'V'][self.roll(4)];
+                let letter = ['N', 'N', 'S', 'V'][self.below(4)];
                 self.letter(letter)
             }
-            'L' => match self.roll(6) {
+            'L' => match self.below(6) {
                 0 => "KEYS".to_owned(),
                 1 => "ARGV".to_owned(),
                 2 => self
@@ -1187,8 +1199,8 @@ impl Writer<'_> {
             },
             'T' => self.table(),
             'F' => self.pick(&FUNCTIONS).to_owned(),
-            'K' => match self.roll(4) {
-                0 => format!("KEYS[{}]", 1 + self.roll(3)),
+            'K' => match self.below(4) {
+                0 => format!("KEYS[{}]", 1 + self.below(3)),
                 _ => format!("'{}'", self.pick(&KEYS)),
             },
             'q' | 'k' => self.command(None),
@@ -1288,16 +1300,16 @@ impl Writer<'_> {
     }
 
     fn table(&mut self) -> String {
-        match self.oddly(1) {
+        match self.chooses_rare(1) {
             false => self.pick(&TABLES).to_owned(),
             true => self.pick(&ODD_TABLES).to_owned(),
         }
     }
 }
 
-/// All cells.
+/// All cells of a selection.
 pub fn cells(selection: Selection) -> impl Iterator<Item = Cell> {
-    // All functions but this one fail without arguments.
+    // Without arguments, every inexact function except `math.random` only raises an error.
     let fits =
         |builtin: &Builtin, count| builtin.exact || count == 0 && builtin.name != "math.random";
     all_cells().filter(move |cell| {

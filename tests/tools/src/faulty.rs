@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let mut out = std::io::stdout();
     let Some(name) = name else {
         for fault in faults() {
-            let _ = writeln!(out, "{:<36}{}", fault.name, fault.what);
+            let _ = writeln!(out, "{:<36}{}", fault.name, fault.description);
         }
         return ExitCode::SUCCESS;
     };

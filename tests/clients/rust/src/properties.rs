@@ -19,7 +19,7 @@ const NEAR: Duration = Duration::from_millis(30);
 const WORKERS: usize = 8;
 const ROUNDS: usize = 10;
 
-/// The locks of a library. Each value is one contender, with its own connection or pool.
+/// The locks of a library, as one contender uses them: each value has its own connection or pool.
 #[allow(async_fn_in_trait)] // These futures are not spawned.
 pub trait Locks {
     /// The handle of a held lock.
@@ -35,7 +35,7 @@ pub trait Locks {
 /// The locks of a library that can extend leases.
 #[allow(async_fn_in_trait)] // As above.
 pub trait Extends: Locks {
-    /// Sets the lease to end this long after now. Returns whether this contender held the lock.
+    /// Sets the lease to end `lease` after now. Returns whether this contender held the lock.
     async fn extend(&self, held: &mut Self::Held, lease: Duration) -> bool;
 }
 
@@ -64,16 +64,16 @@ pub async fn excludes<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
 pub async fn expires<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (_held, before) = taken(&holder, key, SHORT).await;
-    is_granted(&other, key, before, SHORT).await;
+    wait_for_end(&other, key, before, SHORT).await;
 }
 
 /// A released lock is free at once, however long its lease is.
 pub async fn releases<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
-    let held = holder.try_lock(key, LONG).await.expect("it is free");
-    assert!(other.try_lock(key, LONG).await.is_none(), "it was granted twice");
-    assert!(holder.unlock(held).await, "it was the holder's");
-    assert!(other.try_lock(key, LONG).await.is_some(), "it was not released");
+    let held = holder.try_lock(key, LONG).await.expect("the lock is free");
+    assert!(other.try_lock(key, LONG).await.is_none(), "the lock was granted twice");
+    assert!(holder.unlock(held).await, "the holder did not hold the lock");
+    assert!(other.try_lock(key, LONG).await.is_some(), "the lock was not released");
 }
 
 /// A release after the end of the lease fails and does not affect the next holder.
@@ -94,7 +94,7 @@ pub async fn refuses_late_release<L: Locks>(key: &str, contender: impl AsyncFn()
 pub async fn extends<L: Extends>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (mut held, before) = extended(&holder, key, SHORT * 2, SHORT * 3).await;
-    let _kept = is_granted(&other, key, before, SHORT * 3).await;
+    let _kept = wait_for_end(&other, key, before, SHORT * 3).await;
     assert!(!holder.extend(&mut held, LONG).await, "a lock that another holds was extended");
 }
 
@@ -107,7 +107,7 @@ pub async fn taken<L: Locks>(locks: &L, key: &str, lease: Duration) -> (L::Held,
         if let Some(held) = locks.try_lock(key, lease).await {
             return (held, before);
         }
-        assert!(before.elapsed() >= lease * 4 / 5, "it is free");
+        assert!(before.elapsed() >= lease * 4 / 5, "a free lock was refused");
         sleep(lease).await;
     }
 }
@@ -127,14 +127,14 @@ async fn extended<L: Extends>(
         if locks.extend(&mut held, longer).await {
             return (held, before);
         }
-        assert!(begin.elapsed() >= lease * 4 / 5, "it was the holder's to extend");
+        assert!(begin.elapsed() >= lease * 4 / 5, "the extension by the holder was refused");
         sleep(longer).await;
     }
 }
 
 /// Waits for a lock with a lease that began after `before`; polls without pauses near its end.
-/// Fails if the lock is granted too early.
-pub async fn is_granted<L: Locks>(
+/// Panics if the lock is granted too early or far too late.
+pub async fn wait_for_end<L: Locks>(
     locks: &L,
     key: &str,
     before: Instant,
@@ -143,7 +143,7 @@ pub async fn is_granted<L: Locks>(
     sleep((lease - NEAR).saturating_sub(before.elapsed())).await;
     loop {
         if let Some(held) = locks.try_lock(key, LONG).await {
-            is_due(before.elapsed(), lease);
+            check_end(before.elapsed(), lease);
             return held;
         }
         assert!(before.elapsed() < lease + GENEROUS, "the lease did not end");
@@ -162,8 +162,8 @@ pub async fn wait<L: Locks>(locks: &L, key: &str, lease: Duration) -> L::Held {
     }
 }
 
-/// Fails if a lease ended early or far too late.
-pub fn is_due(elapsed: Duration, lease: Duration) {
+/// Panics if a lease ended early or far too late.
+pub fn check_end(elapsed: Duration, lease: Duration) {
     assert!(elapsed >= lease, "a lease of {lease:?} ended after {elapsed:?}");
     assert!(elapsed < lease + GENEROUS, "a lease of {lease:?} still held after {elapsed:?}");
 }

@@ -28,11 +28,11 @@ pub struct LockClient {
     owner: String,
     /// The request without a reply, and its bytes to send it again.
     pending: Option<(Event, Vec<String>)>,
-    /// The client believes that it has the lock so often, and since when.
+    /// How often the client believes to hold the lock, and since when.
     holds: u32,
     granted_us: i64,
     is_connected: bool,
-    /// The next reply is that of the SET of a semaphore.
+    /// Whether the next reply is that of the SET of a semaphore.
     awaits_setup: bool,
     /// Timers with another number are out of date.
     timer: u64,
@@ -182,7 +182,8 @@ impl LockClient {
         self.set_timer(core, after_us);
     }
 
-    /// The outcome of the pending request stays unknown, unless it is sent again.
+    /// Handles a lost connection: the outcome of the pending request is unknown, unless it is sent
+    /// again.
     fn lost(&mut self, core: &mut Core, is_over: bool) {
         self.is_connected = false;
         let is_latched = |event: &Event| {

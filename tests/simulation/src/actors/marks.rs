@@ -176,7 +176,7 @@ pub struct MarkReader {
     pending: VecDeque<(Reading, i64)>,
     is_connected: bool,
     timer: u64,
-    /// It has begun to read all marks, and ended.
+    /// Whether it has begun to read all marks, and whether it has ended.
     reads_all: bool,
     has_read_all: bool,
     /// The marks that it still has to read.

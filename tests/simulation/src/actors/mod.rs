@@ -21,13 +21,13 @@ use crate::plan::{Recipe, Role};
 
 /// A client.
 pub trait Actor {
-    /// Something happens to it.
+    /// Handles a notice.
     fn notice(&mut self, core: &mut Core, notice: Notice);
 
-    /// The servers have taken a step. Only clients within a server's process need this.
+    /// Called after each step of the servers. Only in-process clients need this.
     fn after_step(&mut self, _core: &mut Core) {}
 
-    /// The history is over.
+    /// Called at the end of the history.
     fn end(&mut self, _core: &mut Core) {}
 }
 
@@ -69,10 +69,11 @@ pub(crate) fn text(reply: &Frame) -> String {
 /// How long a client waits for a reply.
 const REPLY_TIMEOUT_US: i64 = 4_000_000;
 
-/// The reply to the request that was sent at `asked_us` is late. Reports it unless something has
+/// Reports that the reply to the request that was sent at `asked_us` is late, unless a fault has
 /// delayed the server.
-fn report_late_reply(core: &mut Core, asked_us: i64, what: &str) {
+fn report_late_reply(core: &mut Core, asked_us: i64, request: &str) {
     if core.disturbed_us < asked_us {
-        core.report("late", format!("no reply to {what} for {} s", REPLY_TIMEOUT_US / 1_000_000));
+        let seconds = REPLY_TIMEOUT_US / 1_000_000;
+        core.report("late", format!("no reply to {request} for {seconds} s"));
     }
 }

@@ -24,12 +24,12 @@ pub struct NativeClient {
     attempts: u64,
     terms: Terms,
     pending: Option<Pending>,
-    /// The client believes that it has the lock so often, and since when.
+    /// How often the client believes to hold the lock, and since when.
     holds: u32,
     granted_us: i64,
     /// The last fencing token.
     token: Option<i64>,
-    /// After a lost connection it renews first.
+    /// Whether the client must renew first, after a lost connection.
     must_renew: bool,
     is_connected: bool,
     /// Timers with another number are out of date.
@@ -51,7 +51,7 @@ struct Pending {
     action: Action,
     asked_us: i64,
     wait_us: i64,
-    /// The owner has not had the lock before.
+    /// Whether the owner has not had the lock before.
     is_first: bool,
 }
 

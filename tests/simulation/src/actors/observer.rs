@@ -1,4 +1,4 @@
-//! A client that looks at a native lock again and again: see [`crate::native`].
+//! A client that inspects a native lock repeatedly: see [`crate::native`].
 
 use lockwheel_compat::random::Random;
 

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             }
             // The stored results stay.
             Err(ServerError::NoTools(what)) => println!("{}: not run: {what}", server.key),
-            Err(ServerError::Died(how)) => {
+            Err(ServerError::Failed(how)) => {
                 println!("{}: {how}", server.key);
                 all_well = false;
             }

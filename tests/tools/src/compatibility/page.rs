@@ -184,9 +184,9 @@ fn write_faults(out: &mut String, faults: &[Fault]) {
     }
     for (name, group) in groups {
         if in_full {
-            for Fault { name: what, expected, came, .. } in group {
+            for Fault { name: case, expected, came, .. } in group {
                 let (expected, came) = (code(expected), code(came));
-                let _ = writeln!(out, "- {name}: {what}: {came} instead of {expected}");
+                let _ = writeln!(out, "- {name}: {case}: {came} instead of {expected}");
             }
         } else {
             let names: Vec<_> = group.iter().map(|fault| fault.name.as_str()).collect();

@@ -114,8 +114,8 @@ pub(crate) const SERVERS: &[Server] = &[
 pub(crate) enum ServerError {
     /// It is not available here.
     NoTools(String),
-    /// It does not start, or has crashed.
-    Died(String),
+    /// It cannot be started, or has crashed.
+    Failed(String),
 }
 
 /// A running server, which ends when this is dropped.
@@ -147,7 +147,7 @@ impl Server {
         let tls = (!self.is_double).then(|| Tls::new(&root));
         let mut command = self.command(port, tls.as_ref(), &root)?;
         let log = PathBuf::from(folder.path("log"));
-        let died = |error: io::Error| ServerError::Died(format!("it cannot be started: {error}"));
+        let died = |error: io::Error| ServerError::Failed(format!("it cannot be started: {error}"));
         let output = File::create(&log).map_err(died)?;
         let errors = output.try_clone().map_err(died)?;
         for (variable, _) in std::env::vars().filter(|(it, _)| it.starts_with("LOCKWHEEL_")) {
@@ -267,11 +267,11 @@ impl Running {
                     Some(NO_TOOLS) => {
                         ServerError::NoTools("its tools are not installed".to_owned())
                     }
-                    _ => ServerError::Died(format!("{status}: {}", self.last_words())),
+                    _ => ServerError::Failed(format!("{status}: {}", self.last_words())),
                 });
             }
             if time::now_us() - begun_us > START_TIMEOUT_US {
-                return Err(ServerError::Died("it never listens".to_owned()));
+                return Err(ServerError::Failed("it never listens".to_owned()));
             }
             time::sleep(GLANCE);
         }
@@ -301,14 +301,14 @@ fn debian_13(may_bootstrap: bool) -> Result<PathBuf, ServerError> {
         return Err(ServerError::NoTools(format!("{place} is not there: {advice}")));
     }
     println!("debootstrap makes {}", folder.display());
-    fs::create_dir_all(&folder).map_err(|error| ServerError::Died(error.to_string()))?;
+    fs::create_dir_all(&folder).map_err(|error| ServerError::Failed(error.to_string()))?;
     let made = Command::new("debootstrap")
         .args(["--variant=minbase", "--include=redis-server,valkey-server", "trixie"])
         .arg(&folder)
         .status();
     match made {
         Ok(status) if status.success() => Ok(folder),
-        Ok(status) => Err(ServerError::Died(format!("debootstrap: {status}"))),
+        Ok(status) => Err(ServerError::Failed(format!("debootstrap: {status}"))),
         Err(error) => Err(ServerError::NoTools(format!("debootstrap: {error}"))),
     }
 }

@@ -18,25 +18,25 @@ use crate::page::code;
 use crate::results::Results;
 use crate::servers::{Running, Server, ServerError};
 
-/// After this number of crashes the run ends, and the remaining cases are reported as not run.
-const DEATHS_MAX: usize = 40;
-/// The same for a server that hangs, since each hang costs a time-out.
+/// Maximum number of crashes. The run then ends, and the remaining cases are reported as not run.
+const CRASHES_MAX: usize = 40;
+/// Maximum time of a run, for servers that hang: each hang costs a time-out.
 const TRIAL_MAX: Duration = Duration::from_secs(10 * 60);
-/// The time-out of replies of test doubles. Most late replies never come.
+/// The time-out of replies of test doubles: shorter, since most of their late replies never arrive.
 const DOUBLE_REPLY_TIMEOUT: Duration = Duration::from_secs(3);
-/// The text of a failure if the connection was lost or there was no reply.
+/// The texts of failures by a lost connection or a missing reply.
 const LOSSES: [&str; 3] =
     ["the server closed the connection", "nothing in time", "Connection refused (os error 111)"];
 
-/// Runs the suite.
+/// Runs the suite on a server.
 pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, ServerError> {
     let running = server.start(may_bootstrap)?;
-    let all = cases::all().map_err(|mistake| ServerError::Died(mistake.to_string()))?;
+    let all = cases::all().map_err(|mistake| ServerError::Failed(mistake.to_string()))?;
     let mut trial = Trial {
         server,
         running,
         outcomes: BTreeMap::new(),
-        deaths: Vec::new(),
+        crashes: Vec::new(),
         restarts: 0,
         interrupt: Interrupt::default(),
         whole: Report::default(),
@@ -47,13 +47,14 @@ pub(crate) fn run(server: &Server, may_bootstrap: bool) -> Result<Results, Serve
     trial.play_all(with_tls, true)?;
     trial.try_properties()?;
     drop(in_time);
-    let Trial { mut whole, mut outcomes, deaths, .. } = trial;
-    let cases = all.iter().map(|it| name(&it.family, it.client.as_deref(), &it.name));
-    let properties = properties::all().map(|it| name(PROPERTIES, it.client, it.name));
+    let Trial { mut whole, mut outcomes, crashes, .. } = trial;
+    let cases = all.iter().map(|case| name(&case.family, case.client.as_deref(), &case.name));
+    let properties =
+        properties::all().map(|property| name(PROPERTIES, property.client, property.name));
     whole.outcomes = cases.chain(properties).filter_map(|name| outcomes.remove(&name)).collect();
     whole.notices.dedup();
     let version = server.pinned_version().unwrap_or_else(|| whole.target.clone());
-    Ok(Results::of(&whole, &version, deaths))
+    Ok(Results::of(&whole, &version, crashes))
 }
 
 /// The family, the client library if any, and the name of a case.
@@ -67,42 +68,45 @@ struct Trial<'s> {
     server: &'s Server,
     running: Running,
     outcomes: BTreeMap<Name, Outcome>,
-    deaths: Vec<String>,
+    /// The cases that crashed the server, with the last line of its errors.
+    crashes: Vec<String>,
     restarts: usize,
     /// Interrupts a run that takes too long.
     interrupt: Interrupt,
-    /// The notices that hold for all rounds.
+    /// The target, the time and the notices of all rounds together.
     whole: Report,
 }
 
 impl Trial<'_> {
+    /// Runs cases until each has an outcome. If the server crashes, the cases that were in progress
+    /// are run again one after another, to find the one that crashed it.
     fn play_all(&mut self, all: Vec<Case>, with_tls: bool) -> Result<(), ServerError> {
         // Cases that are played alone come last anyway.
-        let (alone, together): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.alone);
+        let (alone, together): (Vec<_>, Vec<_>) = all.into_iter().partition(|case| case.alone);
         let mut pending = [together, alone].concat();
         let mut suspects: Vec<Case> = Vec::new();
         while !(pending.is_empty() && suspects.is_empty()) {
-            let by_itself = !suspects.is_empty();
-            let batch = mem::take(if by_itself { &mut suspects } else { &mut pending });
+            let is_search = !suspects.is_empty();
+            let batch = mem::take(if is_search { &mut suspects } else { &mut pending });
             let report = self.round(with_tls, |options| {
                 options.cases = Some(batch.clone());
-                options.jobs = if by_itself { 1 } else { options.jobs };
+                options.jobs = if is_search { 1 } else { options.jobs };
             })?;
-            let may_go_on = self.restarts < DEATHS_MAX && !self.interrupt.is_asked();
-            let has_died = report.ending.is_some();
+            let may_go_on = self.restarts < CRASHES_MAX && !self.interrupt.is_asked();
+            let has_crashed = report.ending.is_some();
             let last = report.outcomes.iter().rfind(|outcome| !is_untried(outcome)).cloned();
             for (case, outcome) in batch.into_iter().zip(report.outcomes) {
-                if has_died && may_go_on && is_untried(&outcome) {
-                    if by_itself { suspects.push(case) } else { pending.push(case) }
-                } else if has_died && may_go_on && !by_itself && is_lost(&outcome) {
+                if has_crashed && may_go_on && is_untried(&outcome) {
+                    if is_search { suspects.push(case) } else { pending.push(case) }
+                } else if has_crashed && may_go_on && !is_search && is_lost(&outcome) {
                     suspects.push(case);
                 } else {
                     self.keep(outcome);
                 }
             }
-            if has_died && !self.interrupt.is_asked() {
-                let of = last.filter(|_| by_itself || suspects.is_empty());
-                self.bury(of.as_ref())?;
+            if has_crashed && !self.interrupt.is_asked() {
+                let cause = last.filter(|_| is_search || suspects.is_empty());
+                self.restart_after_crash(cause.as_ref())?;
             }
         }
         Ok(())
@@ -112,10 +116,10 @@ impl Trial<'_> {
         for property in properties::all() {
             let only = vec![property.name.to_owned()];
             let report = self.round(false, |options| options.only.clone_from(&only))?;
-            let has_died = report.ending.is_some();
-            let outcome = report.outcomes.into_iter().find(|it| it.name == property.name);
-            if has_died && !self.interrupt.is_asked() {
-                self.bury(outcome.as_ref())?;
+            let has_crashed = report.ending.is_some();
+            let outcome = report.outcomes.into_iter().find(|outcome| outcome.name == property.name);
+            if has_crashed && !self.interrupt.is_asked() {
+                self.restart_after_crash(outcome.as_ref())?;
             }
             outcome.into_iter().for_each(|outcome| self.keep(outcome));
         }
@@ -129,10 +133,10 @@ impl Trial<'_> {
         with_tls: bool,
         choose: impl Fn(&mut Options),
     ) -> Result<Report, ServerError> {
-        let died = |error: Error| ServerError::Died(error.to_string());
+        let failed = |error: Error| ServerError::Failed(error.to_string());
         let tls_address = self.running.tls_address().filter(|_| with_tls);
         let address = tls_address.unwrap_or_else(|| self.running.address());
-        let mut options = Options::new(&address.to_string()).map_err(died)?;
+        let mut options = Options::new(&address.to_string()).map_err(failed)?;
         options.target = address;
         options.allow_flush = true;
         options.interrupt = self.interrupt.clone();
@@ -141,11 +145,12 @@ impl Trial<'_> {
             options.reply_timeout = DOUBLE_REPLY_TIMEOUT;
         }
         choose(&mut options);
-        let suite = Suite::new(&options).map_err(died)?;
-        let report = suite.run(&mut ()).map_err(died)?;
+        let suite = Suite::new(&options).map_err(failed)?;
+        let report = suite.run(&mut ()).map_err(failed)?;
         self.whole.target.clone_from(&report.target);
         self.whole.elapsed_ms += report.elapsed_ms;
-        let general = report.notices.iter().filter(|it| report.ending.is_none() && is_general(it));
+        let is_complete = report.ending.is_none();
+        let general = report.notices.iter().filter(|notice| is_complete && is_general(notice));
         for notice in general {
             if !self.whole.notices.contains(notice) {
                 self.whole.notices.push(notice.clone());
@@ -154,12 +159,12 @@ impl Trial<'_> {
         Ok(report)
     }
 
-    /// Notes the case that crashed the server, if known, and starts another server.
-    fn bury(&mut self, of: Option<&Outcome>) -> Result<(), ServerError> {
-        if let Some(outcome) = of {
-            let words = self.running.error_line().map(|line| format!(": {}", code(&line)));
-            let words = words.unwrap_or_default();
-            self.deaths.push(format!("{}: {}{words}", outcome.family, outcome.name));
+    /// Records the case that crashed the server, if known, and starts the server again.
+    fn restart_after_crash(&mut self, cause: Option<&Outcome>) -> Result<(), ServerError> {
+        if let Some(outcome) = cause {
+            let line = self.running.error_line().map(|line| format!(": {}", code(&line)));
+            let line = line.unwrap_or_default();
+            self.crashes.push(format!("{}: {}{line}", outcome.family, outcome.name));
         }
         self.restarts += 1;
         self.running = self.server.start(false)?;

@@ -8,7 +8,7 @@ use crate::network::Network;
 use crate::program::Program;
 use crate::servers::Servers;
 
-/// Three nodes.
+/// A cluster of nodes, one on each host of a network.
 pub(crate) struct Cluster {
     network: Network,
     folders: Vec<Folder>,
@@ -23,7 +23,7 @@ struct Ports {
 }
 
 impl Cluster {
-    /// Begins a cluster on the hosts of a network.
+    /// Starts a cluster on the hosts of a network.
     pub(crate) fn start(network: Network) -> Result<Cluster, String> {
         let ports = Ports { clients: network.port(), nodes: network.port() };
         let folders: Vec<_> = (0..network.len()).map(|_| Folder::new()).collect();
@@ -33,7 +33,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Runs a node with these words before its directives.
+    /// Starts a node. `words` precede its directives on the command line.
     fn run(&self, index: usize, words: &[&str]) -> Result<Program, String> {
         let folder = &self.folders[index];
         let ports = [self.ports.clients, self.ports.nodes].map(|port| port.to_string());

@@ -1,4 +1,4 @@
-//! The faults.
+//! Injects faults into servers under load: kills, stops and network partitions.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::network::Cut;
 use crate::probe::Probe;
 use crate::servers::Servers;
 
-/// The load between the end of a fault and the next one.
+/// Shortest and longest time with load before and after a fault.
 const LOAD_MS: (i64, i64) = (200, 800);
 
-/// How long a fault lasts after another server serves. A former leader that comes back later has
-/// older requests to answer.
-const LAST_MS: (i64, i64) = (0, 2_000);
+/// Shortest and longest time for which a fault lasts after another server serves. The later a
+/// former leader returns, the older are the requests that it has yet to answer.
+const FAULT_MS: (i64, i64) = (0, 2_000);
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Number of faults of this kind among twelve.
-    fn share(self) -> usize {
+    fn weight(self) -> usize {
         match self {
             Fault::KillLeader => 5,
             Fault::StopLeader | Fault::CutLeader | Fault::IsolateLeader => 2,
@@ -50,18 +50,18 @@ impl Fault {
     }
 }
 
-/// A fault that is over.
+/// An injected fault that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed {
+pub(crate) struct InjectedFault {
     pub(crate) fault: Fault,
     pub(crate) span: load::Fault,
-    /// When another server granted a lock.
+    /// When another server first granted a lock.
     pub(crate) granted_us: i64,
-    /// Whether another server leads since.
+    /// Whether another server leads after the fault.
     pub(crate) has_moved: bool,
 }
 
-/// Draws faults.
+/// Chooses and injects faults.
 pub(crate) struct Faults {
     faults: Vec<Fault>,
     random: Random,
@@ -70,7 +70,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Faults of these kinds, or of all.
+    /// Prepares faults of these kinds, or of all kinds if there are none.
     pub(crate) fn new(
         servers: &mut dyn Servers,
         kinds: &[Fault],
@@ -78,9 +78,9 @@ impl Faults {
     ) -> Result<Faults, String> {
         let kinds = if kinds.is_empty() { Fault::value_variants() } else { kinds };
         let is_divisible = servers.network().is_divisible();
-        let possible = kinds.iter().filter(|it| is_divisible || !it.needs_divisible_network());
+        let possible = kinds.iter().filter(|kind| is_divisible || !kind.needs_divisible_network());
         let faults: Vec<Fault> =
-            possible.flat_map(|fault| std::iter::repeat_n(*fault, fault.share())).collect();
+            possible.flat_map(|fault| std::iter::repeat_n(*fault, fault.weight())).collect();
         if faults.iter().all(|fault| *fault == Fault::KillFollower) {
             return Err("no fault moves the leader".to_owned());
         }
@@ -88,12 +88,12 @@ impl Faults {
         Ok(Faults { faults, random, probe, leader: servers.wait_until_whole()? })
     }
 
-    /// Has some time with load pass, and then a fault.
+    /// Injects a fault, between two periods of load. Returns it after all servers serve again.
     pub(crate) fn inject(
         &mut self,
         servers: &mut dyn Servers,
         load: &mut Load,
-    ) -> Result<Failed, String> {
+    ) -> Result<InjectedFault, String> {
         load.pass(self.span(LOAD_MS))?;
         let fault = *self.random.pick(&self.faults);
         let index = match fault {
@@ -108,19 +108,19 @@ impl Faults {
             Fault::IsolateLeader => servers.network().cut(index, Cut::All)?,
         }
         let granted_us = self.probe.wait_for_grant(index)?;
-        load.pass(self.span(LAST_MS))?;
+        load.pass(self.span(FAULT_MS))?;
         match fault {
             Fault::KillLeader | Fault::KillFollower => servers.start_again(index)?,
             Fault::StopLeader => servers.signal(index, Signal::SIGCONT)?,
             Fault::CutLeader | Fault::IsolateLeader => servers.network().heal(index)?,
         }
         let leader = servers.wait_until_whole()?;
-        // So that clients are there again, and their times are known.
+        // Until the clients have reconnected, and have measured how long they waited.
         load.pass(self.span(LOAD_MS))?;
         let has_moved = leader != self.leader;
         self.leader = leader;
         let span = load::Fault { begin_us, end_us: now_us() };
-        Ok(Failed { fault, span, granted_us, has_moved })
+        Ok(InjectedFault { fault, span, granted_us, has_moved })
     }
 
     fn span(&mut self, (least_ms, most_ms): (i64, i64)) -> Duration {

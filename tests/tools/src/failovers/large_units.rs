@@ -24,7 +24,7 @@ pub(crate) struct LargeUnits {
 }
 
 impl LargeUnits {
-    /// Sends requests with effects of about so many bytes to the server that serves; none if 0.
+    /// Sends requests with effects of about `bytes` bytes to the server that serves; none if 0.
     pub(crate) fn start(addresses: Vec<String>, bytes: usize) -> LargeUnits {
         let (running, ended) = channel();
         let thread = std::thread::spawn(move || {

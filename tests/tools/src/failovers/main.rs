@@ -1,4 +1,4 @@
-//! Makes the leader of a cluster fail again and again under load, and checks that no lock is lost
+//! Makes the leader of a cluster fail repeatedly under load, and checks that no lock is lost
 //! or granted twice. Measures how long it takes until locks are granted again.
 //!
 //! The servers are processes of the program `lockwheel` on three hosts, or of Redis with sentinels,
@@ -62,7 +62,7 @@ struct Options {
     /// The number of failovers
     #[arg(long, default_value_t = 200)]
     failovers: u32,
-    /// Ends the campaign after so many minutes, if there were fewer failovers
+    /// The minutes after which the campaign ends, if there were fewer failovers
     #[arg(long)]
     minutes: Option<u32>,
     /// The servers

@@ -27,8 +27,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// So many hosts, in namespaces if this machine allows it. Each sends at most `link_mbit`
-    /// megabits in a second, if that is given.
+    /// A network of `count` hosts, in namespaces if this machine allows it. Each sends at most
+    /// `link_mbit` megabits in a second, if that is given.
     ///
     /// # Errors
     /// The reason why there are no namespaces, with hosts on the loopback interface.

@@ -1,4 +1,4 @@
-//! Finds out when locks are granted again: a client that connects anew at once, and tries the
+//! Finds out when locks are granted again: a client that reconnects at once, and tries the
 //! servers in turn.
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::fmt;
 use lockwheel_compat::judge::history::{Action, Answer};
 use lockwheel_tests::load::clients::Record;
 
-use crate::faults::{Failed, Fault};
+use crate::faults::{Fault, InjectedFault};
 
 /// An answer that comes sooner after a fault was under way before.
 const UNDER_WAY_US: i64 = 50_000;
@@ -15,7 +15,7 @@ const UNDER_WAY_US: i64 = 50_000;
 #[derive(Default)]
 pub(crate) struct Times {
     failovers: u32,
-    /// Of a client that connects anew at once, by fault.
+    /// The times of a client that reconnects at once, by fault.
     probe_us: BTreeMap<Fault, Vec<i64>>,
     libraries: BTreeMap<String, Waits>,
     /// The threads of clients, and since when those wait that have got no lock after a kill.
@@ -42,8 +42,8 @@ impl Times {
     }
 
     /// Adds a fault, with the requests since the one before.
-    pub(crate) fn add(&mut self, failed: &Failed, records: &[Record]) {
-        let Failed { fault, span, granted_us, has_moved } = *failed;
+    pub(crate) fn add(&mut self, injected: &InjectedFault, records: &[Record]) {
+        let InjectedFault { fault, span, granted_us, has_moved } = *injected;
         self.failovers += u32::from(has_moved);
         self.probe_us.entry(fault).or_default().push(granted_us - span.begin_us);
         for record in records {
@@ -62,7 +62,7 @@ impl Times {
         grants().filter(is_later).for_each(|record| self.end_wait(record));
     }
 
-    /// A thread has got a lock.
+    /// Ends the wait of a thread that was granted a lock.
     fn end_wait(&mut self, record: &Record) {
         let (thread, library) = thread_and_library(record);
         if let Some(since_us) = self.waiting_us.insert(thread.to_owned(), None).flatten() {

@@ -1,4 +1,4 @@
-//! Kills a server under load again and again, and checks that no lock is lost or granted twice.
+//! Kills a server under load repeatedly, and checks that no lock is lost or granted twice.
 //!
 //! The server is the program `lockwheel` on one port and one directory, loaded by clients of real
 //! libraries (`lockwheel_tests::load`). The program kills the server (`SIGKILL`) at random moments
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Kills a server with this policy so many times. Shows violations if `shows`.
+/// Kills a server with this policy `kills` times. Shows violations if `shows`.
 fn campaign(options: &Options, policy: Policy, kills: u32, shows: bool) -> Result<Totals, String> {
     let mut server = Server::start(policy)?;
     let judge = Judge::new(Campaign {

@@ -35,7 +35,7 @@ struct Options {
     /// How many scripts
     #[arg(long, default_value_t = 100_000)]
     scripts: u64,
-    /// Run for so many seconds instead of a number of scripts
+    /// Run for this number of seconds instead of a number of scripts
     #[arg(long)]
     seconds: Option<u64>,
     /// The seed of the random scripts
@@ -47,7 +47,7 @@ struct Options {
     /// The number of threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Print so many scripts and run none
+    /// Print this number of scripts and run none
     #[arg(long)]
     show: Option<u64>,
     /// How many scripts also run on a real redis-server
@@ -59,7 +59,7 @@ struct Options {
     /// Leave out scripts that contain this
     #[arg(long)]
     without: Option<String>,
-    /// Stop after so many differences
+    /// Stop after this number of differences
     #[arg(long, default_value_t = 20)]
     differences: usize,
 }
@@ -322,9 +322,9 @@ fn report(
     let least = shrink(&script.text, |text| {
         matches!(trial.run(text, request, protocol), Outcome::Differs(_))
     });
-    let Outcome::Differs(what) = trial.run(&least, request, protocol) else { return least };
+    let Outcome::Differs(difference) = trial.run(&least, request, protocol) else { return least };
     println!(
-        "--- seed {seed}, script {number}, RESP{protocol}, {:?} {:?} {:?}\n{least}\n{what}\n",
+        "--- seed {seed}, script {number}, RESP{protocol}, {:?} {:?} {:?}\n{least}\n{difference}\n",
         request.form, request.keys, request.words
     );
     least
