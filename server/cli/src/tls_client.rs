@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// See the module's documentation.
+/// The options for TLS connections.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TlsOptions {
     /// The name in the server's certificate, instead of the host

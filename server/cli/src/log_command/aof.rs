@@ -20,7 +20,7 @@ const ITEMS_MAX: usize = 64;
 /// An argument of a command.
 type Word<'a> = Cow<'a, [u8]>;
 
-/// See the module's documentation.
+/// A writer of keys in the append-only format.
 pub(super) struct AofWriter<'a> {
     out: &'a mut dyn Write,
     deadlines: WallDeadlines,

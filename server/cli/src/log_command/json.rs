@@ -12,7 +12,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::deadlines::WallDeadlines;
 
-/// See the module's documentation.
+/// A writer of keys as JSON.
 pub(super) struct JsonWriter<'a> {
     out: &'a mut dyn Write,
     deadlines: WallDeadlines,
