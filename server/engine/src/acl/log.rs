@@ -86,7 +86,7 @@ impl LogEntry {
     }
 }
 
-/// See the module's documentation.
+/// The entries of `ACL LOG`.
 #[derive(Debug, Default)]
 pub(crate) struct AclLog {
     /// The newest first.

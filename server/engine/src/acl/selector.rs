@@ -48,7 +48,7 @@ impl KeyPattern {
     }
 }
 
-/// See the module's documentation.
+/// The permissions of a user, or of one of its selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selector {
     /// Whether the rules of commands begin with `+@all`.

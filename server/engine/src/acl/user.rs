@@ -48,7 +48,7 @@ impl PasswordHash {
     }
 }
 
-/// See the module's documentation.
+/// A user of the ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     name: Box<[u8]>,

@@ -36,7 +36,8 @@ use crate::store::{Due, Keyspace};
 use crate::timing::time::{Millis, Rate, Time};
 use crate::{commands, store};
 
-/// See the module's documentation; [`inputs`](super::inputs) lists all that its caller may do.
+/// The engine: a deterministic state machine of a server. [`inputs`](super::inputs) lists all that
+/// its caller may do.
 pub struct Engine {
     /// The settings, as `CONFIG` shows and changes them.
     pub(crate) settings: Settings,

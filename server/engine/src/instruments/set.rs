@@ -11,7 +11,7 @@ use crate::run::dispatch::CompletedCommand;
 use crate::settings::{Permission, Settings};
 use crate::timing::time::Time;
 
-/// See the module's documentation.
+/// The instruments of an engine.
 #[derive(Default)]
 pub(crate) struct Instruments {
     /// The fault rules.

@@ -11,7 +11,7 @@ use crate::store::apply::ApplyError;
 use crate::store::effects::{Effect, Effects};
 use crate::timing::time::Time;
 
-/// See the module's documentation.
+/// A second engine, to compare the states.
 pub struct Shadow {
     engine: Engine,
     /// The bytes by which the comparisons of whole states have exceeded their average.

@@ -40,7 +40,7 @@ enum Reserve {
     Others,
 }
 
-/// See the module's documentation.
+/// The reserves for commands that may run while memory or the disk is full.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     /// Whether the caller has reported a full disk.

@@ -9,7 +9,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Longer strings get an allocation of their own.
 const SHORT_BYTES_MAX: usize = 256;
 
-/// See the module's documentation.
+/// A pool of memory for short bulk strings in replies.
 #[derive(Debug, Default)]
 pub struct Replies {
     /// The rest of the block.

@@ -20,7 +20,7 @@ use crate::store::string_slabs::{StringHandle, StringSlabs};
 use crate::store::value::Kind;
 use crate::timing::wheel::NIL;
 
-/// See the module's documentation.
+/// The queues of waiting clients, by key.
 #[derive(Debug)]
 pub(super) struct Queues {
     seed: HashSeed,

@@ -244,7 +244,7 @@ pub enum Timer {
     HoldEnd,
 }
 
-/// See the module's documentation.
+/// The sessions of all clients, and what they share.
 #[derive(Debug)]
 pub struct Sessions {
     /// The connected clients.

@@ -114,7 +114,7 @@ pub(crate) struct LatencyEvents {
     pub(crate) longest_ms: u64,
 }
 
-/// See the module's documentation.
+/// The thresholds, the slow log and the events of the latency monitor.
 #[derive(Debug)]
 pub(crate) struct Latency {
     /// When the last command ended, by the caller's clock.

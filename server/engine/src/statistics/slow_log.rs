@@ -25,7 +25,7 @@ pub(crate) struct SlowCommand {
     pub(crate) client_name: Box<[u8]>,
 }
 
-/// See the module's documentation.
+/// The entries of `SLOWLOG`.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     /// The newest first.

@@ -26,7 +26,7 @@ impl HashSeed {
     }
 }
 
-/// See the module's documentation.
+/// A hash map from byte strings to values, with stable positions.
 #[derive(Clone, Debug)]
 pub struct Dict<V> {
     seed: HashSeed,

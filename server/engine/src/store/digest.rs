@@ -13,7 +13,7 @@ use super::effects::image::canonical;
 use super::records::Record;
 use super::state::State;
 
-/// See the module's documentation.
+/// A digest of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub u128);
 

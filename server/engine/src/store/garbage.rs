@@ -10,7 +10,7 @@ use super::records::Records;
 use super::value::Value;
 use crate::limits;
 
-/// See the module's documentation.
+/// The removed values and databases whose memory is not freed yet.
 #[derive(Debug, Default)]
 pub struct Garbage {
     queue: VecDeque<Discarded>,

@@ -31,7 +31,7 @@ const SHRINK_FLOOR_OF_MANY: usize = 7;
 /// become too large at about the same time; each removal earns the move of one entry, up to this.
 const SHRINK_CREDIT_MAX: usize = 512;
 
-/// See the module's documentation.
+/// The slots of keys by hash.
 #[derive(Debug)]
 pub struct Index {
     tables: Tables,

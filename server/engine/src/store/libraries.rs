@@ -10,7 +10,7 @@ use super::effects::Effect;
 use super::writer::Writer;
 use crate::limits;
 
-/// See the module's documentation.
+/// The function libraries of the state.
 pub struct Libraries(Functions);
 
 impl Deref for Libraries {

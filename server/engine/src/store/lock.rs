@@ -116,7 +116,7 @@ impl Hold {
     }
 }
 
-/// See the module's documentation.
+/// The value of a native lock: its holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
     /// In the order of the grants.

@@ -238,7 +238,7 @@ impl Block {
     }
 }
 
-/// See the module's documentation.
+/// The notes on keys that may be locks, and the last events of these keys.
 #[derive(Debug)]
 pub struct LockNotes {
     /// The hash function for keys that are cut.

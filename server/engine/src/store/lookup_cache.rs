@@ -22,7 +22,7 @@ const WORD_BYTES: usize = 8;
 /// The line after those of the short keys caches the latest longer key.
 const LONG_LINE: usize = LINES;
 
-/// See the module's documentation.
+/// A cache of key look-ups.
 #[derive(Debug)]
 pub struct LookupCache {
     seed: HashSeed,

@@ -37,7 +37,7 @@ use crate::timing::wheel::{Links, Nodes, Wheel};
 /// A few items of the requests that come next.
 pub type LookAhead<T> = SmallVec<[T; limits::LOOK_AHEAD_REQUESTS]>;
 
-/// See the module's documentation.
+/// The keys of a database, with their values and deadlines.
 #[derive(Debug)]
 pub struct Records {
     /// Seeds every hash.

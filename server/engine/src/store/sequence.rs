@@ -17,7 +17,7 @@ const PIECE_MAX: usize = 512;
 /// release.
 const PIECE_MIN: usize = PIECE_MAX / 8;
 
-/// See the module's documentation.
+/// A long sequence of small items, in pieces.
 #[derive(Clone, Debug)]
 pub struct Sequence<T> {
     /// At least one; none is empty, unless it is the only one.

@@ -11,7 +11,7 @@ use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
 use super::state::State;
 
-/// See the module's documentation.
+/// A snapshot that is being written.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     /// What the caller has not taken yet.

@@ -7,7 +7,7 @@ use super::Keyspace;
 use super::libraries::Libraries;
 use super::users::ReplicatedUsers;
 
-/// See the module's documentation. In an engine, only the [`Writer`] changes it.
+/// The replicated state. In an engine, only the [`Writer`] changes it.
 ///
 /// [`Writer`]: super::writer::Writer
 pub struct State {

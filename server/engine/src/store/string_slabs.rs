@@ -21,7 +21,7 @@ const SLAB_BYTES_MAX: usize = 256;
 /// Replaces the length of a string that has an allocation of its own.
 const LONG: u16 = u16::MAX;
 
-/// See the module's documentation.
+/// Storage for short byte strings.
 #[derive(Debug, Default)]
 pub struct StringSlabs {
     /// By size class, up to the largest one that was ever used.

@@ -10,7 +10,7 @@ use super::writer::Writer;
 /// The rules of each user by name.
 pub type UserRules = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
-/// See the module's documentation.
+/// The replicated users of the state.
 #[derive(Debug, Default)]
 pub struct ReplicatedUsers {
     /// `None` if no command has changed users: then they are those of the configuration.

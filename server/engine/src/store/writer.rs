@@ -44,7 +44,7 @@ use crate::store::events::Events;
 use crate::timing::time::{Millis, Time};
 use lockwheel_defects::defect;
 
-/// See the module's documentation.
+/// Access for changes of the state, which it records as effects.
 pub struct Writer {
     pub(super) state: State,
     effects: Effects,

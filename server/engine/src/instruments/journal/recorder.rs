@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::store::effects::Place;
 use crate::timing::time::{ClockOrder, Millis, Time};
 
-/// See the module's documentation.
+/// The journal of requests and lock events.
 #[derive(Debug)]
 pub struct Journal {
     pub(super) locks: Locks,

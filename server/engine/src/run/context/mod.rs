@@ -29,7 +29,7 @@ use crate::command::{Caller, Command};
 use crate::sessions::ClientId;
 use crate::timing::time::Time;
 
-/// See the module's documentation.
+/// The context of a command's handler.
 pub struct Context<'a> {
     /// The engine, for the methods of this type and for what runs commands.
     pub(super) engine: &'a mut Engine,

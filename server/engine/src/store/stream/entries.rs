@@ -45,7 +45,7 @@ pub struct Trim {
     pub whole_nodes: Option<u64>,
 }
 
-/// See the module's documentation.
+/// The value of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     pub(super) entries: Entries,

@@ -14,7 +14,7 @@ use crate::timing::time::Millis;
 /// A consumer's name, shared by all its pending entries.
 pub type ConsumerName = Arc<[u8]>;
 
-/// See the module's documentation. All times are of the wall clock.
+/// A consumer group. All times are of the wall clock.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The id of the last entry that was given to a consumer.
