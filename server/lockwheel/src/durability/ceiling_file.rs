@@ -25,7 +25,7 @@ pub(crate) fn groups_left(record: &CeilingRecord) -> KeyGroups {
     groups
 }
 
-/// See the module's documentation.
+/// The file with the lease ceiling.
 #[derive(Debug)]
 pub(crate) struct CeilingFile {
     disk: Arc<dyn Disk>,

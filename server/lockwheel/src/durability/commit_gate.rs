@@ -14,7 +14,7 @@ use crate::net::connection::Connection;
 use crate::net::outbox::Outbox;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 
-/// See the module's documentation.
+/// The gate that holds back output until its position is released.
 #[derive(Debug, Default)]
 pub(crate) struct CommitGate {
     released: AtomicU64,

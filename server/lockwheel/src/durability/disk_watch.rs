@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use crate::limits;
 
-/// See the module's documentation.
+/// The state of the disk at the last check.
 #[derive(Debug, Default)]
 pub(crate) struct DiskWatch {
     is_full: bool,

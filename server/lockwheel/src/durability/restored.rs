@@ -24,7 +24,7 @@ use crate::host::Host;
 use crate::limits;
 use crate::net::listen_settings::ListenSettings;
 
-/// See the module's documentation.
+/// The contents of a log directory at a start.
 pub(crate) struct Restored {
     disk: Arc<dyn Disk>,
     /// Keeps the directory for this process, unless the log does.

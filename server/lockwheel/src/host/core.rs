@@ -32,7 +32,7 @@ use lockwheel_engine::Engine;
 use lockwheel_engine::durability::readiness::Readiness;
 use lockwheel_engine::timing::time::Time;
 
-/// See the module's documentation.
+/// The engine behind its lock, and what surrounds it in a server.
 pub(crate) struct Host {
     pub(super) engine: Mutex<Engine>,
     /// The clock of the server.

@@ -15,7 +15,7 @@ use crate::net::turn;
 use lockwheel_engine::Engine;
 use lockwheel_engine::run::script::ScriptMonitor;
 
-/// See the module's documentation.
+/// The monitor of the running script.
 pub(crate) struct SlowScriptMonitor {
     host: Weak<Host>,
     acceptor: Weak<Acceptor>,

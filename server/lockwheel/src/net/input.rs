@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use crate::limits;
 
-/// See the module's documentation.
+/// The input buffer of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     /// The buffer, all of it initialized; `begin..end` holds the unread bytes.

@@ -21,7 +21,7 @@ use lockwheel_engine::sessions::buffers::{BufferSizes, Buffers};
 use lockwheel_engine::settings::OutputBufferLimit;
 use lockwheel_engine::timing::time::Millis;
 
-/// See the module's documentation.
+/// The messages and late replies that wait for one client.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,

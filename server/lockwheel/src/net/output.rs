@@ -10,7 +10,7 @@ use crate::limits;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::buffers::BufferSizes;
 
-/// See the module's documentation.
+/// The output buffer of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     /// Full chunks, sent first. Empty unless the client reads more slowly than it sends requests.

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use crate::limits;
 use crate::tls::state::TlsState;
 
-/// See the module's documentation. No lock that is taken elsewhere is waited for while its own lock
+/// A TCP socket with TLS. No lock that is taken elsewhere is waited for while its own lock
 /// is held.
 #[derive(Debug)]
 pub(crate) struct TlsStream {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{Result, server_name, text};
 
-/// See the module's documentation.
+/// The certificate authority of an older cluster.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Authority {
     /// Its certificate, in PEM.

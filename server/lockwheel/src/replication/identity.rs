@@ -21,7 +21,7 @@ const FILE: &str = "node.json";
 /// Permission bits of the folder: only the user of the server can read it.
 const FOLDER_MODE: u32 = 0o700;
 
-/// See the module's documentation.
+/// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// The name of the cluster.

@@ -16,7 +16,7 @@ use super::keys::{Connector, Shown};
 use super::membership::{Reply, Request, ask_node};
 use crate::limits;
 
-/// See the module's documentation.
+/// The nodes whose connections this node accepts.
 #[derive(Debug)]
 pub(super) struct KnownNodes {
     own: NodeId,

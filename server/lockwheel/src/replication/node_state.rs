@@ -15,7 +15,7 @@ use crate::durability::snapshots;
 use crate::host::Host;
 use crate::limits;
 
-/// See the module's documentation.
+/// The engine as the state of a node.
 #[derive(Debug)]
 pub(crate) struct NodeState {
     host: Weak<Host>,

@@ -23,7 +23,7 @@ use crate::durability::{Log, LogOwner, LogSizes};
 use crate::host::Host;
 use crate::limits;
 
-/// See the module's documentation.
+/// The units of the engine, in batches.
 #[derive(Debug)]
 pub(crate) struct RaftLog {
     host: Weak<Host>,

@@ -10,7 +10,7 @@ use super::keys::sha_256;
 /// What a token begins with; the number is its version.
 const PREFIX: &str = "lockwheel-join-2-";
 
-/// See the module's documentation.
+/// A join token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     /// The address of the node where it was made.
