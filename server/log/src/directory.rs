@@ -15,7 +15,7 @@ const FILE_MODE: u32 = 0o600;
 /// Permission bits of a new directory.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// See the module's documentation.
+/// A directory of the file system, as a disk.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,

@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::names::GUARD;
 use crate::small_file;
 
-/// See the module's documentation.
+/// The marker of a repair or a restoration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// No epoch before the repair or the restoration was greater.
