@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::types::NodeId;
 
-/// See the module's documentation.
+/// The contacts of a leader with its followers.
 #[derive(Debug, Default)]
 pub(crate) struct Contacts(Mutex<Term>);
 

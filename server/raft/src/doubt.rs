@@ -32,7 +32,7 @@ const NAME: &str = "doubt";
 /// What the file contains: its version comes last.
 const CONTENTS: &[u8] = b"lockwheel doubt 1\n";
 
-/// See the module's documentation.
+/// What the log of a candidate must have to get the vote of this node, while it is in doubt.
 #[derive(Debug)]
 pub(crate) struct Doubt(Mutex<Needed>);
 

@@ -26,7 +26,7 @@ use crate::batch::Types;
 use crate::types::{NodeId, position, position_of, storage_error};
 use crate::{doubt, limits, vote};
 
-/// See the module's documentation.
+/// The log of `openraft` on disk.
 #[derive(Debug)]
 pub struct LogStore {
     pub(crate) shared: Arc<Shared>,

@@ -65,7 +65,7 @@ pub enum Role {
     },
 }
 
-/// See the module's documentation.
+/// A node of a cluster.
 pub struct Node {
     pub(crate) settings: Settings,
     pub(crate) raft: Raft<Types>,

@@ -9,7 +9,7 @@ use openraft::Entry;
 use crate::batch::Types;
 use crate::limits;
 
-/// See the module's documentation. One value belongs to one connection.
+/// The size of messages to a follower. One value belongs to one connection.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The bytes of the next message, unless its first entry is larger.

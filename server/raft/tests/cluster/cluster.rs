@@ -86,7 +86,7 @@ pub(crate) struct Process {
     missed: Duration,
 }
 
-/// See the module's documentation.
+/// A simulated cluster.
 pub(crate) struct Cluster {
     /// Time since the beginning.
     pub(crate) now: Duration,

@@ -87,7 +87,7 @@ struct Leading {
 /// What should not have happened, on any node.
 pub(crate) type Complaints = Arc<Mutex<Vec<String>>>;
 
-/// See the module's documentation.
+/// The state of a node: its locks.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     state: Mutex<(Known, Option<Leading>)>,

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 /// From the first node to the second one.
 pub(crate) type Way = (NodeId, NodeId);
 
-/// See the module's documentation.
+/// The simulated network.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     /// The nodes that accept connections.
