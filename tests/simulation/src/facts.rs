@@ -16,7 +16,7 @@ struct Mark {
     may_be_deleted: bool,
 }
 
-/// See the module's documentation.
+/// The marks, and what clients have observed of them.
 #[derive(Debug, Default)]
 pub struct Facts {
     marks: BTreeMap<String, Mark>,

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 /// The wall clock at the beginning.
 const EPOCH_US: i64 = 1_700_000_000_000_000;
 
-/// See the module's documentation.
+/// A simulated machine, and the server on it.
 #[derive(Debug)]
 pub struct Machine {
     /// The disk.

@@ -136,7 +136,7 @@ pub struct Look {
     pub disturbed_us: i64,
 }
 
-/// See the module's documentation.
+/// The native locks, and what clients have observed of them.
 #[derive(Debug, Default)]
 pub struct Native {
     attempts: BTreeMap<String, Attempt>,

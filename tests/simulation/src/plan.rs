@@ -174,7 +174,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// See the module's documentation.
+/// The plan of a history, drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed of all choices.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// See the module's documentation.
+/// The trace of a history.
 #[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,

@@ -11,7 +11,7 @@ use lockwheel_compat::random::Random;
 use super::Actor;
 use crate::core::{Core, Notice};
 
-/// See the module's documentation.
+/// An in-process client.
 pub struct InProcess {
     client: usize,
     random: Random,

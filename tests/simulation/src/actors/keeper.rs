@@ -102,7 +102,7 @@ const READS: &[&[&str]] = &[
 /// Their deadlines.
 const DEADLINES: &[&str] = &["k", "r", "c"];
 
-/// See the module's documentation.
+/// A client that checks that its keys survive restarts.
 pub struct Keeper {
     client: usize,
     connection: usize,

@@ -14,7 +14,7 @@ pub const PERMITS: usize = 3;
 /// A lease that never ends.
 const FOREVER_US: i64 = 1 << 50;
 
-/// See the module's documentation.
+/// A client of a lock on one server.
 pub struct LockClient {
     client: usize,
     connection: usize,

@@ -12,7 +12,7 @@ use crate::plan::NativeLock;
 /// A wait ends by this span early at most: the server counts in milliseconds.
 const EARLY_US: i64 = 2_000;
 
-/// See the module's documentation.
+/// A client of a native lock.
 pub struct NativeClient {
     client: usize,
     connection: usize,

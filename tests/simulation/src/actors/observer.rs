@@ -6,7 +6,7 @@ use super::{Actor, REPLY_TIMEOUT_US, report_late_reply};
 use crate::core::{Core, Notice};
 use crate::native::{Idle, Look};
 
-/// See the module's documentation.
+/// A client that inspects a native lock.
 pub struct Observer {
     client: usize,
     connection: usize,

@@ -13,7 +13,7 @@ const ATTEMPT_US: i64 = 60_000;
 
 const LOCK: &str = "redlock";
 
-/// See the module's documentation.
+/// A client of a lock on a majority of servers.
 pub struct Redlock {
     client: usize,
     connections: Vec<usize>,

@@ -5,7 +5,7 @@ use lockwheel_compat::random::Random;
 use super::Actor;
 use crate::core::{Core, Notice};
 
-/// See the module's documentation.
+/// A client that orders snapshots.
 pub struct Snapshots {
     client: usize,
     connection: usize,

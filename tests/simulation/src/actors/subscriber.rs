@@ -6,7 +6,7 @@ use super::marks::CHANNEL;
 use super::{Actor, text};
 use crate::core::{Core, Notice};
 
-/// See the module's documentation.
+/// A client that receives messages.
 pub struct Subscriber {
     /// The connection for messages; that for invalidations follows.
     connection: usize,
