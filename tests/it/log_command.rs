@@ -115,7 +115,7 @@ fn log_of_two_starts(folder: &Folder) -> String {
 /// Checks that this reason refuses a start and a needless repair, and that a repair which is asked
 /// for leaves a guard.
 #[track_caller]
-fn is_refused_until_it_is_repaired(folder: &Folder, log: &str, reason: &str) {
+fn check_refused_until_repaired(folder: &Folder, log: &str, reason: &str) {
     assert_eq!(fails(&["check", log]).1, format!("lockwheel log: {log}: {reason}\n"));
     let dir = folder.path("data");
     let mut server = Daemon::start(&["--port", "0", "--appendonly", "yes", "--dir", &dir]);
@@ -143,7 +143,7 @@ fn damaged_beginning_of_the_last_segment_is_found() {
     }
     damage(&path, 40);
     let reason = format!("{SECOND} is damaged at byte 0: no frame, in a part that was flushed");
-    is_refused_until_it_is_repaired(&folder, &log, &reason);
+    check_refused_until_repaired(&folder, &log, &reason);
 }
 
 #[test]
@@ -152,12 +152,12 @@ fn missing_last_segment_is_found() {
     let folder = Folder::new();
     let log = log_of_two_starts(&folder);
     fs::remove_file(format!("{log}/{SECOND}")).expect("a segment");
-    is_refused_until_it_is_repaired(&folder, &log, &format!("{SECOND} {missing}"));
+    check_refused_until_repaired(&folder, &log, &format!("{SECOND} {missing}"));
     // A snapshot begins a segment.
     let folder = Folder::new();
     let log = log_of(&folder, &["SET a 1", "SAVE", "SET lock token NX PX 100000"]);
     fs::remove_file(format!("{log}/{SECOND}")).expect("a segment");
-    is_refused_until_it_is_repaired(&folder, &log, &format!("{SECOND} {missing}"));
+    check_refused_until_repaired(&folder, &log, &format!("{SECOND} {missing}"));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn damaged_ceiling_is_found() {
     let folder = Folder::new();
     let log = log_of(&folder, &["SET a 1"]);
     damage(&format!("{log}/ceiling"), 20);
-    is_refused_until_it_is_repaired(&folder, &log, "ceiling: the checksum is wrong");
+    check_refused_until_repaired(&folder, &log, "ceiling: the checksum is wrong");
     assert!(fs::exists(format!("{log}/ceiling.damaged")).expect("a folder"));
 }
 

@@ -26,24 +26,24 @@ pub struct Facts {
 
 impl Facts {
     /// Records that a client is about to write the mark.
-    pub fn will_be_written(&mut self, mark: &str) {
+    pub fn note_write_sent(&mut self, mark: &str) {
         self.order.push(mark.to_owned());
     }
 
     /// Records that a client is about to delete the mark.
-    pub fn will_be_deleted(&mut self, mark: &str) {
+    pub fn note_delete_sent(&mut self, mark: &str) {
         self.marks.entry(mark.to_owned()).or_default().may_be_deleted = true;
     }
 
     /// Records that the mark is known to have been written.
-    pub fn was_written(&mut self, mark: &str, now_us: i64, how: &str) {
+    pub fn note_written(&mut self, mark: &str, now_us: i64, how: &str) {
         let known = self.marks.entry(mark.to_owned()).or_default();
         known.present.get_or_insert_with(|| (now_us, how.to_owned()));
     }
 
     /// Records that the mark is known to have been deleted.
-    pub fn was_deleted(&mut self, mark: &str, now_us: i64, how: &str) {
-        self.was_written(mark, now_us, how);
+    pub fn note_deleted(&mut self, mark: &str, now_us: i64, how: &str) {
+        self.note_written(mark, now_us, how);
         let known = self.marks.entry(mark.to_owned()).or_default();
         known.deleted.get_or_insert_with(|| (now_us, how.to_owned()));
     }
@@ -65,14 +65,14 @@ impl Facts {
             {
                 return Some(format!("{mark} exists, but was deleted, as {source} showed"));
             }
-            self.was_written(mark, now_us, how);
+            self.note_written(mark, now_us, how);
             return None;
         }
         match &known.present {
             Some((at_us, source)) if *at_us <= asked_us && !known.may_be_deleted => {
                 return Some(format!("{mark} is missing, but existed, as {source} showed"));
             }
-            Some((at_us, _)) if *at_us <= asked_us => self.was_deleted(mark, now_us, how),
+            Some((at_us, _)) if *at_us <= asked_us => self.note_deleted(mark, now_us, how),
             _ => {}
         }
         None

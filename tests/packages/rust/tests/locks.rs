@@ -103,7 +103,7 @@ async fn waiting(server: &Server, place: usize) -> JoinHandle<Result<Guard, Lock
     waiter
 }
 
-async fn is_renewed(server: &Server) {
+async fn wait_for_renewal(server: &Server) {
     server.advance(TTL - SECOND).expect("a server");
     until(|| shown_number(server, "ttl") == Some(600_000)).await;
 }
@@ -217,7 +217,7 @@ async fn a_lease_is_renewed() {
     let server = server();
     let guard = held(&server, renewed()).await;
     for _ in 0..3 {
-        is_renewed(&server).await;
+        wait_for_renewal(&server).await;
     }
     guard.release().await.expect("it is held");
 }
@@ -340,7 +340,7 @@ async fn a_failed_renewal_is_tried_again() {
         let requests = Requests::any().command("lock.renew").times(3);
         let rule = server.faults().add(fault, requests).expect("a rule");
         until(|| rule.fired().expect("a rule") == 3).await;
-        is_renewed(&server).await;
+        wait_for_renewal(&server).await;
         guard.release().await.expect("it is held");
     }
 }

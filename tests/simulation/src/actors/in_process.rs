@@ -72,7 +72,7 @@ impl InProcess {
             self.count += 1;
             let (id, _) = core.plan.roles[self.client];
             let mark = format!("mark:{id}:{:04}", self.count);
-            core.facts.will_be_written(&mark);
+            core.facts.note_write_sent(&mark);
             (mark.clone(), vec!["SET".to_owned(), mark, "value".to_owned()])
         } else {
             let mark = self.random.pick(&recent).clone();
@@ -97,7 +97,7 @@ impl InProcess {
                 wrong.into_iter().for_each(|text| core.report("mark", text));
             }
             reply if reply == Reply::OK => {
-                core.facts.was_written(&mark, now_us, "a reply in process")
+                core.facts.note_written(&mark, now_us, "a reply in process")
             }
             _ => {}
         }

@@ -77,13 +77,13 @@ impl MarkWriter {
                 self.count += 1;
                 let (id, _) = core.plan.roles[self.client];
                 let mark = format!("mark:{id}:{:04}", self.count);
-                core.facts.will_be_written(&mark);
+                core.facts.note_write_sent(&mark);
                 mark
             }
         };
         let value = "x".repeat(self.random.below(40) as usize * self.random.below(40) as usize);
         let (script, words, command): (_, Vec<&str>, _) = if deletes {
-            core.facts.will_be_deleted(&mark);
+            core.facts.note_delete_sent(&mark);
             (DELETE, vec![CHANNEL], vec!["DEL", &mark])
         } else {
             (WRITE, vec![&value, CHANNEL], vec!["SET", &mark, &value])
@@ -122,9 +122,9 @@ impl MarkWriter {
         let flushed = || reply.items.first().is_some_and(|number| number.text == b"1");
         if succeeded && (step != Step::Confirm || flushed()) {
             if deletes && !is_confirmed_only {
-                core.facts.was_deleted(&mark, core.now_us, "the reply");
+                core.facts.note_deleted(&mark, core.now_us, "the reply");
             } else if !deletes {
-                core.facts.was_written(&mark, core.now_us, "the reply");
+                core.facts.note_written(&mark, core.now_us, "the reply");
                 self.written.push_back(mark);
             }
         }
@@ -293,9 +293,9 @@ impl MarkReader {
             Reading::Watch(mark, 3) if is_missing(reply) => {
                 // It has changed since it was read.
                 if self.watched_exists {
-                    core.facts.was_deleted(&mark, now_us, "an aborted transaction");
+                    core.facts.note_deleted(&mark, now_us, "an aborted transaction");
                 } else {
-                    core.facts.was_written(&mark, now_us, "an aborted transaction");
+                    core.facts.note_written(&mark, now_us, "an aborted transaction");
                 }
             }
             Reading::Watch(..) => {}

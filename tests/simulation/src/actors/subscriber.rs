@@ -46,21 +46,21 @@ pub fn receive(core: &mut Core, message: &Frame) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["message", CHANNEL, line] => match line.split_once(' ') {
-            Some(("written", mark)) => core.facts.was_written(mark, now_us, "a message"),
-            Some(("deleted", mark)) => core.facts.was_deleted(mark, now_us, "a message"),
+            Some(("written", mark)) => core.facts.note_written(mark, now_us, "a message"),
+            Some(("deleted", mark)) => core.facts.note_deleted(mark, now_us, "a message"),
             _ => {}
         },
         ["pmessage", _, event, mark] if mark.starts_with("mark:") => {
             let event = event.rsplit(':').next().unwrap_or_default();
             match event {
-                "set" => core.facts.was_written(mark, now_us, "a keyspace event"),
-                "del" => core.facts.was_deleted(mark, now_us, "a keyspace event"),
+                "set" => core.facts.note_written(mark, now_us, "a keyspace event"),
+                "del" => core.facts.note_deleted(mark, now_us, "a keyspace event"),
                 _ => {}
             }
         }
         ["invalidate", _] => {
             for mark in &message.items[1].items {
-                core.facts.was_written(&text(mark), now_us, "an invalidation");
+                core.facts.note_written(&text(mark), now_us, "an invalidation");
             }
         }
         _ => {}
