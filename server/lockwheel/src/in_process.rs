@@ -76,7 +76,7 @@ impl Client {
     }
 
     /// Runs one command and returns its reply. Returns at once unless the command waits: a blocking
-    /// command, or any command during `CLIENT PAUSE`.
+    /// command, or any command during `CLIENT PAUSE` and in the last second of the restart guard.
     ///
     /// # Errors
     /// If the reply is an error, which is the text of a [`ErrorKind::Reply`], or as

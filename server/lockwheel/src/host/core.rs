@@ -55,7 +55,7 @@ pub(crate) struct Host {
     pub(crate) stopped: watch::Sender<bool>,
     /// Whether the log is loaded and the restart guard of the start is over. It stays so: see
     /// [`Acceptor`](crate::net::listener::Acceptor), which waits for it.
-    pub(crate) has_been_ready: watch::Sender<bool>,
+    pub(super) has_been_ready: watch::Sender<bool>,
     /// Wakes the ticker.
     pub(crate) deadline_timer: DeadlineTimer,
     /// A copy of the directive `timeout`, read without the lock.
