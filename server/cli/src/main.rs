@@ -180,6 +180,16 @@ fn start_runtime() -> std::io::Result<Runtime> {
     Ok(runtime)
 }
 
+/// Changes to the working directory, whose path the settings have from now on.
+fn enter_directory(settings: &mut Settings, process: &ProcessSettings) -> std::io::Result<()> {
+    std::env::set_current_dir(&process.dir)?;
+    if let Ok(dir) = std::env::current_dir() {
+        // As `CONFIG GET` shows it.
+        settings.put(directive::DIR, &dir.to_string_lossy().into_owned());
+    }
+    Ok(())
+}
+
 /// Runs the server until it is stopped.
 fn serve(
     mut settings: Settings,
@@ -187,12 +197,8 @@ fn serve(
     title: &Title,
     runtime: Runtime,
 ) -> ExitCode {
-    if let Err(error) = std::env::set_current_dir(&process.dir) {
+    if let Err(error) = enter_directory(&mut settings, process) {
         return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
-    }
-    if let Ok(dir) = std::env::current_dir() {
-        // `CONFIG GET dir` shows the absolute path.
-        settings.put(directive::DIR, &dir.to_string_lossy().into_owned());
     }
     share_descriptors(&mut settings, process);
     let (product, version) = settings.compat_version.introduction();

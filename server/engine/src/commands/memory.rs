@@ -69,8 +69,8 @@ const SUBCOMMANDS: &[Command] = &[
         flags: Flags::READONLY,
         keys: &[KeySpec::at(2, &["RO"])],
         complexity: "O(N) in the number of samples",
-        doc: "Estimates the bytes that a key takes, from 5 of its elements by default; with 0, from \
-              all.",
+        doc: "Estimates the bytes that a key takes, from 5 of its elements by default; with 0, \
+              from all.",
         arguments: &[arg::key("key"), arg::integer("count").token("SAMPLES").optional()],
         example: "MEMORY USAGE missing => nil",
         run: usage,

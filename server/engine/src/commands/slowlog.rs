@@ -32,9 +32,9 @@ const SUBCOMMANDS: &[Command] = &[
         name: "get",
         arity: Arity::AtLeast(2),
         complexity: "O(N) in the number of entries returned",
-        doc: "Returns the newest entries, 10 by default; with -1, all. An entry has its id, the time \
-              in seconds, the duration in microseconds, the arguments, and the address and the name \
-              of the client.",
+        doc: "Returns the newest entries, 10 by default; with -1, all. An entry has its id, the \
+              time in seconds, the duration in microseconds, the arguments, and the address and \
+              the name of the client.",
         tips: &["request_policy:all_nodes", "nondeterministic_output"],
         arguments: &[arg::integer("count").optional()],
         example: "SLOWLOG RESET; SLOWLOG GET => []",

@@ -22,18 +22,15 @@ impl RuntimeFiles {
         self.0.lock().push(path.to_owned());
     }
 
-    /// Writes the process id to a regular file, and adds the file. A symbolic link is not followed:
-    /// another user who may write to the folder could name any file of the server's user with one.
+    /// Writes the process id to a regular file, and adds the file.
+    ///
+    /// # Errors
+    /// As the system returns them, with the path.
     pub(crate) fn write_pidfile(&self, path: &Path) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(PIDFILE_MODE);
-        // A pipe would let the server wait.
-        let mut file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
-        file.set_len(0)?;
-        writeln!(file, "{}", std::process::id())?;
+        write_process_id(path).map_err(|error| {
+            let reason = format!("cannot write the pidfile {}: {error}", path.display());
+            io::Error::new(error.kind(), reason)
+        })?;
         self.add(path);
         Ok(())
     }
@@ -51,4 +48,18 @@ impl Drop for RuntimeFiles {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+/// Writes the process id to a file. A symbolic link is not followed: another user of the machine
+/// that may write to the folder could name any file of the server's user with one.
+fn write_process_id(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(PIDFILE_MODE);
+    // A pipe would let the server wait.
+    let mut file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
 }

@@ -1,6 +1,5 @@
 //! [`Server`] and [`Builder`]: start, use and stop a server.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 #[cfg(feature = "replication")]
@@ -154,9 +153,7 @@ impl Builder {
         let (address, tls_address) = (acceptor.address(), acceptor.tls_address());
         let listening = Arc::downgrade(&acceptor);
         if let Some(path) = &listen.pidfile {
-            runtime_files.write_pidfile(Path::new(path)).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot write the pidfile {path}: {error}"))
-            })?;
+            runtime_files.write_pidfile(Path::new(path))?;
         }
         note_ports(&mut settings, address, tls_address);
         let process = process_usage::process(&workers.main_thread);
