@@ -334,7 +334,7 @@ directives! {
     RESTART_GUARD_EXEMPT: String = ("restart-guard-exempt", Text, "", AtStart,
         "Patterns of keys that are no locks, separated by blanks: nothing waits for their end.")
         .own();
-    RESTART_GUARD_WARN: Millis = ("restart-guard-warn", Span, "1h", AtStart,
+    RESTART_GUARD_WARN: Millis = ("restart-guard-warn", Span, "3600000ms", AtStart,
         "A restart guard that lasts longer is explained in the log and by `LOCKWHEEL GUARD`: by \
          the groups of keys that make it long.").own();
     TRUST_WALL_CLOCK: bool = ("trust-wall-clock", Bool, "no", AtStart,
