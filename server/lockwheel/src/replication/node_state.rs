@@ -144,6 +144,7 @@ mod tests {
     #[test]
     fn snapshot_leaves_space_for_the_log() {
         const VALUE_BYTES: usize = 20 << 20;
+        let log_bytes = limits::SNAPSHOT_RESERVE_BYTES as usize;
         let host = host();
         let mut client = Client::connect(&host).expect("a client");
         let state = NodeState::new(&host, &Arc::new(RaftLog::new(&host)));
@@ -151,9 +152,9 @@ mod tests {
         let opened = Files::open(disk.clone(), [1; 16], |_| Ok(()), |_| Ok(Clocks::default()));
         let (files, _) = opened.expect("an empty log");
         for (value_bytes, space_bytes, is_written) in [
-            (0, limits::SNAPSHOT_RESERVE_BYTES as usize, false),
+            (0, log_bytes, false),
             (0, VALUE_BYTES, true),
-            (VALUE_BYTES, 2 * VALUE_BYTES, false),
+            (VALUE_BYTES, log_bytes + VALUE_BYTES, false),
             (VALUE_BYTES, 3 * VALUE_BYTES, true),
         ] {
             let value = vec![b'v'; value_bytes];
