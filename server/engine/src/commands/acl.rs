@@ -765,8 +765,8 @@ mod tests {
     fn refusals_are_logged() {
         let mut stage = stage("~* +get");
         stage.check(
-            "SET k v => !NOPERM ...; SET k v => !NOPERM ...; b> ACL LOG => [[\"count\", 2, \"reason\", \"command\", \
-                     \"context\", \"toplevel\", \"object\", \"set\", \"username\", \"u\", \
+            "SET k v => !NOPERM ...; SET k v => !NOPERM ...; \
+             b> ACL LOG => [[\"count\", 2, \"reason\", \"command\", \"context\", \"toplevel\", \"object\", \"set\", \"username\", \"u\", \
                      \"age-seconds\", \"0\", \"client-info\", \"id=1 ...\", \"entry-id\", 0, \
                      \"timestamp-created\", 1700000000000, \"timestamp-last-updated\", \
                      1700000000000]]",

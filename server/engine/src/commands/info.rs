@@ -644,8 +644,8 @@ mod tests {
                ...uptime_in_seconds:90...connected_clients:2...blocked_clients:1...",
         );
         check(
-            "FOO => !ERR ...; GET => !ERR ...; INFO commandstats errorstats => ...cmdstat_get:calls=0,usec=0,\
-               usec_per_call=0.00,rejected_calls=1,failed_calls=0...errorstat_ERR:count=2...",
+            "FOO => !ERR ...; GET => !ERR ...; INFO commandstats errorstats => \
+               ...cmdstat_get:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0...errorstat_ERR:count=2...",
         );
         check(
             "CONFIG SET maxmemory 2mb; INFO memory => \

@@ -419,9 +419,7 @@ fn clock_reply(context: &Context<'_>) -> Reply {
 struct GuardState<'a> {
     left_ms: i64,
     reason: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     ways_out: &'a [&'a str],
 }
 
