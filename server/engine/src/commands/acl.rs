@@ -766,7 +766,8 @@ mod tests {
         let mut stage = stage("~* +get");
         stage.check(
             "SET k v => !NOPERM ...; SET k v => !NOPERM ...; \
-             b> ACL LOG => [[\"count\", 2, \"reason\", \"command\", \"context\", \"toplevel\", \"object\", \"set\", \"username\", \"u\", \
+             b> ACL LOG => [[\"count\", 2, \"reason\", \"command\", \"context\", \
+                     \"toplevel\", \"object\", \"set\", \"username\", \"u\", \
                      \"age-seconds\", \"0\", \"client-info\", \"id=1 ...\", \"entry-id\", 0, \
                      \"timestamp-created\", 1700000000000, \"timestamp-last-updated\", \
                      1700000000000]]",

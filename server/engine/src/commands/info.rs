@@ -645,7 +645,8 @@ mod tests {
         );
         check(
             "FOO => !ERR ...; GET => !ERR ...; INFO commandstats errorstats => \
-               ...cmdstat_get:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0...errorstat_ERR:count=2...",
+               ...cmdstat_get:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0...\
+               errorstat_ERR:count=2...",
         );
         check(
             "CONFIG SET maxmemory 2mb; INFO memory => \
