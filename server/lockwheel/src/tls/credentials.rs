@@ -55,8 +55,7 @@ fn key_error(key: &[u8], error: &Error) -> String {
     }
 }
 
-/// The certificates of the authorities in a file, in a directory, or in both, as
-/// [`authority_certificates`] reads them.
+/// The certificates of the authorities in a file, in a directory, or in both.
 ///
 /// # Errors
 /// What is wrong with which file.
