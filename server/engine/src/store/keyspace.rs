@@ -346,12 +346,12 @@ impl Keyspace {
         self.with_wheel.iter().map(|&number| self.databases[number].records.timers()).sum()
     }
 
-    /// When [`Keyspace::pop_due`] next has work.
+    /// When `Keyspace::pop_due` next has work.
     pub fn next_deadline(&self) -> Option<Millis> {
         self.next_wheel().map(|(moment, _)| moment)
     }
 
-    /// When [`Keyspace::work_ahead`] next has work that should not wait for `pop_due`.
+    /// When `Keyspace::work_ahead` next has work that should not wait for `pop_due`.
     pub fn next_work_ahead(&self) -> Option<Millis> {
         let next = |&number: &usize| self.databases[number].records.next_work_ahead();
         self.with_wheel.iter().filter_map(next).min()
