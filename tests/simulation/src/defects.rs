@@ -4,7 +4,8 @@ use lockwheel_defects::{Defect, Suite};
 
 /// Effects that are left out, one at a time. Some are not here: the simulation has no commands that
 /// record them, they change no state, they seldom matter alone (`TokensIssued`: if no grant follows
-/// a snapshot), or only the nodes of a cluster record them (users).
+/// a snapshot; `Plain`: without it a guard lasts longer), or only nodes of a cluster record them
+/// (users).
 pub const LEFT_OUT: &[&str] = &[
     "Set",
     "Deleted",

@@ -54,7 +54,8 @@ fn failing_history_is_repeated_and_made_smaller() {
 fn all_effects_are_left_out() {
     for (_, effect) in lockwheel_engine::store::effects::TAGS {
         // See `LEFT_OUT`.
-        let left = ["Touched", "Event", "Postponed", "Published", "Reserved", "TokensIssued"];
+        let left =
+            ["Touched", "Event", "Postponed", "Plain", "Published", "Reserved", "TokensIssued"];
         let users = ["UsersCleared", "UserSet", "UserRemoved"];
         let is_left = left.contains(effect) || users.contains(effect);
         assert_ne!(LEFT_OUT.contains(effect), is_left, "{effect}");
