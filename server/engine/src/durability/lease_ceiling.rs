@@ -43,9 +43,27 @@ impl Ceiling {
     /// No leases and no tokens.
     pub const NONE: Ceiling =
         Ceiling { deadline: Millis(0), has_lasting_keys: false, token: 0, groups: KeyGroups::NONE };
+
+    /// Raises the ceiling by a key that may be a lock, with this deadline. `key` is called if that
+    /// is after `long`, which makes a guard long.
+    fn raise<'k>(
+        &mut self,
+        deadline: Option<Millis>,
+        long: Millis,
+        key: impl FnOnce() -> &'k [u8],
+    ) {
+        let Some(deadline) = deadline else {
+            self.has_lasting_keys = true;
+            return;
+        };
+        self.deadline = self.deadline.max(deadline);
+        if deadline > long {
+            self.groups.add(key(), deadline);
+        }
+    }
 }
 
-/// See the module's documentation.
+/// The ceiling that the caller has recorded, and the one that is to be recorded.
 #[derive(Debug)]
 pub(crate) struct LeaseCeiling {
     /// What the caller has recorded, ahead of `required` by `AHEAD_MS` and `AHEAD_TOKENS`.
@@ -63,16 +81,7 @@ impl LeaseCeiling {
         self.exempt.iter().any(|pattern| glob::matches(pattern, key))
     }
 
-    /// Raises the ceiling by a key that may be a lock. The groups are those of leases that end
-    /// after `long`.
-    fn raise(&mut self, key: &[u8], deadline: Millis, long: Millis) {
-        self.required.deadline = self.required.deadline.max(deadline);
-        if deadline > long {
-            self.required.groups.add(key, deadline);
-        }
-    }
-
-    /// A lease that begins at `now` and ends later makes a guard long.
+    /// The moment after which the leases that begin at `now` make a guard long.
     fn long_after(&self, now: Millis) -> Millis {
         Millis(now.0.saturating_add(self.long_ms))
     }
@@ -151,8 +160,8 @@ impl Engine {
             exact.deadline = guard.until;
             exact.groups.merge(&guard.groups, Millis(0));
         }
-        let long = ceiling.long_after(self.writer.keyspace().now());
         let keyspace = self.writer.keyspace();
+        let long = ceiling.long_after(keyspace.now());
         for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
             let records = database.records();
             let (slots, _) = records.scan(0, usize::MAX);
@@ -161,15 +170,7 @@ impl Engine {
                 if !ceiling.exempt.is_empty() && ceiling.is_exempt(records.key(slot)) {
                     continue;
                 }
-                match records.deadline(slot) {
-                    Some(deadline) => {
-                        exact.deadline = exact.deadline.max(deadline);
-                        if deadline > long {
-                            exact.groups.add(records.key(slot), deadline);
-                        }
-                    }
-                    None => exact.has_lasting_keys = true,
-                }
+                exact.raise(records.deadline(slot), long, || records.key(slot));
             }
         }
         Some(exact)
@@ -198,7 +199,7 @@ impl Engine {
                         && !self.writer.keyspace().is_plain(place.database, place.key)
                         && !ceiling.is_exempt(place.key) =>
                 {
-                    ceiling.raise(place.key, deadline, long);
+                    ceiling.required.raise(Some(deadline), long, || place.key);
                 }
                 Effect::Plain { is_plain: true } => {}
                 Effect::Plain { is_plain: false } => self.raise_by_key(&mut ceiling, place, long),
@@ -227,10 +228,8 @@ impl Engine {
         let keyspace = self.writer.keyspace();
         let Some(slot) = keyspace.find(place.database, place.key) else { return };
         let record = keyspace.database(place.database).record(slot);
-        match record.deadline() {
-            _ if record.is_plain() || ceiling.is_exempt(place.key) => {}
-            None => ceiling.required.has_lasting_keys = true,
-            Some(deadline) => ceiling.raise(place.key, deadline, long),
+        if !record.is_plain() && !ceiling.is_exempt(place.key) {
+            ceiling.required.raise(record.deadline(), long, || place.key);
         }
     }
 }
