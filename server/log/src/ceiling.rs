@@ -22,13 +22,13 @@ const PREVIOUS: &str = "ceiling.previous";
 /// A group of keys with long leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyGroup {
-    /// With what its keys begin, at most [`PREFIX_BYTES_MAX`] bytes.
+    /// The first bytes of its keys: at most [`PREFIX_BYTES_MAX`].
     pub prefix: Vec<u8>,
     /// The latest deadline of its keys, on the lease clock, in milliseconds.
     pub deadline_ms: i64,
 }
 
-/// Most groups of a record: their space is there in each file.
+/// Most groups of a record, for which each file has space.
 pub const GROUPS_MAX: usize = 8;
 
 /// Most bytes of the prefix of a group.

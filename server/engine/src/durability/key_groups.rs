@@ -4,16 +4,16 @@
 use crate::limits;
 use crate::timing::time::Millis;
 
-/// See the module's documentation.
+/// A group of keys with long leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyGroup {
-    /// With what its keys begin: at most so many bytes as [`limits::KEY_GROUP_BYTES_MAX`].
+    /// The first bytes of its keys, up to the first `:` or [`limits::KEY_GROUP_BYTES_MAX`].
     pub prefix: Vec<u8>,
     /// The latest deadline of its keys.
     pub deadline: Millis,
 }
 
-/// The groups with the latest deadlines, at most so many as [`limits::KEY_GROUPS_MAX`].
+/// The groups with the latest deadlines: at most [`limits::KEY_GROUPS_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyGroups(Vec<KeyGroup>);
 

@@ -9,7 +9,7 @@ use crate::settings::{SavePoint, directive};
 use crate::store::snapshot::SnapshotProgress;
 use crate::timing::time::{Millis, Time};
 
-/// See the module's documentation.
+/// The state of the log and of snapshots.
 #[derive(Debug)]
 pub struct Persistence {
     /// When the snapshot that is being written was begun, on the lease clock.

@@ -27,7 +27,7 @@ const MESSAGES_SENT_MS: i64 = 60_000;
 /// Most messages that are kept; the oldest are dropped.
 const MESSAGES_MAX: usize = 100_000;
 
-/// See the module's documentation.
+/// Whether the server is ready for commands, and otherwise why not.
 #[derive(Debug, Default)]
 pub enum Readiness {
     /// Ready: commands are served.

@@ -33,7 +33,7 @@ pub struct Units<'a> {
     pub effects: &'a [u8],
 }
 
-/// See the module's documentation.
+/// The units that the log has not released, and what the output of clients depends on.
 #[derive(Debug)]
 pub(crate) struct UnitLog {
     seed: HashSeed,

@@ -41,7 +41,7 @@ impl Need {
     }
 }
 
-/// See the module's documentation.
+/// The requests that are held, in the order in which they arrived.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRequests {
     /// In the order of their numbers.

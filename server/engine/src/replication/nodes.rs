@@ -38,7 +38,7 @@ pub struct Follower {
     pub acknowledged: Position,
 }
 
-/// See the module's documentation.
+/// The nodes of the cluster, as one of them shows them to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
     /// The address of this one.

@@ -7,7 +7,7 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::limits;
 
-/// See the module's documentation. Encrypted bytes are passed in and taken out by the caller.
+/// The server's side of a TLS connection: its caller passes in and takes out encrypted bytes.
 #[derive(Debug)]
 pub struct TlsState {
     connection: ServerConnection,
