@@ -98,16 +98,13 @@ fn flushed_scripts_are_freed_in_steps() {
     }
     let full = lua.memory_bytes();
     lua.flush();
-    assert_eq!(run(&mut lua, &text("loaded", 0)), eval_missing());
+    let missing = Reply::error("NOSCRIPT No matching script. Please use EVAL.");
+    assert_eq!(run(&mut lua, &text("loaded", 0)), missing);
     assert!(lua.memory_bytes() > full - full / 4, "nothing is freed before the first step");
     load(&mut lua, &text("loaded", 1));
     tidy(&mut lua);
     assert!(lua.memory_bytes() < empty + (2 << 20), "{lua:?}");
     assert_eq!(run(&mut lua, &text("loaded", 1)), Reply::bulk("loaded 1"));
-}
-
-fn eval_missing() -> Reply {
-    Reply::error("NOSCRIPT No matching script. Please use EVAL.")
 }
 
 #[test]

@@ -86,8 +86,8 @@ fn other_clients_are_refused_until_the_script_is_killed() {
 
 const NOT_BUSY: &str = "-NOTBUSY No scripts in execution right now.\\r\\n";
 
-/// Scripts of every kind, run by a plan or by Lua. Only the time-out of the reply is
-/// timed.
+/// Covers scripts of every kind, run by a plan or by Lua. A kill that has no effect shows as the
+/// time-out of the reply.
 #[test]
 fn a_kill_ends_every_kind_of_script() {
     const BY_A_PLAN: &str = "scripts_left_to_lua:1\r\nscripts_of_lua:0\r\n";
@@ -242,7 +242,7 @@ fn a_script_called_in_process_is_killed_from_outside() {
     }
 }
 
-/// Also where no client would ever get a BUSY error.
+/// Covers thresholds at which no client gets a BUSY error.
 #[test]
 fn the_end_of_the_server_ends_a_script() {
     for (threshold, plans) in [("0", "yes"), ("60000", "yes"), ("60000", "no")] {

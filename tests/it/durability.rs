@@ -109,7 +109,7 @@ fn process_that_is_killed_loses_nothing_under_any_policy() {
     }
 }
 
-/// What it acknowledges is in no file any more.
+/// What the server acknowledges would be in no file any more.
 #[test]
 fn server_stops_when_a_file_of_its_log_was_removed() {
     let folder = Folder::new();
@@ -214,7 +214,7 @@ fn server_at_a_new_socket_shares_a_directory_without_a_guard() {
     let mut replies = String::new();
     client.read_to_string(&mut replies).expect("replies");
     assert_eq!(lines(&replies), "*2 $13 restart-guard $2 no +OK");
-    // Its place is taken by a server that keeps to the guard.
+    // At a socket that exists, a server may replace the one before: it keeps the guard.
     let mut third = Daemon::start(&arguments);
     third.wait_for("another process uses the directory");
     assert!(!third.end().success());
@@ -399,8 +399,8 @@ fn requests_are_held_in_the_last_second_of_the_restart_guard() {
     server.stop();
 }
 
-/// Starts a server ten times, and sends a command as soon as its port opens. `before_kill` is
-/// replied to before each server ends.
+/// Starts a server ten times and sends a command as soon as its port opens. Runs `before_kill`
+/// before each server is killed.
 fn check_first_replies(arguments: &[&str], before_kill: &str) {
     let folder = Folder::new();
     let dir = folder.path("data");
@@ -525,9 +525,9 @@ fn empty_directory_is_guarded_for_the_minimum() {
     server.stop();
 }
 
-/// A migration from another server then needs an empty directory.
+/// A migration from another server, for which the minimum is meant, needs an empty directory.
 #[test]
-fn used_directory_is_not_guarded_for_the_minimum_which_the_log_says() {
+fn used_directory_is_not_guarded_for_the_minimum_and_a_warning_says_so() {
     let folder = Folder::new();
     Server::with_log(&folder).stop();
     let arguments = ["--appendonly", "yes", "--restart-guard-minimum", "1000s"];

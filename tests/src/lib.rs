@@ -28,13 +28,13 @@ use lockwheel::{Reply, Server};
 pub use lockwheel_compat::wire::frame;
 use lockwheel_compat::wire::frame::Frame;
 
-/// The protocol versions of every comparison.
+/// Protocol versions of every comparison.
 pub const PROTOCOLS: [u8; 2] = [2, 3];
 
-/// Prints a line on standard error: why a test compared nothing.
+/// Prints lines on standard error, such as the reason why a test compared nothing.
 #[allow(clippy::print_stderr)] // The only place where the harness prints.
-pub fn say(line: &str) {
-    eprintln!("{line}");
+pub fn say(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Starts a server with these settings.

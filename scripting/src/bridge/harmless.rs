@@ -35,7 +35,7 @@ const CALL_PARAMETER: &[u8] = b"redis_call(";
 /// A script that cannot write to a table it has not created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Harmless {
-    /// How often it names `redis`.
+    /// The number of uses of the name `redis`.
     redis_count: usize,
     /// The number of instructions, if none is run twice: it is one function without a loop.
     straight: Option<usize>,
@@ -53,7 +53,8 @@ impl Harmless {
         is_harmless.then_some(Harmless { redis_count, straight })
     }
 
-    /// Whether it ends within so many instructions of its own, whatever the commands do.
+    /// Returns whether it ends within this number of instructions of its own, whatever the commands
+    /// do.
     pub(super) fn ends_within(self, instructions: u32) -> bool {
         self.straight.is_some_and(|count| count <= instructions as usize)
     }
@@ -154,7 +155,7 @@ fn is_used_without_error(code: &[u32]) -> bool {
 /// The rest of a dumped function, in the format of `ldump.c`.
 struct Dump<'a> {
     rest: &'a [u8],
-    /// How often `redis` has been named.
+    /// The number of uses of the name `redis` so far.
     redis_count: usize,
     /// The value of the outermost function, which is finished last.
     straight: Option<usize>,

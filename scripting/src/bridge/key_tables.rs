@@ -11,9 +11,11 @@ use mlua::ffi::{self, lua_State};
 use super::bridge;
 use super::values::{push_bytes, set_field};
 
-/// Longer tables are built again for each run, because clearing them would cost more.
+/// Length of the longest table that is used again. Clearing a longer one would cost more than a new
+/// one.
 const REUSED_LENGTH_MAX: usize = 32;
-/// Longer strings are not remembered. A lock's owner is a UUID and a thread.
+/// Length of the longest string that is remembered: a lock's owner, which is a UUID and a thread,
+/// is shorter.
 const REMEMBERED_BYTES_MAX: usize = 48;
 
 /// The parameters of a script.
@@ -43,7 +45,8 @@ impl Tables {
         [self.keys.compare(keys), self.args.compare(args)]
     }
 
-    /// Called if the script has left its values in the tables unchanged. Never raises.
+    /// Marks the values of this run as those in the tables: the script has not changed them. Never
+    /// raises.
     pub(super) fn remember(&mut self, keys: &[&[u8]], args: &[&[u8]]) {
         self.keys.is_known = keys.len() <= REUSED_LENGTH_MAX;
         self.args.is_known = args.len() <= REUSED_LENGTH_MAX;

@@ -172,7 +172,7 @@ impl Machine {
     }
 }
 
-/// Why a run did not come to its end.
+/// The reason why a run did not come to its end.
 enum RunError {
     /// A Lua error that nothing caught.
     Raised(UncaughtError),
@@ -354,7 +354,7 @@ unsafe extern "C-unwind" fn keep(lua: *mut lua_State) -> c_int {
     0
 }
 
-/// Never raises.
+/// Keeps the reply that the value at index 1 gives. Never raises.
 unsafe fn keep_reply(lua: *mut lua_State, bridge: &BridgeState) {
     // SAFETY: `measure` has made room for reading.
     let value = unsafe { read(lua, bridge, 1, bridge.limits.nesting_max) };
@@ -408,23 +408,17 @@ unsafe fn note(lua: *mut lua_State, bridge: &BridgeState) {
             End::None => bytes(lua, -1).to_vec(),
             _ => bridge.killed_line.get().into(),
         };
-        let mut found: lua_Debug = std::mem::zeroed();
-        let mut at = |level| {
-            ffi::lua_getstack(lua, level, &raw mut found) != 0
-                && ffi::lua_getinfo(lua, c"Sl".as_ptr(), &raw mut found) != 0
+        let at = |level| {
+            let mut found: lua_Debug = std::mem::zeroed();
+            let is_known = ffi::lua_getstack(lua, level, &raw mut found) != 0
+                && ffi::lua_getinfo(lua, c"Sl".as_ptr(), &raw mut found) != 0;
+            is_known.then_some(found)
         };
-        let mut known = at(1);
-        if known && CStr::from_ptr(found.what) == c"C" {
-            known = {
-                let mut at = |level| {
-                    ffi::lua_getstack(lua, level, &raw mut found) != 0
-                        && ffi::lua_getinfo(lua, c"Sl".as_ptr(), &raw mut found) != 0
-                };
-                at(2)
-            };
-        }
-        let place =
-            known.then(|| (CStr::from_ptr(found.source).to_bytes().to_vec(), found.currentline));
+        let found = at(1);
+        let is_in_c = found.as_ref().is_some_and(|found| CStr::from_ptr(found.what) == c"C");
+        let found = if is_in_c { at(2) } else { found };
+        let place = found
+            .map(|found| (CStr::from_ptr(found.source).to_bytes().to_vec(), found.currentline));
         bridge.failure.set(Some(UncaughtError { message, place }));
     }
 }

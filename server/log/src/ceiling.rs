@@ -2,8 +2,8 @@
 //! are over.
 //!
 //! The file is replaced as a whole: a spare one is overwritten, flushed and renamed, and the
-//! directory is flushed. The file before becomes the spare one. So a full disk does not prevent
-//! that the ceiling is raised, since a file is overwritten that has its space already.
+//! directory is flushed. The replaced file becomes the spare one. So the ceiling can be raised on a
+//! full disk: the file that is overwritten has its space already.
 
 use std::io;
 
@@ -40,17 +40,17 @@ const GROUP_BYTES: usize = 1 + PREFIX_BYTES_MAX + 8;
 /// The contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CeilingRecord {
-    /// No lease that was granted ends later, on the lease clock, in milliseconds.
+    /// Latest end of all granted leases, on the lease clock, in milliseconds.
     pub deadline_ms: i64,
-    /// The lease clock when this was written.
+    /// Lease clock when the record was written, in milliseconds.
     pub lease_ms: i64,
-    /// The time since the machine was started, then.
+    /// Milliseconds from the start of the machine until the record was written.
     pub boot_ms: i64,
-    /// The wall clock, then, in milliseconds since 1970.
+    /// Wall clock when the record was written, in milliseconds since 1970.
     pub wall_ms: i64,
-    /// The run of the machine.
+    /// Identifier of the machine's run, which ends when the machine is restarted.
     pub boot_id: [u8; 16],
-    /// No fencing token that was given out is greater.
+    /// Greatest fencing token that was given out.
     pub token: u64,
     /// Whether there were keys without a deadline.
     pub has_lasting_keys: bool,
@@ -184,8 +184,8 @@ impl CeilingRecord {
         let has_previous = disk.link(CEILING, PREVIOUS).is_ok();
         disk.rename(SPARE, CEILING)?;
         if has_previous {
-            // Before, or a crash could leave one file with both names, and the next record would
-            // be written over the one that counts.
+            // The renaming must be durable before the next one: a crash could otherwise leave one
+            // file with both names, and the next record would overwrite the valid one.
             disk.sync()?;
             disk.rename(PREVIOUS, SPARE)?;
         } else {

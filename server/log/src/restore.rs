@@ -1,7 +1,6 @@
 //! Restores a log from a backup: a copy of a log directory.
 //!
-//! The file `restoring` is there meanwhile, so a start after an interrupted restoration refuses the
-//! directory.
+//! The file `restoring` marks a directory whose restoration is not complete: a start refuses it.
 
 use std::fmt;
 
@@ -59,7 +58,7 @@ pub fn restore(
     if let Some(name) = names(directory).map_err(RestoreError::Directory)?.first() {
         return Err(RestoreError::NotEmpty(*name));
     }
-    // A previous attempt may have left one.
+    // A previous attempt may have left a marker.
     let previous = marker::read(directory).ok().flatten().map_or(0, |marker| marker.epoch);
     let marker = Marker {
         epoch: marker::raised(found.epoch.max(previous), wall_seconds),

@@ -12,16 +12,16 @@ use lockwheel_simulated_disk::{DiskFault, Random, SimulatedDisk};
 struct Log {
     files: Files,
     values: Vec<u64>,
-    /// Before this position all units were removed.
+    /// The position of the last unit that may have been removed at the beginning.
     begin: Position,
 }
 
-/// What a crash may leave.
+/// The values that a crash may leave: the first of `values`, or those of a snapshot.
 struct Kept {
-    /// These values, or the first of them, at least `least`.
     values: Vec<u64>,
+    /// The least number of values that are left.
     least: usize,
-    /// Or exactly these, if a snapshot was being installed.
+    /// The values of a snapshot that was being installed.
     installed: Option<Vec<u64>>,
 }
 
@@ -53,7 +53,7 @@ impl Log {
         self.values.len() as u64
     }
 
-    /// What a crash may leave if nothing is being done.
+    /// Returns the values that a crash may leave if nothing is being done.
     fn kept(&self) -> Kept {
         let least = self.files.flushed() as usize;
         Kept { values: self.values.clone(), least, installed: None }

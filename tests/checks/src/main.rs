@@ -50,7 +50,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether all chosen steps have passed.
+/// Runs the chosen steps, or lists them. Returns whether all have passed.
 async fn run(options: &Options) -> Result<bool, String> {
     let path = root().join("tests/checks/steps.toml");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,6 +1,6 @@
 //! Bytes to the server's side of a TLS connection: at its beginning, within the handshake of a
 //! client, and after it. Checks that nothing panics, that what the client has sent arrives, and
-//! that what is kept stays small.
+//! that the server's answers stay short.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, LazyLock};
@@ -12,9 +12,9 @@ use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 
-/// Bytes that the server receives at once at most, as from a socket.
+/// Most bytes that the server receives at once, as from a socket.
 const RECEIVED_BYTES: usize = 16 << 10;
-/// Bytes that the server may answer without a request of its own: the handshake and alerts.
+/// Most bytes of the server's answer to what it receives at once: the handshake and alerts.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Arbitrary, Debug)]
@@ -56,8 +56,9 @@ static CONFIGS: LazyLock<(Arc<ServerConfig>, Arc<ClientConfig>)> = LazyLock::new
 struct Session {
     server: TlsState,
     client: ClientConnection,
-    /// What the client has sent, and what of it has arrived.
+    /// The text that the client has sent.
     sent: Vec<u8>,
+    /// The text that the server has received.
     arrived: Vec<u8>,
     /// Whether all bytes so far were those of the client.
     is_clean: bool,
@@ -137,7 +138,7 @@ impl Session {
         bytes.chunks(piece).for_each(|bytes| self.receive(bytes));
     }
 
-    /// The server receives bytes, takes the input in small parts, and answers the client.
+    /// Lets the server receive bytes, take the input in small parts, and answer the client.
     fn receive(&mut self, bytes: &[u8]) {
         for bytes in bytes.chunks(RECEIVED_BYTES) {
             let mut into = [0; 1000];

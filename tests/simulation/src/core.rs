@@ -88,8 +88,9 @@ struct Connection {
     generation: u64,
     /// When the last bytes arrive: at the server, and at the client.
     last_us: [i64; 2],
-    /// When the server has last sent bytes, and when the connection was lost.
+    /// When the server last sent bytes.
     output_us: i64,
+    /// When the connection was last lost.
     lost_us: i64,
     /// Received bytes that do not yet make a whole frame.
     input: Vec<u8>,
@@ -240,10 +241,10 @@ impl Core {
 
     /// Closes the connection from the client's side.
     pub fn lose(&mut self, connection: usize) {
-        self.drop_connection(connection, false);
+        self.drop_connection(connection);
     }
 
-    /// When the connection was last lost, and when the server had last sent bytes on it before.
+    /// Returns when the connection was last lost, and when the server last sent bytes on it.
     pub fn lost_us(&self, connection: usize) -> (i64, i64) {
         let Connection { lost_us, output_us, .. } = self.connections[connection];
         (lost_us, output_us)
@@ -409,13 +410,13 @@ impl Core {
     }
 
     /// Loses the connection: for the server at once, for the client after a latency.
-    fn drop_connection(&mut self, number: usize, at_once: bool) {
+    fn drop_connection(&mut self, number: usize) {
         let Some(pipe) = self.connections[number].pipe.take() else { return };
         pipe.lose();
         self.connections[number].lost_us = self.now_us;
         let (server, epoch) = (self.connections[number].server, self.connections[number].epoch);
         self.connections[number].input.clear();
-        let after_us = if at_once { 0 } else { self.latency(number, 1) };
+        let after_us = self.latency(number, 1);
         self.schedule(after_us, Event::ToClient(number, epoch, None));
         self.after_server(server);
     }
@@ -549,7 +550,7 @@ impl Core {
                 self.schedule(after_us, Event::ToClient(number, epoch, Some(bytes)));
             }
             if is_closed {
-                self.drop_connection(number, false);
+                self.drop_connection(number);
             }
         }
     }
@@ -594,7 +595,7 @@ impl Core {
     fn drop_connections(&mut self, server: usize) {
         for number in 0..self.connections.len() {
             if self.connections[number].server == server {
-                self.drop_connection(number, false);
+                self.drop_connection(number);
             }
         }
     }
@@ -679,7 +680,7 @@ impl Core {
         let mut random = Random::of(self.plan.seed, 20_000 + number as u64);
         if !self.connections.is_empty() {
             let connection = random.below(self.connections.len() as u64) as usize;
-            self.drop_connection(connection, false);
+            self.drop_connection(connection);
         }
     }
 

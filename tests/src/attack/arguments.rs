@@ -28,14 +28,14 @@ pub fn attack(requests: usize, seed: u64, progress: &mut dyn Progress) -> Option
         Ok(found) => {
             report.figures.extend(found.text().lines().map(str::to_owned));
             if !found.is_green() {
-                report.problem(format!("{} differences", found.found.len()));
+                report.add_problem(format!("{} differences", found.found.len()));
             }
         }
-        Err(error) => report.problem(error.to_string()),
+        Err(error) => report.add_problem(error.to_string()),
     }
     report.figures.push(format!("{:?}", server.held()));
     if let Some(problem) = server.end(Duration::from_secs(30)) {
-        report.problem(problem);
+        report.add_problem(problem);
     }
     Some(report)
 }

@@ -79,11 +79,11 @@ pub fn attack(rounds: u32, seed: u64) -> Report {
             let mut random = Random::of(seed, u64::from(round) << 32 | number as u64);
             let started_us = time::now_us();
             if let Err(error) = flood(&attack, &mut random) {
-                report.problem(format!("{name}: {error}"));
+                report.add_problem(format!("{name}: {error}"));
             }
             let after = attack.aftermath(&mut holder, &deadlines, begin);
             if let Err(problem) = after {
-                report.problem(format!("after {name}, round {round}: {problem}"));
+                report.add_problem(format!("after {name}, round {round}: {problem}"));
                 break;
             }
             if round == 0 {
@@ -98,11 +98,11 @@ pub fn attack(rounds: u32, seed: u64) -> Report {
     report.figures.push(format!("{rounds} rounds of {} floods, seed {seed}", FLOODS.len()));
     report.figures.push(format!("at first {begin:?}, at last {end:?}"));
     if end.resident_bytes > begin.resident_bytes + KEPT_BYTES_MAX {
-        report.problem(format!("too much memory is held: {begin:?}, {end:?}"));
+        report.add_problem(format!("too much memory is held: {begin:?}, {end:?}"));
     }
     drop(holder);
     if let Some(problem) = attack.server.end(REPLY_TIMEOUT) {
-        report.problem(problem);
+        report.add_problem(problem);
     }
     report
 }

@@ -24,7 +24,7 @@ const PROBLEMS_MAX: usize = 40;
 
 impl Report {
     /// Adds a problem.
-    pub fn problem(&mut self, problem: String) {
+    pub fn add_problem(&mut self, problem: String) {
         match self.problems.len() {
             0..PROBLEMS_MAX => self.problems.push(problem),
             PROBLEMS_MAX => self.problems.push("and more".to_owned()),

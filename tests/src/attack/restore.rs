@@ -231,7 +231,7 @@ pub fn attack(payloads: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) ->
         let count = BATCH.min(payloads - sent);
         let batch: Vec<_> = (sent..sent + count).map(|n| mutated(&corpus, seed, n)).collect();
         if let Err(problem) = attack.send(&batch) {
-            attack.report.problem(problem);
+            attack.report.add_problem(problem);
             break;
         }
         sent += count;
@@ -249,10 +249,10 @@ pub fn attack(payloads: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) ->
     if end.resident_bytes > begin.resident_bytes + KEPT_BYTES_MAX
         || end.resident_bytes_max > HELD_BYTES_MAX
     {
-        report.problem(format!("too much memory is held: {begin:?}, {end:?}"));
+        report.add_problem(format!("too much memory is held: {begin:?}, {end:?}"));
     }
     if let Some(problem) = server.end(REPLY_TIMEOUT) {
-        report.problem(problem);
+        report.add_problem(problem);
     }
     Some(report)
 }
@@ -446,7 +446,7 @@ impl Attack {
         let times = self.counts.entry(format!("not explained: {kind}")).or_default();
         *times += 1;
         if *times <= 3 {
-            self.report.problem(format!(
+            self.report.add_problem(format!(
                 "{kind}: RESTORE k 0 {}\n  ours:   {} {}\n  theirs: {} {}",
                 quoted(payload),
                 mine.notation(),
@@ -493,7 +493,7 @@ impl Attack {
                 && again[place] == dumps[place]
                 && rest[place].text == b"0";
             if !is_well {
-                self.report.problem(format!(
+                self.report.add_problem(format!(
                     "does not behave: RESTORE k 0 {}\n  {} {} {}",
                     quoted(&batch[*at]),
                     restored[place].notation(),

@@ -114,7 +114,7 @@ pub fn attack(mutations: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) -
         let name = if run < corpus.len() as u64 { "EVAL" } else { "EVAL_RO" };
         run += 1;
         if let Err(error) = attack.run(name, &script) {
-            attack.report.problem(format!("{error} at {name} {}", quoted(&script)));
+            attack.report.add_problem(format!("{error} at {name} {}", quoted(&script)));
             break;
         }
         progress(run, attack.report.problems.len());
@@ -125,10 +125,10 @@ pub fn attack(mutations: u64, seed: u64, progress: &mut dyn FnMut(u64, usize)) -
     let end = server.held();
     report.figures.push(format!("{end:?}"));
     if end.resident_bytes > begin.resident_bytes + KEPT_BYTES_MAX {
-        report.problem(format!("too much memory is held: {begin:?}, {end:?}"));
+        report.add_problem(format!("too much memory is held: {begin:?}, {end:?}"));
     }
     if let Some(problem) = server.end(REPLY_TIMEOUT) {
-        report.problem(problem);
+        report.add_problem(problem);
     }
     report
 }
@@ -159,7 +159,7 @@ impl Attack {
         }
         let canary = self.wire.call(&["EVAL", CANARY, "0"])?;
         if canary != self.canary {
-            self.report.problem(format!(
+            self.report.add_problem(format!(
                 "left something behind: {}\n  {}\n  {}",
                 quoted(script),
                 canary.notation(),

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// By which part instructions may exceed those recorded. The counts of one binary hardly vary. This
-/// allows for changes outside the measured code: a different inlining decision, a patch of a
+/// Fraction by which instructions may exceed those recorded. The counts of one binary hardly vary;
+/// this allows for changes outside the measured code: a different inlining decision, a patch of a
 /// dependency, another libc.
 const TOLERANCE: f64 = 0.02;
-/// Another compiler may generate better or worse code; the tolerance is small enough to show a new
-/// allocation or a second look-up.
+/// The same fraction for another compiler, which may generate better or worse code; small enough to
+/// show a new allocation or a second look-up.
 const TOLERANCE_FOR_ANOTHER_TOOLCHAIN: f64 = 0.10;
 
 const HEAD: &str = "\
@@ -47,7 +47,7 @@ fn version(compiler: &str) -> String {
     text.lines().next().unwrap_or("unknown").trim().to_owned()
 }
 
-/// What one operation costs.
+/// The cost of one operation.
 pub(crate) struct Count {
     /// The operation, and what is counted unless it is instructions at the engine.
     pub(crate) name: String,
@@ -119,7 +119,7 @@ impl RecordedCounts {
         self.counts.get(name).copied()
     }
 
-    /// Changes a count.
+    /// Sets a count.
     pub(crate) fn set(&mut self, count: Count) {
         self.counts.insert(count.name, count.value);
     }

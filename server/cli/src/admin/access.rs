@@ -33,11 +33,11 @@ pub(super) struct Connection {
     pub(super) uses_tls: bool,
 }
 
-/// A request on a loopback address, for a name of that address.
+/// Whether a request came to a loopback address, and is for a name of such an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IsLocal(pub(super) bool);
 
-/// What all pages share.
+/// The state that all pages share.
 pub(super) struct Admin {
     server: Arc<Server>,
     /// The client without limits, which is not that of a user.
@@ -91,12 +91,12 @@ struct Failures {
     begin: Instant,
 }
 
-/// Wrong passwords of the last time, from a limited number of addresses.
+/// The recent wrong passwords by address, for a limited number of addresses.
 #[derive(Default)]
 struct AllFailures(BTreeMap<IpAddr, Failures>);
 
 impl AllFailures {
-    /// Whether no password is checked that comes from this address.
+    /// Returns whether passwords from this address are refused without a check.
     fn is_limited(&mut self, address: IpAddr, now: Instant) -> bool {
         self.0.retain(|_, failures| now - failures.begin < limits::ADMIN_LOGIN_WINDOW);
         match self.0.get(&address) {
@@ -122,6 +122,8 @@ pub(super) struct Caller {
 }
 
 impl Admin {
+    /// Creates the state for a server that is also known by the names `hosts`.
+    ///
     /// # Errors
     /// If the server has ended, or there is no randomness.
     pub(super) fn new(server: Arc<Server>, hosts: Vec<String>) -> Result<Admin, String> {

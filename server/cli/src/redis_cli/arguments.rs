@@ -46,7 +46,7 @@ pub(super) struct Arguments {
     pub(super) last_from_stdin: bool,
     /// Exit with status 1 if the reply is an error
     #[arg(short = 'e')]
-    pub(super) errors_count: bool,
+    pub(super) ends_at_error: bool,
     /// Print raw replies (the default if the output is not a terminal)
     #[arg(long, overrides_with_all = ["formatted", "json"])]
     raw: bool,

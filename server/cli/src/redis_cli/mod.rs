@@ -55,7 +55,7 @@ fn run(arguments: Arguments) -> Result<(), End> {
         tls: arguments.server.tls().cloned(),
         login: arguments.login(),
         style: arguments.style(),
-        errors_count: arguments.errors_count && !arguments.command.is_empty(),
+        ends_at_error: arguments.ends_at_error && !arguments.command.is_empty(),
         interval,
         reconnects: arguments.command.is_empty(),
     });

@@ -23,12 +23,13 @@ pub(super) struct Settings {
     pub(super) login: Login,
     pub(super) style: Style,
     /// Whether an error reply ends the program.
-    pub(super) errors_count: bool,
+    pub(super) ends_at_error: bool,
     pub(super) interval: Duration,
     /// Whether more commands can follow after a failed one: from a terminal or a pipe.
     pub(super) reconnects: bool,
 }
 
+/// A connection to a server that is established again when it is lost, and the state of the prompt.
 pub(super) struct Session {
     pub(super) settings: Settings,
     connection: Option<Connection>,
@@ -84,8 +85,8 @@ impl Session {
         format!("{}{database}{transaction}> ", self.settings.address)
     }
 
-    /// Sends a command this many times, -1 for ever, and prints the replies. `false` if there is no
-    /// connection any more.
+    /// Sends a command this many times, -1 for ever, and prints the replies. Returns whether there
+    /// still is a connection.
     pub(super) fn send_repeatedly(&mut self, words: &[Vec<u8>], times: i64) -> Result<bool, End> {
         let mut sent = 0;
         while times < 0 || sent < times {
@@ -145,7 +146,7 @@ impl Session {
             if is_message && !subscribes && !io::stdout().is_terminal() {
                 continue;
             }
-            if let (Reply::Error(text), true) = (&reply, self.settings.errors_count) {
+            if let (Reply::Error(text), true) = (&reply, self.settings.ends_at_error) {
                 print_error(&String::from_utf8_lossy(text));
                 return Err(End(1));
             }

@@ -212,7 +212,7 @@ pub(super) const REDISSON_SEMAPHORE: Recipe = Recipe {
 
 const REFUSED: Answer = Answer::Refused { remaining_us: None };
 
-/// Scripts that return 1 or 0.
+/// Returns the meaning of the reply of a script that returns 1 or 0.
 fn one_or_zero(action: Action, reply: &Frame) -> Option<AnswerAndToken> {
     let answer = match (action, number(reply)?) {
         (Action::Release { .. }, 1) => Answer::Released,
@@ -224,8 +224,8 @@ fn one_or_zero(action: Action, reply: &Frame) -> Option<AnswerAndToken> {
     Some((answer, None))
 }
 
-/// Nil means that the lock was acquired, or was not held; a number is a remaining time, or the
-/// result of the release.
+/// Returns the meaning of the reply of a script of Redisson. Nil means that the lock was acquired,
+/// or was not held; a number is a remaining time, or the result of the release.
 fn redisson(action: Action, reply: &Frame) -> Option<AnswerAndToken> {
     let answer = match (action, &reply.items[..]) {
         (Action::Renew { .. }, [renewed]) => return one_or_zero(action, renewed),

@@ -14,21 +14,22 @@ pub(crate) struct AccessControl {
     pub(crate) users: Users,
     /// The users at the start, to which a reset returns.
     pub(crate) first_users: Users,
-    /// As `first_users`, with the password that `requirepass` has now.
+    /// The users of a server whose state has none: `first_users`, with the password that
+    /// `requirepass` has now.
     pub(crate) configured_users: Users,
     /// Whether changes by commands are effects: the server has followed or led.
     pub(crate) are_replicated: bool,
     /// The user of the program that embeds the server, which may do everything.
     pub(crate) embedding: Arc<User>,
-    /// A user that may do nothing: that of a client whose own was removed, until it is closed.
-    /// Passwords are compared with where there is no user of that name, so that this takes the same
-    /// time.
+    /// A user that may do nothing: that of a client whose own was removed, until it is closed. A
+    /// password for an unknown name is compared with those of this user, so that the refusal takes
+    /// the same time.
     pub(crate) closed: Arc<User>,
     /// The log of refusals.
     pub(crate) log: AclLog,
     /// The file of `aclfile`, if there is one.
     pub(crate) file: Option<Box<dyn AclFile>>,
-    /// What is wrong with the users of the configuration. Until it is reported, no client can
+    /// The error in the users of the configuration. Until it is reported, no client can
     /// authenticate.
     pub(crate) error: Option<String>,
 }
@@ -52,16 +53,6 @@ impl AccessControl {
             file: None,
             error,
         }
-    }
-
-    /// All users.
-    pub(crate) fn users(&self) -> &Users {
-        &self.users
-    }
-
-    /// The users of a server whose state has none.
-    pub(crate) fn configured_users(&self) -> &Users {
-        &self.configured_users
     }
 
     /// The identity of a client that has connected.

@@ -237,7 +237,7 @@ impl User {
         rules
     }
 
-    /// Applies rules in this order. All or none.
+    /// Returns this user with rules applied in this order.
     ///
     /// # Errors
     /// With the first rule that is wrong, and why.

@@ -797,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn permission_is_tried() {
+    fn dryrun_reports_what_a_user_may_do() {
         let mut stage = stage("~a &c +get +publish");
         let refused = "\"User u has no permissions to";
         stage.check(&format!(

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn monitor_is_refused_where_output_has_no_place() {
+    fn monitor_is_refused_in_transactions_and_scripts() {
         check(
             "MULTI; MONITOR; EXEC => [!ERR MONITOR isn't allowed for DENY BLOCKING client]; \
              EVAL \"return redis.call('MONITOR')\" 0 => !ERR ...not allowed from script...",

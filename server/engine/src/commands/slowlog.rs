@@ -66,7 +66,7 @@ const SUBCOMMANDS: &[Command] = &[
     },
 ];
 
-/// Entries that `SLOWLOG GET` returns unless it is asked for more, as in Redis.
+/// Default of the number of entries that `SLOWLOG GET` returns, as in Redis.
 const COUNT_DEFAULT: usize = 10;
 
 /// `SLOWLOG GET`: replies with the newest entries.

@@ -43,7 +43,8 @@ impl KeyGroups {
         groups.iter().map(|group| group.prefix.escape_ascii().to_string()).collect()
     }
 
-    /// Adds a key or the prefix of a group. Without room, the earliest deadline gives way.
+    /// Adds a key or the prefix of a group. If there are too many groups, that with the earliest
+    /// deadline is left out.
     pub fn add(&mut self, key: &[u8], deadline: Millis) {
         let prefix = prefix_of(key);
         if let Some(known) = self.0.iter_mut().find(|group| group.prefix == prefix) {

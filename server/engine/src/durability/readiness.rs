@@ -1,7 +1,7 @@
 //! Whether the server is ready for commands: not while it loads its log, and not while leases from
 //! before the restart may still be held (the restart guard). Until then, commands without the flag
 //! `LOADING` are refused, or held if the guard ends within a second.
-//! [`held`](crate::replication::held) has that, and what a server serves that follows.
+//! [`held`](crate::replication::held) holds requests, also those of a server that follows.
 
 use bytes::Bytes;
 
@@ -16,8 +16,8 @@ use crate::store::effects::{Effect, EffectIter};
 use crate::timing::time::{Millis, Time};
 use crate::timing::timers::TimerId;
 
-/// Messages that were published in this time before the end of the log are kept, in milliseconds: a
-/// client that has received an earlier one has acted on it, or is going to without the server.
+/// Milliseconds before the end of the log whose messages are kept: a client that has received an
+/// earlier message has acted on it, or is going to without the server.
 const MESSAGES_KEPT_MS: i64 = 10_000;
 
 /// Milliseconds after the start during which these messages are sent to new subscribers: clients
@@ -81,8 +81,8 @@ impl Engine {
         matches!(self.readiness, Readiness::Ready)
     }
 
-    /// From now on the log is applied, which has this length and ends at `last` on the lease clock.
-    /// Nothing is due meanwhile.
+    /// Begins to apply a log of this length, which ends at `last` on the lease clock. Until
+    /// [`Engine::end_loading`], no deadline is due.
     pub fn begin_loading(&mut self, total_bytes: u64, last: Millis, time: Time) {
         let messages_from = Millis(last.0.saturating_sub(MESSAGES_KEPT_MS));
         let loading = Loading { began: time, total_bytes, loaded_bytes: 0, messages_from };
@@ -131,14 +131,14 @@ impl Engine {
         }
     }
 
-    /// The log is applied.
+    /// Ends loading, after the whole log was applied, and begins to serve commands.
     pub fn end_loading(&mut self, time: Time) {
         self.persistence.loaded_keys =
             (0..self.writer.keyspace().count()).map(|number| self.key_count(number) as u64).sum();
         self.begin_service(time);
     }
 
-    /// The state is complete: commands are served from now on.
+    /// Begins to serve commands on a complete state.
     pub(crate) fn begin_service(&mut self, time: Time) {
         self.forget_clients_of_locks(time);
         // The keys of the log were restored without notes.
@@ -167,7 +167,7 @@ impl Engine {
         self.update_conditions();
     }
 
-    /// The guard that has begun is longer than `restart-guard-warn`, because of these groups.
+    /// Marks the guard as longer than `restart-guard-warn`, because of these groups.
     pub fn explain_guard(&mut self, groups: KeyGroups) {
         if let Some(guard) = self.guard_mut() {
             (guard.is_long, guard.groups) = (true, groups);
@@ -195,7 +195,7 @@ impl Engine {
         was_on
     }
 
-    /// As [`Engine::end_guard`], when its timer has fired.
+    /// Ends the restart guard, whose timer has fired.
     pub(crate) fn guard_is_over(&mut self) {
         self.become_ready();
     }

@@ -152,7 +152,7 @@ impl Engine {
             writer: Writer::new(state, settings.notify_keyspace_events),
             interpreter: Some(Box::new(interpreter)),
             first_settings: settings.clone(),
-            gates: Gates::new(GATES, access.users().has_restricted()),
+            gates: Gates::new(GATES, access.users.has_restricted()),
             access,
             latency: Latency::new(&settings),
             instruments: Instruments::of(&settings, time, seed),

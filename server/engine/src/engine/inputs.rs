@@ -148,7 +148,7 @@ impl Engine {
 
     /// Whether clients from other hosts are refused: there is no password (`protected-mode`).
     pub fn is_protected(&self) -> bool {
-        self.settings.protected_mode && self.access.users().default_user().needs_no_password()
+        self.settings.protected_mode && self.access.users.default_user().needs_no_password()
     }
 
     /// Adds a client that has connected, unless the server is full, protected, or a rule of a test

@@ -30,7 +30,7 @@ impl Engine {
     pub(crate) fn replace_users(&mut self, users: Users, caller: Option<ClientId>) {
         if self.access.are_replicated {
             let is_local = !self.replicates_default_user()
-                && users.default_user() == self.access.users().default_user();
+                && users.default_user() == self.access.users.default_user();
             let replicated = users.iter().filter(|user| !is_local || user.name() != DEFAULT_USER);
             let text = |user: &User| (user.name().into(), user.rules().into());
             let rules: UserRules = replicated.map(|user| text(user)).collect();
@@ -44,7 +44,7 @@ impl Engine {
         if !self.writer.take_users_changed() {
             return;
         }
-        let configured = self.access.configured_users();
+        let configured = &self.access.configured_users;
         let users = match self.writer.state().users().rules() {
             None => configured.clone(),
             Some(rules) => {

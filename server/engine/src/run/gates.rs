@@ -414,7 +414,7 @@ impl Session {
 impl Engine {
     /// Replaces the table of gates. For tests, which add gates to [`GATES`].
     pub fn set_gates(&mut self, table: &'static [Gate]) {
-        self.gates = Gates::new(table, self.access.users().has_restricted());
+        self.gates = Gates::new(table, self.access.users.has_restricted());
     }
 
     /// Determines which sessions can be restricted. Must be called when users have changed.

@@ -131,7 +131,7 @@ pub struct FaultRule<'a> {
     id: u64,
 }
 
-/// A gate holds clients before their requests are run, until it is opened.
+/// A rule that holds clients before their requests are run, until it is opened.
 ///
 /// ```
 /// use lockwheel::{Reply, Requests, Server};

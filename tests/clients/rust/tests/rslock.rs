@@ -131,21 +131,21 @@ fn renews() {
         let (holder, other) = (three().await, three().await);
         let lease = Duration::from_millis(900);
         // The renewal has less than half a second: if the machine stalled, the round is repeated.
-        let stood = Cell::new(true);
-        while stood.replace(false) {
+        let has_stalled = Cell::new(true);
+        while has_stalled.replace(false) {
             let (key, begin) = (unique("renews"), Instant::now());
             let use_it = async || {
                 let mut last = begin;
-                while begin.elapsed() < lease * 2 && !stood.get() {
+                while begin.elapsed() < lease * 2 && !has_stalled.get() {
                     let refused = other.try_lock(&key, LONG).await.is_none();
-                    stood.set(last.elapsed() >= Duration::from_millis(300));
-                    assert!(refused || stood.get(), "two hold it");
+                    has_stalled.set(last.elapsed() >= Duration::from_millis(300));
+                    assert!(refused || has_stalled.get(), "two hold it");
                     last = Instant::now();
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };
             let kept = holder.0.using(key.as_bytes(), lease, use_it).await;
-            if !stood.get() {
+            if !has_stalled.get() {
                 kept.expect("it is kept");
                 assert!(other.try_lock(&key, LONG).await.is_some(), "it was not released");
             }

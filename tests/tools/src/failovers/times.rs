@@ -8,7 +8,7 @@ use lockwheel_tests::load::clients::Record;
 
 use crate::faults::{Fault, InjectedFault};
 
-/// An answer that comes sooner after a fault was under way before.
+/// Longest time after a fault in which an answer can arrive that was sent before the fault.
 const UNDER_WAY_US: i64 = 50_000;
 
 /// The times from the faults to the next granted lock.
@@ -18,25 +18,25 @@ pub(crate) struct Times {
     /// The times of a client that reconnects at once, by fault.
     probe_us: BTreeMap<Fault, Vec<i64>>,
     libraries: BTreeMap<String, Waits>,
-    /// The threads of clients, and since when those wait that have got no lock after a kill.
+    /// The threads of clients: the time of the kill after which a thread has got no lock yet.
     waiting_us: BTreeMap<String, Option<i64>>,
 }
 
-/// Of the threads of a library.
+/// The locks and the waits of the threads of a library.
 #[derive(Default)]
 struct Waits {
     locks: u64,
-    /// After the kills of leaders, of each thread.
+    /// The times from a kill of the leader to the next lock of each thread.
     times_us: Vec<i64>,
 }
 
 impl Times {
-    /// The faults after which another server led.
+    /// Returns the number of faults after which another server led.
     pub(crate) fn failovers(&self) -> u32 {
         self.failovers
     }
 
-    /// All faults.
+    /// Returns the number of all faults.
     pub(crate) fn faults(&self) -> usize {
         self.probe_us.values().map(Vec::len).sum()
     }
@@ -102,7 +102,7 @@ impl fmt::Display for Times {
     }
 }
 
-/// How some times are spread.
+/// The distribution of some times.
 struct Spread {
     count: usize,
     median_ms: i64,

@@ -12,13 +12,14 @@ use lockwheel_compat::wire::address::Endpoint;
 use lockwheel_tests::daemon::{self, Folder};
 use lockwheel_tests::load::{Fault, now_us};
 
-/// Below the ports from which Linux chooses those of clients: while no server listens, a client
-/// could otherwise connect to its own port, and the server could not listen there again.
+/// Ports of servers, below those from which Linux chooses the ports of clients: while no server
+/// listens, a client could otherwise connect to its own port, and the server could not listen there
+/// again.
 const PORTS: std::ops::Range<u16> = 15_000..30_000;
 
-/// The time within which the server must be ready. It never needs nearly as long.
+/// The longest time until the server is ready; far longer than it needs.
 const READY_TIMEOUT_US: i64 = 120_000_000;
-/// The time within which one `PING` is answered.
+/// The longest time until a `PING` is answered.
 const PING_TIMEOUT: Duration = Duration::from_secs(30);
 const PING_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -36,12 +37,13 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// The shortest and the longest lease. The guard lasts as long.
+    /// Returns the shortest and the longest lease. The guard lasts as long as the longest.
     pub(crate) fn lease_ms(self) -> (u32, u32) {
         if self == Policy::Guard { (300, 600) } else { (1000, 3000) }
     }
 
-    /// Whether locks are there after a restart.
+    /// Returns whether the judge requires that locks survive a restart. `Memory` does not keep
+    /// them, which the judge must find.
     pub(crate) fn keeps_locks(self) -> bool {
         self != Policy::Guard
     }
@@ -111,7 +113,7 @@ impl Server {
         reply.is_ok_and(|(_, bytes)| bytes == b"+PONG\r\n")
     }
 
-    /// An error if the process has ended by itself.
+    /// Returns an error if the process has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -152,10 +154,10 @@ impl Drop for Server {
 fn run(folder: &Folder, port: u16, policy: Policy) -> Result<Child, String> {
     let (port, dir) = (port.to_string(), folder.path(""));
     let mut arguments = vec!["--port", &port, "--bind", "127.0.0.1", "--dir", &dir];
-    // Small, so that many kills come while a snapshot is written.
+    // A small log is rewritten often, so that many kills come while a snapshot is written.
     arguments.extend(["--auto-aof-rewrite-min-size", "64kb"]);
     arguments.extend(policy.arguments());
-    // Of this process alone, so that it is complete and short.
+    // A log of this process alone is complete and short.
     let log = File::create(folder.path("log")).map_err(|error| format!("the log: {error}"))?;
     let mut command = daemon::command(folder, &arguments);
     command.stdout(Stdio::from(log));

@@ -2,7 +2,8 @@
 //!
 //! [`figures`] keeps what was measured, [`statistics`] estimates ratios from figures of the same
 //! round, [`tables`] has the tables of all outputs, [`page`] writes the pages with their [`plots`],
-//! and [`text`] everything else. A page is a function of the [`saved`] figures.
+//! and [`text`] the other formats. A page is a function of the [`saved`] figures and of the costs
+//! of a timer, which [`wheel`] reads from a bench.
 //!
 //! Begin with `figures.rs`.
 

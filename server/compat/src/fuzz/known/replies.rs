@@ -86,8 +86,7 @@ pub(super) fn streams_of(frame: &Frame) -> Vec<(&Frame, &Frame)> {
         b'*' => frame.items.iter().map(|item| &*item.items).collect(),
         _ => Vec::new(),
     };
-    let pair = |pair: &'_ [Frame]| matches!(pair, [_, _]);
-    match pairs.iter().all(|it| pair(it)) {
+    match pairs.iter().all(|pair| pair.len() == 2) {
         true => pairs.into_iter().map(|pair| (&pair[0], &pair[1])).collect(),
         false => Vec::new(),
     }

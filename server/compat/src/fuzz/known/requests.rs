@@ -18,7 +18,7 @@ pub(super) const DIFFERENCES: &[KnownDifference] = &[
                 "ERR Invalid command specified",
                 "ERR Invalid number of arguments specified for command",
             ];
-            // Checks that run after the check of the number of arguments.
+            // The target checks the number of arguments only after it was queued.
             let is_queued =
                 observed.ours.text == b"QUEUED" && was_sent(observed, &["MULTI"], &|_| true);
             observed.words.len() == 3

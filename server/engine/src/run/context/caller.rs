@@ -112,7 +112,7 @@ impl Context<'_> {
     /// Blocks the client until one of the keys has what it waits for, or until `deadline`. Then
     /// `argv` is run for the client: the command itself, or one that names its start more exactly.
     /// For commands that have changed nothing; they return the result of this function,
-    /// `Reply::NOTHING`. `None` if the client may not block.
+    /// `Reply::NOTHING`. `None` if the client may not block, or its time is over.
     pub fn wait_for(
         &mut self,
         kind: WaitKind,

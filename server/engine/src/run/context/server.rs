@@ -35,7 +35,7 @@ impl Context<'_> {
 
     /// The users.
     pub fn users(&self) -> &Users {
-        self.engine.access.users()
+        &self.engine.access.users
     }
 
     /// All databases, with the keys that have reached their deadlines.
