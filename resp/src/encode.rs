@@ -177,9 +177,9 @@ fn header(marker: u8, value: i64, out: &mut BytesMut) {
 }
 
 const LINE_END: &[u8] = b"\r\n";
-/// `OK` and `PONG` are shorter, errors longer.
+/// Length of the longest line that is written at once, such as `OK` and `PONG`; errors are longer.
 const SHORT_LINE_BYTES_MAX: usize = 8;
-/// Shorter bulk strings are copied twice instead of appended in pieces.
+/// Length from which a bulk string is appended in pieces; shorter ones are copied twice instead.
 const SMALL_BYTES_MAX: usize = 64;
 /// A marker, `-9223372036854775808` and the line end.
 const HEADER_BYTES_MAX: usize = 1 + 20 + 2;

@@ -148,9 +148,9 @@ const GUARD_BITS: u32 = 62;
 const DECIMALS: usize = 17;
 const DECIMALS_SCALE: u64 = 10_u64.pow(DECIMALS as u32);
 const DECIMALS_SCALE_WIDE: u128 = DECIMALS_SCALE as u128;
-/// All numbers are below ten to this power.
+/// Exponent of a power of ten that is above all numbers.
 const POWER_MAX: i64 = 4933;
-/// Numbers below ten to this power round to zero.
+/// Exponent of a power of ten below which numbers are rounded to zero.
 const POWER_MIN: i64 = -4951;
 
 /// Mantissas have the maximum length, so exponents are compared first.
@@ -352,7 +352,7 @@ mod tests {
         left.checked_add(right).map_or(TOO_LARGE.to_owned(), |sum| sum.to_string())
     }
 
-    /// Each outcome is that of `SET key left`, `INCRBYFLOAT key right` on Redis 7.0.15.
+    /// Outcomes of `SET key left`, `INCRBYFLOAT key right` on Redis 7.0.15.
     const SUMS: &[(&str, &str, &str)] = &[
         ("10.5", "0.1", "10.6"),
         ("10.50", "-5", "5.5"),

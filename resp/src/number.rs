@@ -132,15 +132,15 @@ impl fmt::Write for DoubleText {
     }
 }
 
-/// The longest text has 25 bytes: a sign, 17 digits and 7 zeros.
+/// Room for a text, of which the longest has 25 bytes: a sign, 17 digits and 7 zeros.
 const DOUBLE_TEXT_BYTES_MAX: usize = 32;
-/// Integral doubles up to this size are printed as integers: half of `i64::MAX`, rounded.
+/// Largest integral double that is printed as an integer: half of `i64::MAX`, rounded.
 const INTEGRAL_MAX: f64 = (1_u64 << 62) as f64;
-/// With more zeros after the digits, the number has an exponent.
+/// Most zeros after the digits of a number without an exponent.
 const TRAILING_ZEROS_MAX: i32 = 7;
-/// With at most this many decimals, the number has no exponent.
+/// Most decimals of a number without an exponent.
 const DECIMALS_MAX: i32 = 6;
-/// With more decimals, a number with a power of ten below this has no exponent either.
+/// Bound of the power of ten below which a number with more decimals has no exponent either.
 const POWER_MAX: i32 = 4;
 
 fn write_double(value: f64, out: &mut DoubleText) -> fmt::Result {
@@ -316,7 +316,7 @@ pub(crate) fn parse_exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -exponent } else { exponent })
 }
 
-/// No sequence of digits is long enough to bring such an exponent back into range.
+/// Bound of exponents: no sequence of digits is long enough to bring a greater one back into range.
 const EXPONENT_MAX: i64 = 1 << 48;
 
 fn has_nonzero_digit(decimal: &[u8]) -> bool {

@@ -115,7 +115,7 @@ pub struct Parser {
     state: State,
     /// All bytes before this one have been parsed.
     position: usize,
-    /// There is no line end between `position` and this byte.
+    /// Byte up to which the bytes from `position` on have no line end.
     scanned: usize,
     /// Bytes of the current request received so far.
     received: usize,

@@ -10,7 +10,7 @@ pub type Head<'a> = [&'a [u8]; HEAD_ARGUMENTS];
 /// Enough to find the first key, which follows the number of keys of a script.
 const HEAD_ARGUMENTS: usize = 4;
 
-/// Requests with more arguments end the look-ahead.
+/// Most arguments of a request in the look-ahead, which ends at a longer one.
 const ARGUMENTS_MAX: usize = 256;
 
 /// The requests at the beginning of `buffer`, up to the first incomplete or unusual one.

@@ -56,7 +56,7 @@ pub enum Reply {
 impl Reply {
     /// `+OK`
     pub const OK: Reply = Reply::Simple(Bytes::from_static(b"OK"));
-    /// No reply is sent now.
+    /// The absence of a reply for now.
     pub const NOTHING: Reply = Reply::Several(Vec::new());
 
     /// A status from a literal.

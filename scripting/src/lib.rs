@@ -268,9 +268,9 @@ const FREED_PER_STEP: usize = 64;
 /// allowed before that rule applies.
 const LEFT_ALLOWANCE: u64 = 16;
 
-/// The first runs of a script that its plan finishes are all compared with Lua.
+/// Number of the first runs finished by a plan, all of which are compared with Lua.
 const CHECKED_FIRST: u64 = 4;
-/// Of the later runs, one in this many is compared: less than a hundredth of their cost.
+/// Number of later runs of which one is compared: less than a hundredth of their cost.
 const CHECKED_EVERY: u64 = 1024;
 
 /// Whether a run of a script is compared with Lua, by the number of its runs that the plan has
@@ -279,8 +279,8 @@ fn is_checked(planned: u64) -> bool {
     planned <= CHECKED_FIRST || planned.is_multiple_of(CHECKED_EVERY)
 }
 
-/// If more scripts than this are distrusted, plans are no longer used at all: then there is more
-/// than one defect in them.
+/// Most distrusted scripts with which plans are still used: if there are more, there is more than
+/// one defect in them.
 const DISTRUSTED_MAX: usize = 100;
 
 fn read_plan(code: &[u8], limits: &Limits, host: &mut dyn Host) -> PlanState {

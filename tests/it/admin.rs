@@ -9,7 +9,7 @@ use lockwheel_tests::daemon::{self, Daemon};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
 
-/// No page needs nearly as long.
+/// Longest time until a page arrives; far longer than it needs.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server with a listener for monitoring.

@@ -12,7 +12,7 @@ use lockwheel_tests::say;
 use lockwheel_tests::wire::Wire;
 use lockwheel_tests::{connect, start};
 
-/// More than the kernel buffers for one connection that is not read.
+/// Bytes that are more than the kernel buffers for one connection that is not read.
 const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 << 20;
 
 /// The time within which a reply must arrive: far more than any needs.

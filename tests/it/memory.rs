@@ -11,7 +11,7 @@ use lockwheel_tests::{connect, start};
 
 const MIB: usize = 1 << 20;
 
-/// More than the kernel buffers for one connection that is not read.
+/// Bytes that are more than the kernel buffers for one connection that is not read.
 const MORE_THAN_THE_KERNEL_KEEPS: usize = 24 * MIB;
 
 fn text(server: &Server, command: &[&str]) -> String {

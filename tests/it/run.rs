@@ -81,7 +81,7 @@ fn options_override_the_configuration_file() {
     check(&[&path, "--timeout", "6"], script, "timeout\n6\ndatabases\n3\n", "");
 }
 
-/// Takes a lock and does not release it.
+/// A shell command that takes a lock and does not release it.
 const TAKE: &str = "ask set lock token nx px 30000 > /dev/null; ";
 
 #[test]

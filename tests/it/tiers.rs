@@ -130,7 +130,8 @@ fn scripts_of_lock_libraries_have_plans() {
     assert_eq!(outside, NEED_LUA, "{outside:#?}");
 }
 
-/// They define functions, unpack data of other clients, or iterate with `pairs`.
+/// Scripts that only Lua runs: they define functions, unpack data of other clients, or iterate with
+/// `pairs`.
 const NEED_LUA: &[&str] = &[
     "bullmq/extend-lock: an expression like this (line 3)",
     "bullmq/extend-locks: an expression like this (line 3)",

@@ -39,15 +39,16 @@ const PAUSE_ENDS: u32 = 2;
 /// `PAUSE_ENDS + LEASE_ENDS`.
 const PAUSE_HAS_ENDED: u32 = 3;
 
-/// A unit is the allowed delay of the machine. It doubles each time the machine is later.
+/// Milliseconds of a unit, the allowed delay of the machine. It doubles each time the machine is
+/// later.
 const UNIT_MS: u32 = 6;
 const UNIT_MS_MAX: u32 = 384;
 /// The rounding of the server.
 const ROUNDING_MS: u64 = 2;
 
-/// No further workload begins after this much real time.
+/// Real time after which no further workload begins.
 const BUDGET: Duration = Duration::from_secs(9);
-/// No workload is repeated after this much real time.
+/// Real time after which no workload is repeated.
 const RETRY_BUDGET: Duration = Duration::from_secs(180);
 
 /// Real time, and three times as fast.
@@ -193,7 +194,7 @@ struct TimedRun {
     history: Vec<String>,
 }
 
-/// The machine was later than the grid allows.
+/// The error of a machine that was later than the grid allows.
 struct Late;
 
 impl TimedRun {

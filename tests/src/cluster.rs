@@ -7,7 +7,7 @@ use lockwheel_compat::time;
 use crate::daemon;
 use crate::process::until;
 
-/// Between two questions for the status, each of which is a process.
+/// Pause between two questions for the status, each of which is a process.
 const STATUS_PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts the nodes of a new cluster, one after the other. `start` starts the node of an index with

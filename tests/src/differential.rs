@@ -120,7 +120,8 @@ struct Passed {
     all_us: i64,
 }
 
-/// Before this time no lease of whole seconds has lost the half second at which `TTL` rounds.
+/// Shortest time after which a lease of whole seconds can have lost the half second at which `TTL`
+/// rounds.
 const HALF_A_SECOND_US: i64 = 450_000;
 
 impl Passed {

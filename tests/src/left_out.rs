@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 
-/// Set to 1 in CI, where nothing may be left out.
+/// Variable that is 1 in CI, where nothing may be left out.
 const REQUIRE_VARIABLE: &str = "LOCKWHEEL_REQUIRE_REDIS";
 
 /// How often something was left out for want of each program.

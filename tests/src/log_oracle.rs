@@ -23,17 +23,17 @@ use crate::words;
 
 /// Databases of both servers.
 const DATABASES: usize = 16;
-/// One episode in this many has random arguments, and may flush all databases.
+/// Number of episodes of which one has random arguments, and may flush all databases.
 const ARGUMENTS_ONE_IN: u64 = 4;
 /// How long a client waits for a reply before it counts as blocked.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(3);
-/// Keys with less time left are not compared: they may be gone when the other server has loaded
-/// the file.
+/// Shortest remaining lease of the keys that are compared: others may be gone when the other server
+/// has loaded the file.
 const SHORT_LEASE_MS: i64 = 60_000;
 /// How much later a deadline may be after a restart or on the other server, in milliseconds: the
 /// clocks are not read at the same moment.
 const LATE_MS: i64 = 50;
-/// A deadline is rounded to a millisecond when it is shown.
+/// Milliseconds by which a deadline is rounded when it is shown.
 const ROUNDING_MS: i64 = 1;
 
 /// What random commands do seldom. A number follows each name.
@@ -103,7 +103,7 @@ pub struct Report {
     pub commands: u64,
     /// Keys on both servers, in all rounds.
     pub keys: usize,
-    /// Those with a deadline.
+    /// Number of keys with a deadline.
     pub with_deadline: usize,
     /// Streams among them.
     pub streams: usize,
@@ -127,7 +127,7 @@ pub fn compare(seed: u64, commands: u64, round: u64) -> Option<Result<Report, St
 
 struct Run {
     seed: u64,
-    /// The directory of the log is in this one.
+    /// Folder that contains the directory of the log.
     folder: Folder,
     /// The number of the next episode.
     number: u64,

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Set in a process that [`alone`] has started.
+/// Variable that is set in a process which [`alone`] has started.
 const ALONE_VARIABLE: &str = "LOCKWHEEL_TEST_ALONE";
 
 /// How long [`eventually`] waits. No condition needs nearly as long, so a loaded machine does not

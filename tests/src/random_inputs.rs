@@ -27,7 +27,7 @@ const EVENT_ONE_IN: u64 = 250;
 const POLLS_MAX: u64 = 5;
 /// The longest time between two requests.
 const PAUSE_US_MAX: i64 = 2_000;
-/// One episode in this many has random arguments, most of them invalid.
+/// Number of episodes of which one has random arguments, most of them invalid.
 const ARGUMENTS_ONE_IN: u64 = 4;
 /// What is compared at the end of each episode, besides the state.
 const INSPECTION: &[&str] = &[

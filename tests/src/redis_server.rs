@@ -28,7 +28,8 @@ const DEBIAN_13_VARIABLE: &str = "LOCKWHEEL_TEST_DEBIAN_13";
 const LOWEST_PORT: u16 = 10_000;
 /// Coprime to the number of ports, so that all are used.
 const PORTS_PER_PROCESS: usize = 61;
-/// Another program can take a free port before the server binds it; the number of attempts.
+/// Number of attempts to find a port: another program can take a free one before the server binds
+/// it.
 const PORT_ATTEMPTS: usize = 10;
 
 /// A running `redis-server`, empty, with its default configuration.
@@ -36,7 +37,7 @@ pub struct RedisServer {
     child: Child,
     /// The server's working folder.
     _folder: Folder,
-    /// Kept open, since the server could not write its log otherwise.
+    /// Output of the server, kept open so that it can write its log.
     _log: BufReader<ChildStdout>,
     address: SocketAddr,
 }

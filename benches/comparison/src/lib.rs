@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-/// Errors are texts for the user of a program.
+/// A result whose error is a text for the user of a program.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The machine and its load.

@@ -11,10 +11,10 @@ use mlua::ffi::{self, lua_Debug, lua_State};
 
 use super::{BridgeState, COLLECTED_PER_STEP, End, RESERVE_BYTES, bridge};
 
-/// With this many bytes of strings in one hash chain, the hook's usual interval takes some
-/// milliseconds.
+/// Bytes of strings in one hash chain with which the hook's usual interval takes some milliseconds.
 const CHAINED_BYTES: usize = 1 << 20;
-/// Smaller blocks are not counted as work, because instructions are.
+/// Size of the largest block that is not counted as work: for such blocks, instructions are
+/// counted.
 const WORK_BLOCK_BYTES: usize = 4 << 10;
 
 /// Lua's allocator. It counts, and refuses to grow beyond the limit.

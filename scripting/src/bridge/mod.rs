@@ -419,7 +419,7 @@ struct BridgeState {
     /// The memory of the new state, and the memory that compiled scripts have added.
     base_bytes: Cell<usize>,
     compiled_bytes: Cell<usize>,
-    /// Memory beyond this is assumed to be garbage.
+    /// Bytes of memory above which the rest is assumed to be garbage.
     collected_above: Cell<usize>,
     /// Cycles that the collector has finished since something was compiled or run.
     cycles: Cell<u32>,

@@ -405,7 +405,7 @@ struct Decoder<'a> {
     settings: Settings,
     values_left: usize,
     work: &'a dyn Fn(usize) -> bool,
-    /// The work has been counted up to here.
+    /// Position up to which the work has been counted.
     worked: usize,
 }
 

@@ -12,8 +12,8 @@ use crate::{Host, Interrupt, convert};
 
 /// Loop iterations and calls between two polls of the host: about as rare as the polls of Lua.
 const STEPS_PER_POLL: u32 = 256;
-/// After `n` steps, Lua has executed at least `n - STEPS_AHEAD` instructions, wherever the steps
-/// fell.
+/// Number of steps by which a plan can be ahead of Lua's instructions: after `n` steps, Lua has
+/// executed at least `n - STEPS_AHEAD`, wherever the steps fell.
 const STEPS_AHEAD: u64 = 8;
 /// Polls of Lua for a step of a plan, at most: the tokens of the longest script are less than twice
 /// as many instructions as Lua runs between eight polls.

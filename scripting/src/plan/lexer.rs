@@ -19,7 +19,7 @@ const SYMBOLS: &[&str] = &[
     "==", "~=", "<=", ">=", "..", "=", "<", ">", "+", "-", "*", "/", "%", "#", "(", ")", "{", "}",
     "[", "]", ",", ";", ".",
 ];
-/// More digits than this may not be converted exactly.
+/// Most digits of an integer that is certainly converted exactly.
 const INTEGER_DIGITS_MAX: usize = 15;
 
 /// The tokens with their lines, at most `tokens_max`.

@@ -31,7 +31,8 @@ const KEYWORDS: &[&str] = &[
     "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
-/// As in Lua's parser: unary operators bind more strongly than the binary operators here.
+/// Priority of unary operators: as in Lua's parser, they bind more strongly than the binary
+/// operators here.
 const UNARY_PRIORITY: u8 = 8;
 
 type Commands<'h> = &'h mut dyn FnMut(&[u8], usize) -> Option<CommandId>;
@@ -172,8 +173,8 @@ impl<'t> Parser<'t, '_> {
 
 const DEEP: &str = "nesting so deep";
 const SEVERAL: &str = "a call of several values at the end of a list";
-/// Lua keeps one constant for both 0 and -0, the first that it finds: which one it takes for a
-/// negative zero computed at compile time depends on the rest of the text.
+/// A constant that the subset leaves out. Lua keeps one for both 0 and -0, the first that it finds:
+/// which one it takes for a negative zero computed at compile time depends on the rest of the text.
 const ZERO: &str = "what may be a negative zero when it is compiled";
 
 // Statements.

@@ -108,7 +108,7 @@ pub(super) fn normalize(reply: &mut Reply) -> Option<usize> {
     visit(reply, NESTING_MAX)
 }
 
-/// Numbers beyond this are neither read nor written: `%.14g` begins to round.
+/// Number below which numbers are read and written: from here on, `%.14g` rounds.
 const EXACT: f64 = 1e14;
 
 /// The integer of a number that is written as an integer.

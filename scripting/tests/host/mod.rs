@@ -21,7 +21,7 @@ pub struct MapHost {
     pub calls: Vec<String>,
     pub logged: Vec<(LogLevel, Vec<u8>)>,
     pub protocol: Protocol,
-    /// The script is killed after this many polls.
+    /// Number of polls after which the script is killed.
     pub polls_max: Option<u32>,
     pub polls: u32,
 }
@@ -112,7 +112,7 @@ impl MapHost {
 
 /// Replies that the other commands do not give.
 fn reply_of_kind(kind: &[u8]) -> Reply {
-    /// Not exact in a double.
+    /// An integer that is not exact in a double.
     const LARGE: Reply = Reply::Integer(9_007_199_254_740_993);
     match kind {
         b"null array" => Reply::NullArray,

@@ -23,13 +23,14 @@ use crate::limits;
 use crate::process_settings::ProcessSettings;
 use crate::title::Title;
 
-/// The command has succeeded, and a check fails.
+/// Exit status if the command has succeeded, but a check fails.
 const CHECK_FAILED: u8 = 1;
-/// The command was not started. This and the next two are the exit statuses of `env` and shells.
+/// Exit status if the command was not started. This and the next two are those of `env` and shells.
 const UNUSABLE: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// Shells add this to the number of the signal that ended a command.
+/// Exit status of a command that a signal has ended, without the number of the signal, as in
+/// shells.
 const SIGNAL_STATUS_BASE: i32 = 128;
 
 /// Options of the server that others may override.

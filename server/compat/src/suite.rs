@@ -401,7 +401,7 @@ struct Run<'a> {
     target: Target,
     reference: Option<Target>,
     suite: &'a Suite,
-    /// No case or property runs after this moment.
+    /// Moment after which no case or property runs.
     deadline: Deadline,
     /// Why the run ended early.
     ending: Mutex<Option<String>>,

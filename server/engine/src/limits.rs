@@ -253,7 +253,8 @@ pub const LEADER_NEWS_MS: i64 = 10_000;
 
 // Figures.
 
-/// Counters are sampled ten times a second at most, and a rate covers 16 samples, as in Redis.
+/// Shortest time between two samples of the counters: ten a second, of which a rate covers 16, as
+/// in Redis.
 pub const SAMPLE_INTERVAL_NS: u64 = 100_000_000;
 
 /// See [`SAMPLE_INTERVAL_NS`].

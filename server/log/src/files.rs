@@ -372,7 +372,7 @@ impl Obsolete {
     }
 }
 
-/// Of the defect of that name.
+/// The lock of a directory in a build with the defect of that name: none.
 #[derive(Debug)]
 struct NoLock;
 
@@ -491,7 +491,7 @@ pub struct Snapshot {
     checksum: u32,
     frame: Vec<u8>,
     bytes: u64,
-    /// Those that are flushed.
+    /// Bytes that are flushed.
     synced_bytes: u64,
 }
 

@@ -158,7 +158,7 @@ fn u64_of(bytes: &[u8]) -> u64 {
 pub struct Beginning {
     /// The version of the format: [`VERSION`].
     pub version: u32,
-    /// Counts the starts of servers with this log, and its repairs.
+    /// Number of starts of servers with this log, and of its repairs.
     pub epoch: u64,
     /// Identifies the boot of the machine: [`Header::boot_ms`] is comparable within one boot.
     pub boot_id: [u8; 16],

@@ -1,6 +1,6 @@
 //! Every bound of the log, with its reason.
 
-/// A segment ends when it is longer. A start reads whole segments, and a snapshot removes whole
+/// Length after which a segment ends. A start reads whole segments, and a snapshot removes whole
 /// segments, so they must be small beside the memory of a server; each new one costs two flushes.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
@@ -15,6 +15,6 @@ pub const FRAME_BYTES_MAX: usize = u32::MAX as usize;
 /// delay the flushes of the segments for as long as the disk takes.
 pub const SNAPSHOT_SYNC_BYTES: u64 = 1 << 20;
 
-/// An obsolete file is freed in parts of this size: the system flushes no segment while it frees
-/// one.
+/// Size of the parts in which an obsolete file is freed: the system flushes no segment while it
+/// frees one.
 pub const FREED_BYTES: u64 = 4 << 20;

@@ -14,7 +14,7 @@ use crate::small_file;
 /// The marker of a repair or a restoration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// No epoch before the repair or the restoration was greater.
+    /// Epoch that is at least as great as any before the repair or the restoration.
     pub epoch: u64,
     /// What was done to the log, in one line.
     pub reason: String,

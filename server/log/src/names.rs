@@ -8,7 +8,7 @@ pub const LOCK: &str = "lock";
 /// What a repair or a restoration leaves for the next start: see [`marker`](crate::marker).
 pub const GUARD: &str = "guard";
 
-/// Is there until a restoration has copied all files.
+/// Name of a file that exists until a restoration has copied all files.
 pub const RESTORING: &str = "restoring";
 
 /// A file of the log, by its name.

@@ -112,7 +112,7 @@ fn clocks_of(header: &Header) -> Clocks {
 #[derive(Debug)]
 pub struct ReceivedSnapshot {
     disk: Arc<dyn Disk>,
-    /// `None` at the end.
+    /// File that is being written; `None` when it is finished.
     file: Option<Box<dyn DiskFile>>,
     partial: Name,
     position: Position,

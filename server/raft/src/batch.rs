@@ -116,6 +116,6 @@ impl Peer {
 pub struct JoinToken {
     /// The digest of its secret.
     pub digest: String,
-    /// Until when it is valid, in seconds since 1970.
+    /// Moment until which it is valid, in seconds since 1970.
     pub until: u64,
 }

@@ -26,7 +26,7 @@ struct Term {
     sent: BTreeMap<NodeId, Instant>,
     /// The index of the last entry that the follower has acknowledged.
     acknowledged: BTreeMap<NodeId, u64>,
-    /// Until when this leader does not lead: see [`crate::handover`].
+    /// Moment until which this leader does not lead: see [`crate::handover`].
     resigned_until: Option<Instant>,
     /// Whether it does not send messages either.
     is_silent: bool,

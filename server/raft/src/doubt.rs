@@ -26,7 +26,7 @@ use crate::state_machine::blocking;
 use crate::types::NodeId;
 use crate::wire::{LastEntry, Reply, Request};
 
-/// There is a file of this name while the node is in doubt.
+/// Name of a file that exists while the node is in doubt.
 const NAME: &str = "doubt";
 
 /// What the file contains: its version comes last.

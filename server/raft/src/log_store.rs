@@ -79,7 +79,7 @@ pub(crate) struct Log {
     /// The latest entries, with their sizes in byte form; all that are not durable.
     recent: VecDeque<(Entry<Types>, usize)>,
     recent_bytes: usize,
-    /// Up to this position everything is durable.
+    /// Position up to which everything is durable.
     durable: Position,
     /// The number of times that the end was cut off.
     cuts: u64,

@@ -73,7 +73,7 @@ pub struct Node {
     pub(crate) machine: StateMachine,
     role: watch::Sender<Role>,
     started: Instant,
-    /// Until when this node leads, in nanoseconds after `started`; 0 if it does not.
+    /// Moment until which this node leads, in nanoseconds after `started`; 0 if it does not.
     leads_until_ns: AtomicU64,
     pub(crate) promises: Promises,
     pub(crate) doubt: Doubt,

@@ -10,12 +10,13 @@ use tracing::warn;
 use crate::batch::{Batch, Peer, Types};
 use crate::types::{NodeId, position_of};
 
-/// Leases may be held that the log does not have: no leader grants anything before their end.
+/// A restart guard of the cluster, for leases that the log lacks: no leader grants anything before
+/// their end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
     /// When the last one ends in log time, in milliseconds.
     pub until_ms: i64,
-    /// Why they may be held.
+    /// Reason why such leases may be held.
     pub reason: String,
 }
 

@@ -91,7 +91,7 @@ struct Applied {
     is_broken: bool,
     /// The latest snapshot.
     snapshot: Option<Place>,
-    /// While this process leads: its barrier, and its last committed unit.
+    /// Barrier and last committed unit of this process while it leads.
     leading: Option<(u64, u64)>,
     /// The snapshot that waits for its place in the log: its last unit, and where to send the
     /// place.

@@ -16,10 +16,10 @@ const LINES_SHOWN: usize = 60;
 /// Largest excess over the recorded time, in percent, of a step that is not marked.
 const TOLERANCE_PERCENT: u64 = 20;
 
-/// Shorter differences are not marked.
+/// Seconds of the longest difference that is not marked.
 const TOLERANCE_SECONDS: u64 = 5;
 
-/// With less free space than this a failure is probably one of the disk.
+/// Free space below which a failure is probably one of the disk.
 const LITTLE_SPACE_MIB: u64 = 100;
 
 /// The recorded times of steps, in seconds.

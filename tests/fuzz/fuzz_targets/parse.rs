@@ -6,7 +6,7 @@
 use arbitrary::Arbitrary;
 use lockwheel_resp::parse::{Limits, Parser, ProtocolError};
 
-/// The parser must not ask for more room than this: a declared size is untrusted input.
+/// Most room that the parser may ask for: a declared size is untrusted input.
 const NEEDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 #[derive(Arbitrary, Debug)]

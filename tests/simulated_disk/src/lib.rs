@@ -359,7 +359,7 @@ impl Drop for SimulatedLock {
 struct SimulatedFile {
     disk: SimulatedDisk,
     at: usize,
-    /// The file was opened in this run.
+    /// Run in which the file was opened.
     run: u64,
 }
 

@@ -124,7 +124,7 @@ pub struct Core {
     pub violations: Vec<Violation>,
     /// The record of all events.
     pub trace: Trace,
-    /// Until when each client is paused.
+    /// Moment until which each client is paused.
     pub paused_until_us: Vec<i64>,
     /// When a fault last kept servers from replying.
     pub disturbed_us: i64,

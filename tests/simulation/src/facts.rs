@@ -8,9 +8,9 @@ use lockwheel_compat::random::Random;
 /// What is known of a mark.
 #[derive(Clone, Debug, Default)]
 struct Mark {
-    /// Since when it is known that it was written, and how.
+    /// Moment since which it is known that it was written, and how.
     present: Option<(i64, String)>,
-    /// Since when it is known that it was deleted.
+    /// Moment since which it is known that it was deleted, and how.
     deleted: Option<(i64, String)>,
     /// Whether a request to delete it was sent.
     may_be_deleted: bool,

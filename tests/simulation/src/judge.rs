@@ -11,7 +11,7 @@ use crate::core::Violation;
 use crate::native;
 use crate::plan::Plan;
 
-/// A lease ends by this span late at most, if nothing has stopped the clock of the leases, and
+/// Longest span by which a lease may end late if nothing has stopped the clock of the leases, and
 /// again for each restart: the clocks are recorded in whole milliseconds.
 const LATE_US: i64 = 3_000;
 

@@ -23,13 +23,13 @@ pub struct Machine {
     pub server: Option<SimulatedServer>,
     /// Counts the processes.
     pub generation: u64,
-    /// Until when the machine is suspended.
+    /// Moment until which the machine is suspended.
     pub suspended_until_us: i64,
-    /// Until when the disk does nothing.
+    /// Moment until which the disk does nothing.
     pub slow_until_us: i64,
     /// The operations of the disk that faults concern.
     fault_operations: Vec<u64>,
-    /// Those of them at which only the process is killed.
+    /// Operations at which only the process is killed.
     kill_operations: Vec<u64>,
     /// The choices of the machine.
     pub random: Random,

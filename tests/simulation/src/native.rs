@@ -15,7 +15,7 @@ pub const PERMITS: u32 = 3;
 /// Longest time until a server notices a lost connection.
 const SLACK_US: i64 = 100_000;
 
-/// Remaining leases below this are reported as 0.
+/// Shortest remaining lease that is not reported as 0.
 const MILLISECOND_US: i64 = 1_000;
 
 /// Longest time for which a lock is free while a client waits for it.
@@ -46,15 +46,15 @@ pub struct Attempt {
     pub asked_us: i64,
     /// How long it waits.
     pub wait_us: i64,
-    /// If it is bound: the grace.
+    /// Grace of an attempt that is bound.
     pub grace_us: Option<i64>,
     outcome: Outcome,
     /// When it was first known to wait in the queue, and the last time at which it did.
     queued_us: Option<(i64, i64)>,
     lost: Option<Loss>,
-    /// Since when its holder is shown without a millisecond left.
+    /// Moment since which its holder is shown without a millisecond left.
     lapsed_us: Option<i64>,
-    /// The owner knows since then that it does not hold the lock.
+    /// Time since which the owner knows that it does not hold the lock.
     ended_us: Option<i64>,
 }
 
@@ -66,7 +66,7 @@ enum Outcome {
     NotGranted,
 }
 
-/// The connection of an owner is lost, and the owner has sent nothing since.
+/// The loss of the connection of an owner that has sent nothing since.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
     at_us: i64,
@@ -118,7 +118,7 @@ struct Holder {
     held_ms: i64,
 }
 
-/// Since when a lock is free for a client that waits.
+/// A lock that is free, and the moment since which a client waits for it.
 #[derive(Clone, Debug)]
 pub struct Idle {
     since_us: i64,
@@ -140,7 +140,7 @@ pub struct Look {
 #[derive(Debug, Default)]
 pub struct Native {
     attempts: BTreeMap<String, Attempt>,
-    /// The first of two owners has been before the second one in a queue.
+    /// Pairs of owners of which the first has been before the second in a queue.
     before: BTreeSet<(String, String)>,
 }
 

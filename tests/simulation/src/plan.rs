@@ -191,11 +191,11 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// When clients stop.
     pub end_us: i64,
-    /// A segment ends when it is longer.
+    /// Length after which a segment ends.
     pub segment_bytes_max: u64,
-    /// A flush takes up to this span.
+    /// Longest time of a flush.
     pub flush_us: u64,
-    /// A message takes up to this span.
+    /// Longest time that a message is under way.
     pub network_us: u64,
     /// A defect that is switched on.
     pub defect: Option<Defect>,

@@ -9,10 +9,10 @@ use crate::judge;
 use crate::plan::Plan;
 use crate::trace::Trace;
 
-/// Clients may still read for this span after the end.
+/// Time after the end in which clients may still read.
 const AFTER_END_US: i64 = 15_000_000;
 
-/// Clients may finish what they have begun for this span.
+/// Time in which clients may finish what they have begun.
 const FINISH_US: i64 = 1_000_000;
 
 /// What came of a history.

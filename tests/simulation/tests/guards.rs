@@ -48,7 +48,7 @@ struct Backup {
     held: BTreeMap<&'static str, Lease>,
     /// How long the guard of a restored log lasts at least.
     guard_least_ms: i64,
-    /// Those of the machine at that time.
+    /// Clocks of the machine at that time.
     started_ms: i64,
     unit_ms: i64,
     latest_ms: i64,
@@ -96,9 +96,9 @@ struct Machine {
     guard_end_ms: Option<i64>,
     /// How long the guard of the next start lasts at least, after a repair or a restoration.
     guard_least_ms: i64,
-    /// No record of a lease or a guard says a later time.
+    /// Latest time in a record of a lease or a guard.
     latest_ms: i64,
-    /// No lease in the log ends later.
+    /// Latest end of a lease in the log.
     logged_ms: i64,
     backup: Option<Backup>,
     story: Vec<String>,

@@ -21,7 +21,7 @@ use crate::redis_server::RedisServer;
 
 /// The time-out of a batch, also on a busy machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// After this time `redis-server` counts as hung: some payloads cause that.
+/// Time after which `redis-server` counts as hung: some payloads cause that.
 const ORACLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of payloads sent together.
 const BATCH: u64 = 200;
@@ -31,9 +31,9 @@ const VERSION: u16 = 10;
 const SEAL_BYTES: usize = 10;
 /// The first form that is new in Redis 7.2.
 const FORM_OF_7_2: u8 = 20;
-/// One payload in this many has a wrong checksum.
+/// Number of payloads of which one has a wrong checksum.
 const UNSEALED_ONE_IN: u64 = 50;
-/// One payload in this many has another version.
+/// Number of payloads of which one has another version.
 const OTHER_VERSION_ONE_IN: u64 = 50;
 /// The growth of memory that is allowed: the memory that the allocator keeps.
 const KEPT_BYTES_MAX: u64 = 512 << 20;

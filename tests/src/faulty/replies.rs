@@ -282,7 +282,7 @@ fn hset_counts_updates(server: &mut FaultyEngine, request: &Request) -> Answer {
     }
 }
 
-/// Each reply is delayed: a server that is 100 times slower than others, and correct.
+/// A fault that delays each reply: a server that is 100 times slower than others, and correct.
 pub const SLOW: Fault =
     Fault { name: "slow", description: "each reply takes 100 ms", run: Some(slow), ..Fault::NONE };
 

@@ -13,7 +13,7 @@ use lockwheel_compat::judge::{Rules, ViolationKind, lock};
 use super::Fault;
 use super::clients::Record;
 
-/// Of leases of which the end is not known.
+/// Latest end of leases of which the end is not known.
 const NO_LIMIT_US: i64 = i64::MAX / 4;
 
 /// Steps of the search for an order, of each lock.
@@ -68,12 +68,12 @@ pub struct Campaign {
     pub seed: u32,
     /// Whether violations are printed.
     pub shows: bool,
-    /// Whether the servers keep the locks over a fault.
+    /// Whether the servers must keep the locks over a fault.
     pub keeps_locks: bool,
     /// Whether a request without an answer may take effect until the end of the next fault, also
     /// if the connection was lost: another server may have got it.
     pub is_replicated: bool,
-    /// A lease ends by this span late at most.
+    /// Longest span by which a lease may end late.
     pub late_us: i64,
 }
 

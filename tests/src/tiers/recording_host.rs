@@ -13,7 +13,7 @@ use super::grammar::Request;
 const POLLS_MAX: u32 = 500;
 /// Names of commands that can be looked up.
 const KNOWN_COMMANDS: [&[u8]; 4] = [b"get", b"set", b"hget", b"del"];
-/// Each script is run once, so that few need to be cached.
+/// Most scripts that are cached; each is run once, so that few are needed.
 const SCRIPTS_MAX: usize = 8;
 const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -21,7 +21,7 @@ use lockwheel_tests::suites::{self, Choice, ServerProgram};
 /// The number of checks, at least a millisecond apart, before a process counts as left running.
 const CHECKS_MAX: usize = 1000;
 
-/// Has the launchers of a redis-server start Lockwheel and a real one.
+/// Lets the launchers of a redis-server start Lockwheel and a real one.
 #[derive(Parser)]
 #[command(name = "tests/launchers/run")]
 struct Options {

@@ -28,7 +28,7 @@ const WINDOW: usize = 20 * BATCH;
 const WINDOWS: usize = 5;
 /// The argument of the PING that ends a window: see `stopped_clock.c`.
 const MARK: &[&str] = &["PING", "end-of-window"];
-/// The beginning of the line with the clock reads of the server so far.
+/// Beginning of the line that has the clock reads of the server so far.
 const READS: &str = "desc: Trigger: Client Request: clock reads ";
 /// The lease of the locks that are held: longer than a measurement.
 const LEASE_MS: u32 = 3_600_000;
@@ -80,7 +80,7 @@ pub(crate) const CYCLES: &[Cycle] = &[
 struct Done {
     instructions: u64,
     system_calls: u64,
-    /// Since the start of the server, unlike the others.
+    /// Clock reads since the start of the server, unlike the others.
     clock_reads: u64,
 }
 

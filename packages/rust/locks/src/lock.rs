@@ -29,7 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 pub struct Lock(Arc<Core>);
 
 struct Core {
-    /// Those of one server, or of all nodes of a cluster.
+    /// Clients of one server, or of all nodes of a cluster.
     clients: Vec<Client>,
     key: String,
     owner: String,
@@ -57,9 +57,10 @@ pub(crate) struct Grant {
     lock: Arc<Core>,
     token: u64,
     state: watch::Sender<State>,
-    /// The server holds the lock until then by the clock of this process, as far as it is known.
+    /// Moment until which the server holds the lock, as far as it is known, by the clock of this
+    /// process.
     trusted_until: watch::Sender<Instant>,
-    /// Calls are made one at a time.
+    /// Connection of the grant, for one call at a time.
     own: Mutex<Option<MultiplexedConnection>>,
     runtime: Handle,
 }

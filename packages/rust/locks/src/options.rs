@@ -10,7 +10,7 @@ use redis::Cmd;
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// The shortest limit for a renewal, unless the lease is too short for it.
 const RENEWAL_LIMIT_MIN: Duration = Duration::from_secs(1);
-/// That of the server.
+/// Default of the server.
 const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 /// A lock that is bound with a shorter grace is not renewed more often than with this one.
 const GRACE_MIN: Duration = Duration::from_millis(300);
@@ -154,11 +154,11 @@ impl fmt::Debug for Options {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Between two renewals; zero for none.
+    /// Time between two renewals; zero for none.
     pub(crate) period: Duration,
     /// How long the lock is surely held after a request that was granted.
     pub(crate) trust: Duration,
-    /// For the reply to a renewal.
+    /// Longest time until the reply to a renewal.
     pub(crate) limit: Duration,
 }
 

@@ -36,7 +36,7 @@ struct KeyLine<'a> {
     database: usize,
     key: Text<'a>,
     r#type: &'static str,
-    /// On the wall clock, or null.
+    /// Deadline on the wall clock, or null.
     deadline_ms: Option<i64>,
     value: Contents<'a>,
 }

@@ -139,7 +139,7 @@ const QUICK: &[&str] = &[
     "cases/redisson/semaphore",
     "cases/clients/",
 ];
-/// No case of `--quick` sleeps for longer.
+/// Longest pause of a case of `--quick`.
 const QUICK_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Names and texts of the scripts: `@compare-and-delete` is `scripts/compare-and-delete.lua`.

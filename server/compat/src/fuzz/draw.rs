@@ -10,9 +10,9 @@ use super::script;
 use crate::cases;
 use crate::random::Random;
 
-/// One value in this many is not of its kind.
+/// Number of values of which one is not of its kind.
 const ODD_ONE_IN: u64 = 25;
-/// One lease in this many is so short that the episode waits for its end.
+/// Number of leases of which one is so short that the episode waits for its end.
 const SHORT_ONE_IN: u64 = 40;
 
 /// The context in which values are drawn.

@@ -13,7 +13,7 @@ use crate::random::Random;
 const STEPS: (i64, i64) = (100, 300);
 /// The largest number of commands that a client sends in a row.
 const RUN_MAX: u64 = 16;
-/// One command in this many is corrupted.
+/// Number of commands of which one is corrupted.
 const CORRUPT_ONE_IN: u64 = 12;
 /// The pause after a lease of a few milliseconds.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);

@@ -12,10 +12,10 @@ use crate::wire::frame::Frame;
 const OFTEN_WEIGHT: usize = 5;
 /// The largest number of repetitions.
 const REPEAT_MAX: u64 = 4;
-/// An optional part is drawn once in this number of times; a usual one is left out as rarely.
+/// Number of times in which an optional part is drawn once; a usual one is left out as rarely.
 const OPTIONAL_ONE_IN: u64 = 3;
 const USUAL_LEFT_OUT_ONE_IN: u64 = 12;
-/// A number of keys, or of ids for streams, is wrong once in this number of times.
+/// Number of times in which a number of keys, or of ids for streams, is wrong once.
 const MISCOUNTED_ONE_IN: u64 = 30;
 
 /// The form of one command.

@@ -14,13 +14,13 @@ pub(super) struct Hold {
     pub(super) client: usize,
     /// Whether it is shared.
     pub(super) shared: bool,
-    /// The client did not hold the lock before this.
+    /// Earliest time at which the client held the lock.
     pub(super) from_us: i64,
-    /// The client may act from this time; never, if it got no answer.
+    /// Time from which the client may act; never, if it got no answer.
     pub(super) start_us: i64,
-    /// The client may no longer act from this time.
+    /// Time from which the client may no longer act.
     pub(super) end_us: i64,
-    /// The client does not hold the lock after this.
+    /// Latest time at which the client held the lock.
     pub(super) latest_end_us: i64,
     /// Whether the client released the lock.
     pub(super) released: bool,

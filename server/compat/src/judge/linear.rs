@@ -312,9 +312,9 @@ impl Search {
 /// A set of small numbers.
 struct Bits {
     words: Vec<u64>,
-    /// No word before this one lacks a bit.
+    /// Index of the first word that may lack a bit.
     full: usize,
-    /// No word from this one on has a bit.
+    /// Index from which no word has a bit.
     end: usize,
 }
 

@@ -27,9 +27,9 @@ pub struct Arena<'a> {
     /// The seed of the clients' choices.
     pub seed: u64,
     span: Duration,
-    /// The clients finish what they do at this moment and end.
+    /// Moment at which the clients finish what they do, and end.
     end: Deadline,
-    /// All requests fail after this moment.
+    /// Moment after which all requests fail.
     deadline: Deadline,
     stopped: AtomicBool,
     attempt: usize,

@@ -27,7 +27,8 @@ pub(super) const PROPERTIES: &[Property] = &[
     },
 ];
 
-/// Reads a count and writes it back incremented, with a write in between that must not be seen.
+/// A script that reads a count and writes it back incremented, with a write in between that must
+/// not be seen.
 const SCRIPT: &str = "local count = tonumber(redis.call('get', KEYS[1]) or '0') \
     redis.call('set', KEYS[2], 'half') \
     redis.call('set', KEYS[1], count + 1) \

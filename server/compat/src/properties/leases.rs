@@ -50,22 +50,20 @@ pub(super) const PROPERTIES: &[Property] = &[
 const TTL_MS: (i64, i64) = (4, 14);
 /// How long before the deadline the key is watched, on such a machine.
 const WATCH_US: i64 = 2500;
-/// On a busy machine clients come too late to see the end of a short lease: both are longer by this
-/// factor at most.
+/// Largest factor by which both are longer on a busy machine, where clients come too late to see
+/// the end of a short lease.
 const SLOWNESS_MAX: i64 = 16;
-/// A key still exists at its deadline and is gone a millisecond later; or its lease begins at the
-/// next whole millisecond.
+/// Longest time for which a key may exist after its deadline: it is gone a millisecond later; or
+/// its lease begins at the next whole millisecond.
 const LATE_US: i64 = 2000;
-/// The clock of leases may run slower or faster than TIME by this many millionths.
+/// Difference between the clock of leases and TIME that is allowed, in millionths.
 const DRIFT_PPM: i64 = 1000;
 /// The most clients that watch: each is busy when a deadline is near.
 const WATCHERS_MAX: usize = 4;
 /// The number of deadlines that must have been observed.
 const TRIALS_MIN: usize = 5;
-/// On Redis 8 and later fewer than one lease in this many may be short, or fewer than
-/// [`SWEPT_MIN`]. There the expiry cycle removes keys at their deadline, not after it, and the
-/// deadline is counted from the millisecond in which the lease was set. So a lease that is removed
-/// at that moment is short by a part of a millisecond. On any other server no lease may be short.
+/// Number of leases of which fewer than one may be short on Redis 8 and later, or fewer than
+/// [`SWEPT_MIN`] in all.
 const SWEPT: usize = 16;
 /// See [`SWEPT`].
 const SWEPT_MIN: usize = 4;
@@ -134,7 +132,7 @@ enum End {
 struct Deadline {
     earliest_us: i64,
     latest_us: i64,
-    /// The expiry cycle does not remove the key before this.
+    /// Earliest time at which the expiry cycle removes the key.
     swept_us: i64,
     story: Vec<String>,
 }

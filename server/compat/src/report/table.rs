@@ -25,15 +25,15 @@ pub struct Row {
 /// The number of each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// The server behaves as required.
+    /// Number of cases and properties in which the server behaves as required.
     pub passed: usize,
-    /// The server does not.
+    /// Number of those in which it does not.
     pub failed: usize,
-    /// The server lacks a command.
+    /// Number of those for which the server lacks a command.
     pub lacking: usize,
-    /// It could not be judged in time.
+    /// Number of those that could not be judged in time.
     pub unknown: usize,
-    /// It was not run, or not to its end.
+    /// Number of those that were not run, or not to their end.
     pub skipped: usize,
 }
 

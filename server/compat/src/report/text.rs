@@ -8,7 +8,7 @@ use super::table::{Row, Score};
 
 /// The number of events shown before a failure.
 const STORY_LINES: usize = 16;
-/// Longer lines are cut to this length.
+/// Characters of the longest line; longer ones are cut.
 const COLUMNS: usize = 160;
 /// The headings of the table's columns.
 const HEADINGS: [&str; 5] = ["passed", "failed", "lacking", "unknown", "not tried"];

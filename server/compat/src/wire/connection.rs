@@ -26,9 +26,9 @@ pub struct Wire {
 /// How long a connection waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For one reply, or until a request is sent, or for the connection.
+    /// Time-out of one reply, of sending a request, and of connecting.
     pub reply: Duration,
-    /// In all. After it, every operation fails.
+    /// Deadline of all operations, which fail after it.
     pub deadline: Deadline,
 }
 

@@ -19,7 +19,7 @@ pub struct Frame {
     pub missing: bool,
 }
 
-/// The received bytes are not a reply.
+/// The error for received bytes that are not a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 

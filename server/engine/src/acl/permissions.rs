@@ -10,9 +10,9 @@ bitflags! {
     /// The access to a key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Access: u8 {
-        /// Its value reaches the client or another key.
+        /// Reading: the value reaches the client or another key.
         const READ = 1;
-        /// It is changed.
+        /// Writing: the key is changed.
         const WRITE = 1 << 1;
         /// Both.
         const ALL = Access::READ.bits() | Access::WRITE.bits();

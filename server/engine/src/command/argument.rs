@@ -57,7 +57,7 @@ bitflags! {
         const OPTIONAL = 1;
         /// May be repeated.
         const MULTIPLE = 1 << 1;
-        /// Each repetition begins with the token.
+        /// A token before each repetition.
         const MULTIPLE_TOKEN = 1 << 2;
     }
 }

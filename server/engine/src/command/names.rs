@@ -25,7 +25,7 @@ pub(crate) struct Names {
 struct ShortName {
     /// The letters, padded with zeros, with [`CASE_BITS`].
     letters: u64,
-    /// A client may send zeros, too.
+    /// Number of letters; a client may send zeros, too.
     length: u32,
     number: u32,
 }
@@ -73,7 +73,7 @@ impl Names {
 
     #[inline(never)]
     fn find_long(&self, name: &[u8]) -> Option<usize> {
-        /// Longer names are unknown.
+        /// Length of the longest name; a longer one is unknown.
         const NAME_BYTES_MAX: usize = 32;
         let mut small = [0; NAME_BYTES_MAX];
         let small = small.get_mut(..name.len())?;

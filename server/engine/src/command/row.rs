@@ -90,7 +90,7 @@ bitflags! {
         const NO_ASYNC_LOADING = 1 << 16;
         /// Not allowed in a transaction.
         const NO_MULTI = 1 << 17;
-        /// Keys cannot be found with the first, last and step alone.
+        /// A row whose keys cannot be found with the first, last and step alone.
         const MOVABLEKEYS = 1 << 18;
         /// Allowed while a script runs longer than `busy-reply-threshold`.
         const ALLOW_BUSY = 1 << 19;

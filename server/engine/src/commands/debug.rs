@@ -61,7 +61,7 @@ const HELP: &[&str] = &[
     "    Blocks the server for that time.",
 ];
 
-/// A longer sleep serves no test, and nothing else could end it.
+/// Longest sleep: a longer one serves no test, and nothing else could end it.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 
 /// `DEBUG`: replies with the result of the subcommand.

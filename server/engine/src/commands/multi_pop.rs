@@ -8,7 +8,7 @@ use crate::command::is;
 use crate::error::Error;
 use crate::run::context::Context;
 
-/// Removes a number of elements from an end of a key; `None` if it has none.
+/// A function that removes a number of elements from an end of a key; `None` if it has none.
 type Pop<E> = fn(&mut Context<'_>, &[u8], E, usize) -> Result<Option<Reply>, Error>;
 
 /// The parsed arguments. `E` is the type of the end.

@@ -6,9 +6,9 @@ use crate::error::Error;
 /// The options after the cursor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions<'a> {
-    /// Only entries that match this are returned.
+    /// Pattern of the entries that are returned.
     pub pattern: Option<&'a [u8]>,
-    /// Only keys of this type are returned; for `SCAN` alone.
+    /// Type of the keys that are returned; for `SCAN` alone.
     pub kind: Option<&'a [u8]>,
     /// About how many entries to examine.
     pub count: usize,

@@ -82,7 +82,7 @@ pub struct Engine {
     /// The running script or function.
     pub(crate) script: Option<Running>,
     pub(crate) scripts_started: u64,
-    /// For the lock view.
+    /// Purposes of scripts, for the lock view.
     pub(crate) script_purposes: Purposes,
     /// Memory of Lua before any script is loaded.
     pub(crate) lua_bytes: usize,
@@ -121,7 +121,7 @@ pub struct Engine {
     pub(crate) unit_log: Option<Box<UnitLog>>,
     /// Whether the log has units that are not released.
     pub(crate) has_unreleased: bool,
-    /// The fencing tokens of this run are greater.
+    /// Bound below the fencing tokens of this run, all of which are greater.
     pub(crate) token_floor: u64,
     /// The lease ceiling, if the caller records it.
     pub(crate) lease_ceiling: Option<Box<LeaseCeiling>>,
@@ -222,5 +222,5 @@ impl Engine {
     }
 }
 
-/// Longer than most keys.
+/// Room for a key: more than most keys need.
 const KEY_BYTES: usize = 256;

@@ -128,9 +128,9 @@ pub struct ProcessUsage {
 /// Processor time in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// In the kernel.
+    /// Time in the kernel.
     pub system_us: u64,
-    /// In the program.
+    /// Time in the program.
     pub user_us: u64,
 }
 

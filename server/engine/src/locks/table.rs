@@ -19,7 +19,7 @@ pub(crate) type LockKey = (usize, Vec<u8>);
 /// A held lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// More than one in a lock for readers.
+    /// Holders of the lock: more than one in a lock for readers.
     pub(crate) holders: Vec<Holder>,
     pub(crate) shape: Shape,
     pub(crate) deadline_ms: Option<i64>,
@@ -224,7 +224,7 @@ fn holder_field(field: &[u8], value: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((cut(field).to_vec(), count?))
 }
 
-/// Greater numbers are times, not counts.
+/// Number from which a value is taken for a time instead of a count.
 const TIMES_BEGIN: i64 = 1_000_000_000;
 
 /// The part of an owner that is stored and compared.
@@ -236,7 +236,7 @@ pub(crate) fn is_number(text: &[u8]) -> bool {
     lockwheel_resp::number::parse_integer(text).is_some()
 }
 
-/// A token of this length is unlikely to be shared by two clients, so it identifies an owner.
+/// Length from which a token identifies an owner: two clients are unlikely to share it.
 const UNIQUE_TOKEN_BYTES: usize = 12;
 
 pub(crate) fn is_unique(token: &[u8]) -> bool {

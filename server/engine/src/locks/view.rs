@@ -164,9 +164,9 @@ pub struct ChangesReply {
     pub locks: Vec<ViewedLock>,
 }
 
-/// Refusals are shown for this time as contention.
+/// Time for which refusals are shown as contention.
 const CONTENTION: Millis = Millis(60_000);
-/// A client that was refused waits as long as it tries again within this time.
+/// Longest time until another attempt of a refused client that still counts as waiting.
 const RETRY: Millis = Millis(5_000);
 
 /// What events tell about one key.

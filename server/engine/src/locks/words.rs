@@ -212,10 +212,10 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A text of letters and digits of this length is unlikely to be shared by two clients.
+/// Length from which a text of letters and digits is unlikely to be shared by two clients.
 const UNIQUE_BYTES: usize = 16;
 
-/// A longer value is a document.
+/// Length of the longest value that can name an owner; a longer one is a document.
 const OWNER_BYTES_MAX: usize = 200;
 
 /// Words for the state of something, which name no owner.

@@ -24,13 +24,15 @@ bitflags! {
     /// The ways in which a command is called.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Paths: u8 {
-        /// By a request of a client; a command in a transaction when it is queued.
+        /// A request of a client; a command in a transaction when it is queued.
         const REQUEST = 1;
-        /// By `EXEC`. If a gate refuses a queued command, it refuses the `EXEC`.
+        /// A queued command that `EXEC` runs. If a gate refuses a queued command, it refuses the
+        /// `EXEC`.
         const QUEUED = 1 << 1;
-        /// By a script or a function.
+        /// A call by a script or a function.
         const SCRIPT = 1 << 2;
-        /// Again for a blocked client, since a key that it waits for has changed.
+        /// The command of a blocked client that is run again, since a key that it waits for has
+        /// changed.
         const WAITER = 1 << 3;
     }
 }
@@ -93,9 +95,9 @@ pub struct Gate {
     pub name: &'static str,
     /// The calls that have to pass it.
     pub paths: Paths,
-    /// It is open unless all of these conditions are met.
+    /// Conditions under which the gate can be closed: it is open unless all are met.
     pub when: Conditions,
-    /// It is open for all other commands.
+    /// Commands that the gate concerns: it is open for all others.
     pub commands: Commands,
     /// Checks a command that the gate concerns.
     pub check: fn(&mut Engine, &Invocation<'_>) -> Result<(), Closed>,
@@ -310,7 +312,7 @@ const DEBUG_NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-de
 pub(crate) struct GateMask {
     /// The flags that decide.
     deciding: Flags,
-    /// Those of them that a command without checks has.
+    /// Deciding flags that a command without checks has.
     required: Flags,
 }
 

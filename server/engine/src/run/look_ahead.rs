@@ -12,7 +12,7 @@ use crate::limits;
 use crate::sessions::ClientId;
 use crate::store::records::LookAhead;
 
-/// With fewer keys, all of them fit in the caches.
+/// Fewest keys for which the look-ahead is of use: fewer fit in the caches.
 const KEYS_MIN: usize = 2_000;
 
 impl Engine {

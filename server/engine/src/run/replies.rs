@@ -6,7 +6,7 @@ use lockwheel_resp::{Protocol, Reply, format_double};
 
 /// Bytes of a block. A block lives as long as any piece of it: for a command or a script.
 const BLOCK_BYTES: usize = 4096;
-/// Longer strings get an allocation of their own.
+/// Length of the longest string without an allocation of its own.
 const SHORT_BYTES_MAX: usize = 256;
 
 /// A pool of memory for short bulk strings in replies.

@@ -196,7 +196,7 @@ impl Engine {
 
 /// The host of a running script.
 struct ScriptHost<'a, 'e> {
-    /// Its command and name are those of the latest call.
+    /// Context of the script, with the command and the name of the latest call.
     context: &'a mut Context<'e>,
     mask: GateMask,
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ClientId, Session};
 use crate::store::DatabaseKey;
 
-/// Stale keys of a client are removed when it has twice as many keys as after the last sweep, or as
-/// this number if that is greater.
+/// Fewest keys that count as those that the last sweep of a client has left: its stale keys are
+/// removed when it has twice as many.
 const KEYS_BEFORE_SWEEP: usize = 32;
 
 /// The place of a key after databases `a` and `b` are swapped.

@@ -12,8 +12,8 @@ use crate::store::DatabaseKey;
 use crate::timing::time::Millis;
 use crate::timing::timers::TimerId;
 
-/// Stale entries are removed when there are twice as many entries as after the last sweep, or as
-/// this number if that is greater.
+/// Fewest entries that count as those that the last sweep has left: stale ones are removed when
+/// there are twice as many.
 const LOCKS_BEFORE_SWEEP: usize = 1_000;
 
 /// The next ends of leases, by lock and in time order.

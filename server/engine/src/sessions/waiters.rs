@@ -44,10 +44,10 @@ pub struct Blocked {
     pub(crate) ran_ns: u64,
     /// The rule of [`faults`](crate::instruments::faults) that blocks the client, if any.
     pub(crate) rule: Option<RuleBlock>,
-    /// The client waits until units of the log are durable: it is in [`Sessions::log_waiters`].
+    /// Units of the log whose durability the client waits for: it is in [`Sessions::log_waiters`].
     pub(crate) log_wait: Option<LogWait>,
     timer: Option<TimerId>,
-    /// The command is run again at this time, although no key has changed.
+    /// Timer with which the command is run again, although no key has changed.
     retry_timer: Option<TimerId>,
     /// The keys that the client waits for, if any.
     key_wait: Option<Wait>,

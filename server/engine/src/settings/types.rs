@@ -368,11 +368,11 @@ impl PartialEq for Allocator {
 /// The statistics of an allocator, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllocatorUsage {
-    /// Given to the program.
+    /// Bytes given to the program.
     pub allocated: u64,
-    /// In pages of which the program has any part.
+    /// Bytes in pages of which the program has any part.
     pub active: u64,
-    /// In memory that is mapped by the allocator.
+    /// Bytes in memory that is mapped by the allocator.
     pub resident: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::statistics::slow_log::{SlowCommand, SlowLog, shortened};
 use crate::timing::time::Time;
 
-/// Longer times count as this one, as in Redis: one second.
+/// Longest time of the distribution, as in Redis: longer ones count as this one, a second.
 const TIME_NS_MAX: u64 = 1_000_000_000;
 
 /// Events that are kept of each kind, as in Redis.

@@ -88,7 +88,7 @@ pub(crate) struct Samples {
     at_ns: u64,
     /// When the next one is taken.
     pub(crate) next_ns: u64,
-    /// By the last digits of their seconds.
+    /// Peaks of the last seconds, by the last digits of the seconds.
     peaks: [BufferPeaks; PEAK_SECONDS],
 }
 

@@ -17,7 +17,7 @@ use crate::limits;
 use crate::timing::time::Millis;
 use lockwheel_defects::defect;
 
-/// An effect cannot be applied to the state.
+/// The error for an effect that cannot be applied to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyError {
     /// The bytes are not effects.

@@ -43,8 +43,7 @@ enum SlotContent<V> {
     Free(Option<Slot>),
 }
 
-/// Below this many slots an emptied dictionary keeps its memory, because growing again would cost
-/// more.
+/// Fewest slots at which an emptied dictionary gives up its memory: growing again would cost more.
 const SHRINK_FLOOR: usize = 64;
 
 impl<V> Dict<V> {

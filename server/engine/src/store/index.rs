@@ -21,8 +21,9 @@ const MERGE_BELOW: usize = 512;
 /// highest bits.
 const TABLE_SHIFT: u32 = 40;
 
-/// Below this capacity a table keeps its memory, because growing again would cost more. Also, libc
-/// caches free blocks of up to a KiB, and memory below such a block is not returned to the system.
+/// Smallest capacity at which a table gives up its memory: growing again would cost more. Also,
+/// libc caches free blocks of up to a KiB, and memory below such a block is not returned to the
+/// system.
 const SHRINK_FLOOR: usize = 256;
 /// The same for one of many tables. All of their memory is freed when they are merged.
 const SHRINK_FLOOR_OF_MANY: usize = 7;

@@ -526,10 +526,10 @@ fn is_auxiliary(key: &[u8]) -> bool {
 const AUXILIARY: &[&[u8]] =
     &[b"redisson_lock_queue:", b"redisson_lock_timeout:", b"redisson_unlock_latch:"];
 
-/// Followed by a number: one key for each hold of a reader.
+/// Part of the names of the keys of a reader's holds, one for each, before its number.
 const HOLD_OF_READER: &[u8] = b":rwlock_timeout:";
 
-/// Such a key also contains the id of an instance of Redisson.
+/// Length of the shortest such key: it also contains the id of an instance of Redisson.
 const HOLD_OF_READER_BYTES_MIN: usize = 52;
 
 /// The key without the digits at its end.

@@ -7,8 +7,8 @@
 use super::dict::{HashSeed, Slot};
 use crate::store::counter::increment;
 
-/// Longer keys are hashed each time. Lock names are shorter, and with this limit a line has 96
-/// bytes.
+/// Length of the longest key in the cache; longer ones are hashed each time. Lock names are
+/// shorter, and with this limit a line has 96 bytes.
 const KEY_BYTES_MAX: usize = 63;
 
 /// The number of cached keys: the scripts of locks name up to four, and a few requests are
@@ -16,7 +16,7 @@ const KEY_BYTES_MAX: usize = 63;
 const LINES: usize = 1 << LINE_BITS;
 const LINE_BITS: u32 = 6;
 
-/// Keys are compared by words.
+/// Bytes of a word, by which keys are compared.
 const WORD_BYTES: usize = 8;
 
 /// The line after those of the short keys caches the latest longer key.

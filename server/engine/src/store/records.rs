@@ -57,7 +57,7 @@ pub struct Records {
 #[repr(C)]
 struct Header {
     deadline: Millis,
-    /// The handle of the record's bytes is this number and `length`.
+    /// Part of the handle of the record's bytes; the other one is `length`.
     number: u32,
     prev: u32,
     next: u32,
@@ -403,7 +403,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Only the last 40 bits of the time of last use are kept.
+/// Mask of the bits that are kept of the time of last use: the last 40.
 const MOMENT_MASK: u64 = (1 << 40) - 1;
 
 /// The longest idle time that can be represented: more than 17 years.

@@ -13,8 +13,8 @@ use super::garbage::free_end;
 /// of them.
 const PIECE_MAX: usize = 512;
 
-/// A piece with fewer items is joined with an adjacent one, so that memory is freed after a mass
-/// release.
+/// Fewest items of a piece: one with fewer is joined with an adjacent one, so that memory is freed
+/// after a mass release.
 const PIECE_MIN: usize = PIECE_MAX / 8;
 
 /// A long sequence of small items, in pieces.

@@ -15,7 +15,8 @@ use super::slab::{Chunks, PAGES_BLOCK, PAGES_PLACES, Slab};
 /// first class have no bytes.
 const CLASS_STEP_BYTES: usize = 8;
 
-/// Longer strings have an allocation of their own; its overhead is then negligible.
+/// Length of the longest string in a slab. Longer ones have an allocation of their own, whose
+/// overhead is negligible then.
 const SLAB_BYTES_MAX: usize = 256;
 
 /// Replaces the length of a string that has an allocation of its own.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use lockwheel_resp::number;
 
-/// Strings up to this length are reported as `embstr`, longer ones as `raw` (Redis's limit).
+/// Length of the longest string that is reported as `embstr`; longer ones are reported as `raw`
+/// (Redis's limit).
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// An owned byte string. Only the last kind is stored in this form at a key; see `records.rs`.

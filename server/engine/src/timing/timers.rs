@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use crate::timing::time::Millis;
 use crate::timing::wheel::{Links, NIL, Nodes, Wheel};
 
-/// A slab of fewer places keeps its memory when it is empty: growing again would cost more.
+/// Fewest places at which an empty slab gives up its memory: growing again would cost more.
 const SHRINK_FLOOR: usize = 64;
 
 /// Identifies a timer until it fires or is cancelled; then the number is reused. An

@@ -70,7 +70,7 @@ enum PendingConnection {
     Tcp {
         stream: std::net::TcpStream,
         from: SocketAddr,
-        /// With TLS.
+        /// Whether its connections use TLS.
         #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no TLS"))]
         is_tls: bool,
     },

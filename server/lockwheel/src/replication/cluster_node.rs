@@ -216,7 +216,7 @@ async fn wait_for_lock(disk: &Directory) -> io::Result<()> {
 struct Entering {
     settings: NodeSettings,
     identity: Identity,
-    /// Set when it was.
+    /// Whether the node was removed.
     was_removed: Arc<AtomicBool>,
 }
 

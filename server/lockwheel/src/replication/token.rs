@@ -17,9 +17,9 @@ pub(super) struct Token {
     address: String,
     /// The fingerprint of its key.
     fingerprint: String,
-    /// Until when it is valid, in seconds since 1970.
+    /// Moment until which it is valid, in seconds since 1970.
     pub(super) until: u64,
-    /// The cluster keeps its digest until the token is used.
+    /// Secret whose digest the cluster keeps until the token is used.
     secret: [u8; 32],
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Both ends of the connection. Clones are the same connection.
+/// Both ends of a connection; clones are the same connection.
 #[derive(Clone, Debug, Default)]
 pub struct Pipe(Arc<Mutex<State>>);
 

@@ -25,9 +25,9 @@ type Verifier = Arc<dyn ClientCertVerifier>;
 /// the key.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
-    /// With the certificates of authorities, if there are any.
+    /// Verifier with the certificates of authorities, if there are any.
     authorities: Option<Verifier>,
-    /// With all configured certificates.
+    /// Verifier with all configured certificates.
     all: Verifier,
     configured: HashSet<CertificateDer<'static>>,
     is_mandatory: bool,

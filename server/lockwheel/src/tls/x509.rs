@@ -15,7 +15,7 @@ const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1D, 0x13];
 /// The fields of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outline<'a> {
-    /// Not present in version 1.
+    /// Version, which is not present in version 1.
     version: Option<&'a [u8]>,
     issuer: &'a [u8],
     subject: &'a [u8],

@@ -73,7 +73,7 @@ pub(crate) struct Machine {
     rate_ppm: i64,
     /// The lease that the node is started with.
     pub(crate) lease: Duration,
-    /// It does not run until then.
+    /// Time until which it does not run.
     pub(crate) suspended_until: Duration,
 }
 

@@ -46,7 +46,7 @@ enum Change {
     Ended { lock: u8, token: u64 },
 }
 
-/// The owner of a lock has a fencing token, and a lease up to a deadline in log time.
+/// The hold of the owner of a lock: a fencing token, and a lease up to a deadline in log time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hold {
     pub(crate) token: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Known {
     lease_ms: i64,
 }
 
-/// While this process leads, log time goes on from a stamp.
+/// The leadership of this process, from whose stamp log time goes on.
 #[derive(Clone, Debug)]
 struct Leading {
     barrier: u64,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::runtime::Handle;
 
-/// From the first node to the second one.
+/// A direction: from the first node to the second one.
 pub(crate) type Way = (NodeId, NodeId);
 
 /// The simulated network.

@@ -20,9 +20,9 @@ const LEASE: Duration = Duration::from_millis(400);
 #[derive(Debug, Default)]
 struct Network {
     running: BTreeMap<NodeId, Arc<Node>>,
-    /// The nodes are divided into these and the others.
+    /// Nodes that the others cannot reach.
     divided: BTreeSet<NodeId>,
-    /// Connections from this node to that one are slow.
+    /// Node from which connections are slow, and the node to which they are.
     slow: Option<(NodeId, NodeId)>,
 }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Servers of `REDIS_SERVERS` that only one test uses, since it stops them or changes their state.
 pub const OF_RSLOCK_WITH_ALL: Range<usize> = 0..3;
-/// The test stops one of them.
+/// Servers for a test that stops one of them.
 pub const OF_RSLOCK_WITH_ONE_DEAD: Range<usize> = 3..6;
-/// The test stops two of them.
+/// Servers for a test that stops two of them.
 pub const OF_RSLOCK_WITHOUT_QUORUM: Range<usize> = 6..9;
-/// The test flushes its scripts.
+/// A server for a test that flushes its scripts.
 pub const OF_SCRIPT_FLUSH: Range<usize> = 9..10;
 
 /// The server that most tests share.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwheel_locks::{Lock, LockError, Options};
 use redis::{Client, Value};
 
-/// Does not end by the clock of a process, however slow it is.
+/// Lease that does not end by the clock of a process, however slow it is.
 const TTL: Duration = Duration::from_secs(600);
 
 /// A cluster that ends with the test.

@@ -14,7 +14,7 @@ use redis::{Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 
-/// Does not end by the clock of a process, however slow it is.
+/// Lease that does not end by the clock of a process, however slow it is.
 const TTL: Duration = Duration::from_secs(600);
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);

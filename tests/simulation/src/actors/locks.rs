@@ -34,7 +34,7 @@ pub struct LockClient {
     is_connected: bool,
     /// Whether the next reply is that of the SET of a semaphore.
     awaits_setup: bool,
-    /// Timers with another number are out of date.
+    /// Number of the valid timer; others are out of date.
     timer: u64,
     latch: u64,
 }

@@ -9,7 +9,7 @@ use crate::core::{Core, Notice};
 use crate::native::{Attempt, Mode, PERMITS, field};
 use crate::plan::NativeLock;
 
-/// A wait ends by this span early at most: the server counts in milliseconds.
+/// Longest span by which a wait may end early: the server counts in milliseconds.
 const EARLY_US: i64 = 2_000;
 
 /// A client of a native lock.
@@ -32,7 +32,7 @@ pub struct NativeClient {
     /// Whether the client must renew first, after a lost connection.
     must_renew: bool,
     is_connected: bool,
-    /// Timers with another number are out of date.
+    /// Number of the valid timer; others are out of date.
     timer: u64,
     /// The timer at which the client gives up the connection although it waits for a reply.
     impatience: Option<u64>,

@@ -15,12 +15,13 @@ use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::suites::ServerProgram;
 use lockwheel_tests::wire::Wire;
 
-/// For locks on a majority of several servers: enough for every test of a suite that ends some of
+/// Number of servers for locks on a majority: enough for every test of a suite that ends some of
 /// its servers to have its own.
 const DISPOSABLE_COUNT: usize = 16;
 /// The nodes of the cluster that the main server may be in.
 const NODES: usize = 3;
-/// Another program can take a free port before the server binds it; the number of attempts.
+/// Number of attempts to find a port: another program can take a free one before the server binds
+/// it.
 const PORT_ATTEMPTS: usize = 5;
 
 /// All servers of one suite.

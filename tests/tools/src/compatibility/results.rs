@@ -9,7 +9,7 @@ use lockwheel_compat::report::{Report, Row, Score};
 use lockwheel_compat::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// Longer requests and replies are cut to this length.
+/// Characters of the longest request or reply; longer ones are cut.
 const COLUMNS: usize = 120;
 /// The number of failures that are listed with expectation and reply; others are only named.
 pub(crate) const FAULTS_IN_FULL: usize = 40;
@@ -56,9 +56,9 @@ pub(crate) struct Sum {
     pub(crate) passed: usize,
     /// The number that were run, including those with a missing command.
     pub(crate) tried: usize,
-    /// Of these, those that need a missing command.
+    /// Number of these that need a missing command.
     pub(crate) lacking: usize,
-    /// Of these, those that could not be judged.
+    /// Number of these that could not be judged.
     pub(crate) unknown: usize,
 }
 

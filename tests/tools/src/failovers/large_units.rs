@@ -10,7 +10,7 @@ use crate::servers::open;
 /// How long one request may take: a slow link needs it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between two requests.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Sets keys; the number of them and the value are its arguments.
@@ -18,7 +18,7 @@ const SCRIPT: &str = "for i = 1, ARGV[1] do redis.call('SET', 'large-' .. i, ARG
 
 /// The client, on a thread of its own.
 pub(crate) struct LargeUnits {
-    /// Its end ends the client.
+    /// Sender whose end ends the client.
     running: Sender<()>,
     thread: JoinHandle<u64>,
 }

@@ -37,14 +37,15 @@ use crate::times::Times;
 /// The faults after which the clients use other locks.
 const FAULTS_PER_EPOCH: usize = 5;
 
-/// A lock can be seen lost only if its lease outlasts the failover.
+/// Shortest and longest lease: a lock can be seen lost only if its lease outlasts the failover.
 const LEASE_MS: (u32, u32) = (2_000, 6_000);
 
-/// As the default of Redisson. A request to a server that is stopped for less is answered by it.
+/// Time-out of a reply, as the default of Redisson. A request to a server that is stopped for less
+/// is answered by it.
 const REPLY_TIMEOUT_MS: u32 = 3_000;
 
-/// No lease time passes while there is no leader. How long that is depends on the machine, and is
-/// measured by the probe, so that here no limit is of use.
+/// Longest span by which a lease may end late. No lease time passes while there is no leader, for a
+/// time that depends on the machine and that the probe measures: so there is no limit here.
 const LATE_US: i64 = i64::MAX / 4;
 
 /// The kinds of servers.

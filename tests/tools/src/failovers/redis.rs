@@ -17,9 +17,9 @@ use crate::servers::{Servers, ask};
 /// The master at the start.
 const FIRST_MASTER: usize = 0;
 
-/// Of a failover. With the default, three minutes, a failed attempt would take that long.
+/// Time-out of a failover. With the default, three minutes, a failed attempt would take that long.
 const FAILOVER_TIMEOUT_MS: u32 = 5_000;
-/// As the election timeout of Lockwheel.
+/// Time until a server counts as down, as the election timeout of Lockwheel.
 const DOWN_AFTER_MS: u32 = 1_000;
 
 /// A master, two replicas, and a sentinel on each host.

@@ -26,12 +26,12 @@ const KILLS_PER_EPOCH: u32 = 10;
 /// The threads of each client process.
 const THREADS: usize = 8;
 
-/// No reply takes nearly as long while the server runs. A lost connection is noticed at once,
-/// except in some cases by Redisson.
+/// Longest time until a reply; far longer than one takes while the server runs. A lost connection
+/// is noticed at once, except in some cases by Redisson.
 const REPLY_TIMEOUT_MS: u32 = 1_000;
 
-/// A lease ends by this span late at most: it is a whole number of milliseconds, also after each
-/// of the restarts. None of the checks is about the end of a lease, so this is generous.
+/// Longest span by which a lease may end late: it is a whole number of milliseconds, also after
+/// each of the restarts. None of the checks is about the end of a lease, so this is generous.
 const LATE_US: i64 = 250_000;
 
 /// The load between a restart and the next kill.

@@ -35,7 +35,7 @@ const UNCONFIGURED: &[u8] = b"+PONG\r\n";
 
 const LISTENER: Token = Token(usize::MAX);
 const EVENTS_MAX: usize = 1024;
-/// Larger than most batches of a client.
+/// Bytes that are read at once: more than most batches of a client.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Sets the replies to the requests of a cycle.

@@ -17,7 +17,7 @@ use crate::measure::running::Running;
 
 /// The longest time to wait for a reply.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Larger than the replies to most batches.
+/// Bytes that are read at once: more than the replies to most batches.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Events taken from the poll at once.
 const EVENTS_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use lockwheel_comparison::Outcome;
 
 use super::metric::{Metric, Reading};
 
-/// Longer than any latency.
+/// Largest recorded latency: longer than any.
 const LONGEST_NS: u64 = 120_000_000_000;
 /// Significant digits of the histograms: a precision of a thousandth.
 const DIGITS: u8 = 3;

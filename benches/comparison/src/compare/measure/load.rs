@@ -183,7 +183,7 @@ mod tests {
 
     use super::{LockType, fill, grouped, hold, lease, release};
 
-    /// More than a chunk, and not a multiple of it.
+    /// Number of requests: more than a chunk, and not a multiple of it.
     const COUNT: u32 = 1_234;
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) struct ComparedServer {
     pub(crate) words: Vec<String>,
     /// The processor it is bound to, if any.
     pub(crate) core: Option<usize>,
-    /// Those of its port for TLS, if its clients use that.
+    /// Certificates of its port for TLS, if its clients use that.
     pub(crate) certificates: Option<Rc<Certificates>>,
 }
 

@@ -13,7 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::progress;
 
-/// The exit status of a program ended by a signal is the sum of this and the signal's number.
+/// Difference between the exit status of a program that a signal has ended and the number of the
+/// signal.
 const SIGNAL_STATUS: i32 = 128;
 
 /// The process ids of running servers, locked while one starts or ends, so that none is missed.

@@ -26,7 +26,7 @@ const OTHERS: [RGBColor; 4] = [
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0xe6, 0x9f, 0x00),
 ];
-/// By which factor the vertical axis exceeds the data on each side.
+/// Factor by which the vertical axis exceeds the data on each side.
 const MARGIN: f64 = 1.5;
 
 /// A plot of panels side by side, one for each workload.

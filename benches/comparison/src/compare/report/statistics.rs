@@ -10,7 +10,7 @@ pub(crate) const METHOD: &str = "the geometric mean of the ratios within each ro
 
 /// The upper 97.5 % quantiles of Student's t with one, two and three degrees of freedom.
 const T_QUANTILES: [f64; 3] = [12.706_205, 4.302_653, 3.182_446];
-/// That of the normal distribution.
+/// Quantile of the normal distribution for an interval of 95 %.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
 /// How many times as good a server is as another.

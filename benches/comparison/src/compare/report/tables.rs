@@ -9,7 +9,7 @@ use crate::measure::servers::BARE;
 use crate::report::figures::{Figures, Group, OverallRatio, Row, ServerInfo};
 use crate::report::statistics::{METHOD, Ratio};
 
-/// A ratio below this one counts as worse than the reference.
+/// Smallest ratio that does not count as worse than the reference.
 const WORSE: f64 = 0.95;
 
 /// The project's targets: group, parameters, metric and the value to reach.

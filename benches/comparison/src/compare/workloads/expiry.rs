@@ -24,7 +24,7 @@ const QUANTILES: [(&str, f64); 5] =
 /// Significant digits of the histograms: a precision of a thousandth.
 const DIGITS: u8 = 3;
 
-/// Longer than any latency.
+/// Largest recorded latency: longer than any.
 const LONGEST_US: u64 = 600_000_000;
 
 /// The encoded `expired` event up to the key.
@@ -258,11 +258,11 @@ impl Workload for SharedDeadline {
 
 /// The latencies of another client.
 struct Delays {
-    /// From the deadline until the margin after the end, because memory may be returned then.
+    /// Waits from the deadline until the margin after the end, because memory may be returned then.
     waits_us: Histogram<u64>,
-    /// For the same time after that.
+    /// Waits in the same time after that.
     after_us: Histogram<u64>,
-    /// From the deadline until the server replied that no key was left.
+    /// Time from the deadline until the server replied that no key was left.
     gone_after: Duration,
 }
 

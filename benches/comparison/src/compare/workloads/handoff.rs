@@ -33,7 +33,7 @@ const CHANNEL: &str = "redisson_lock__channel:{lock:orders}";
 /// Far more than a client receives at once: one or two replies or messages.
 const CHUNK_BYTES: usize = 4 * 1024;
 const EVENTS_MAX: usize = 1024;
-/// Longer than a measurement.
+/// Largest recorded time: longer than a measurement.
 const LONGEST_NS: u64 = 120_000_000_000;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {
@@ -65,9 +65,9 @@ impl HandOff {
 /// How long clients have waited for the lock.
 pub(crate) struct Waits {
     released_at: Option<Instant>,
-    /// From each release to the next grant, in nanoseconds.
+    /// Times from each release to the next grant, in nanoseconds.
     to_grant: Histogram<u64>,
-    /// Since when each client has waited.
+    /// Moments since which the clients have waited.
     since: Vec<Instant>,
     /// The longest wait of each client.
     longest: Vec<Duration>,

@@ -28,7 +28,7 @@ const LOCKS: u32 = 10_000_000;
 const PERCENTS: [u32; 2] = [30, 60];
 /// The reported latencies.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
-/// Longer than any latency.
+/// Largest recorded latency: longer than any.
 const LONGEST_NS: u64 = 120_000_000_000;
 
 /// Both rates. They share the measured rate of the slowest server.

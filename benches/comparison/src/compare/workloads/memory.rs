@@ -16,7 +16,7 @@ use crate::workloads::workload::Workload;
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// The length of the measurement of an idle server.
 const IDLE_SPAN: Duration = Duration::from_secs(5);
-/// By which factor a quick run is smaller.
+/// Factor by which a quick run is smaller.
 const QUICK_DIVISOR: u32 = 100;
 
 pub(crate) fn all() -> Vec<Box<dyn Workload>> {

@@ -18,9 +18,9 @@ use crate::workloads::workload::Workload;
 
 const CLIENTS: [usize; 3] = [2, 16, 128];
 const KEY: &str = "lock:orders";
-/// Longer than a measurement.
+/// Time that a client waits for the lock: longer than a measurement.
 const WAIT_MS: &str = "120000";
-/// More than a client receives at once: the reply to one request.
+/// Bytes that are read at once: more than a client receives, which is the reply to one request.
 const CHUNK_BYTES: usize = 4 * 1024;
 /// The lines of a granted lock: a map of four fields as an array of names and values.
 const GRANT_LINES: usize = 14;

@@ -20,10 +20,10 @@ const WAITING: &[&str] =
 const WITH_SECONDS: &[&str] =
     &["BLPOP", "BRPOP", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BLMOVE", "BRPOPLPUSH"];
 
-/// A time-out of more milliseconds ends after the largest time that a server can represent.
+/// Milliseconds of the longest time-out that ends at a time which a server can represent.
 const END_OF_TIME_MS: i64 = i64::MAX - 1_700_000_000_000;
 
-/// More seconds overflow 64 bits in milliseconds.
+/// Most seconds that fit into 64 bits as milliseconds.
 const END_OF_TIME_SECONDS: f64 = 9.223_372_036_854_775e15;
 
 /// The differences of this family.

@@ -81,25 +81,25 @@ pub struct Rule {
 /// The conditions of a rule, all of which must hold.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RuleConditions {
-    /// The name of the client (`CLIENT SETNAME`) matches this pattern.
+    /// Pattern for the name of the client (`CLIENT SETNAME`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The client has this `CLIENT ID`.
+    /// The `CLIENT ID` of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<u64>,
-    /// The command matches this pattern: `set`, `client|id`, `eval*`.
+    /// Pattern for the command: `set`, `client|id`, `eval*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// One of the keys matches this pattern.
+    /// Pattern for one of the keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Only for the matching request with this number, counted from 1.
+    /// Number of the only matching request to which the rule applies, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nth: Option<u64>,
-    /// For at most this many requests.
+    /// Most requests to which the rule applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// For each matching request with this probability.
+    /// Probability with which the rule applies to a matching request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
     /// The seed of the random numbers.

@@ -195,9 +195,9 @@ effects! {
     35 ElementsRemoved {
         /// The element.
         element: &'a [u8],
-        /// At most this many.
+        /// Most elements that are removed.
         count: usize,
-        /// Counted from this end.
+        /// End from which they are counted.
         from: End,
     },
     /// The list becomes a quicklist, or a listpack again.
@@ -505,7 +505,7 @@ pub struct Effects {
     bytes: Vec<u8>,
     /// The place of the last effect: its database, and where its key is in `bytes`.
     last: Option<(usize, usize, usize)>,
-    /// Effects with this tag are not recorded: a defect that the shadow must find.
+    /// Tag of the effects that are not recorded: a defect that the shadow must find.
     #[cfg(test)]
     pub(crate) left_out: Option<u8>,
 }

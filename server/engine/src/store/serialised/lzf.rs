@@ -8,7 +8,7 @@ const DISTANCE_MAX: usize = 1 << 13;
 const REPEAT: std::ops::RangeInclusive<usize> = 3..=264;
 /// The maximum number of literal bytes after one control byte.
 const KEPT_MAX: usize = 32;
-/// A shorter repetition has its length in the control byte, others in a byte of their own.
+/// Length from which a repetition has its length in a byte of its own, and not in the control byte.
 const SHORT: usize = 7;
 
 /// Compresses the bytes; `None` if that would save fewer than four of them.

@@ -15,7 +15,7 @@ use crate::store::stream::nodes::NodeLimits;
 use crate::store::string_value::{StringValue, digits};
 use crate::store::value::Value;
 
-/// The bytes are not a valid value.
+/// The error for bytes that are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

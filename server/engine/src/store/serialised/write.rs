@@ -13,13 +13,13 @@ use crate::store::value::ValueRef;
 
 /// Bytes up to which several elements share a listpack: Redis's default for a list.
 const NODE_BYTES_MAX: usize = 8 << 10;
-/// Values with more bytes are not packed, as in Redis.
+/// Bytes below which a value is packed, as in Redis.
 const PACKED_BYTES_MAX: usize = 1 << 30;
 /// The maximum bytes of an element in a listpack besides its contents.
 const PACKED_OVERHEAD_BYTES: usize = 10;
-/// Shorter strings are not compressed, as in Redis.
+/// Length of the shortest string that is compressed, as in Redis.
 const COMPRESSED_BYTES_MIN: usize = 21;
-/// Longer texts are not integers of 32 bits.
+/// Length of the longest text of an integer of 32 bits.
 const INTEGER_BYTES_MAX: usize = 11;
 
 /// The payload from which `RESTORE` creates the value; `None` if no payload can be made of it.

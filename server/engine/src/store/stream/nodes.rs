@@ -21,7 +21,7 @@ pub struct NodeLimits {
     pub bytes_max: u64,
 }
 
-/// No listpack is larger, whatever the setting.
+/// Size of the largest listpack, whatever the setting.
 const LISTPACK_BYTES_MAX: u64 = 1 << 30;
 
 /// A node: entries that share a listpack. Its key is the id of the first of them.

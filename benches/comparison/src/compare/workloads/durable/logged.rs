@@ -9,9 +9,9 @@ use crate::measure::load::{LockType, hold};
 use crate::measure::running::Running;
 use crate::measure::servers::ComparedServer;
 
-/// By which factor a quick run has fewer locks.
+/// Factor by which a quick run has fewer locks.
 pub(super) const QUICK_DIVISOR: u32 = 100;
-/// The log is rewritten only when a workload requests it.
+/// Options with which the log is rewritten only when a workload requests it.
 pub(super) const NO_REWRITE: [&str; 2] = ["--auto-aof-rewrite-percentage", "0"];
 /// The longest time of a rewrite.
 const REWRITE_TIMEOUT: Duration = Duration::from_secs(120);

@@ -15,7 +15,7 @@ use crate::workloads::cycles::LOCKS;
 
 /// The requests of a cycle.
 pub(super) const STEPS: usize = 2;
-/// More than a client receives at once.
+/// Bytes that are read at once: more than a client receives.
 const CHUNK_BYTES: usize = 4 * 1024;
 
 /// What one client sends and receives.
@@ -72,7 +72,7 @@ struct Client {
     connection: Connection,
     dialog: Box<dyn Dialog>,
     received: Vec<u8>,
-    /// That of the next request.
+    /// Step of the next request.
     step: usize,
     lock: u64,
     /// When the cycle began.

@@ -38,7 +38,7 @@ const LEASE_S: u64 = 3600;
 /// The requests of one client.
 pub(super) struct Grpc {
     steps: Vec<Template>,
-    /// That of the next request: odd, and never used again.
+    /// Stream of the next request: odd, and never used again.
     stream: u32,
     /// What has come of the message of the reply.
     message: Vec<u8>,
