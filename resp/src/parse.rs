@@ -421,7 +421,7 @@ struct Span {
 }
 
 impl Span {
-    /// The query buffer's limit keeps both within 32 bits.
+    /// Creates a span. The query buffer's limit keeps both numbers within 32 bits.
     fn new(start: usize, len: usize) -> Span {
         debug_assert!(start + len <= POSITION_MAX);
         Span { start: start as u32, len: len as u32 }

@@ -647,7 +647,7 @@ impl Interpreter {
         self.machine.memory_bytes()
     }
 
-    /// After a run, counts the function and the plan that the run made, and frees some memory.
+    /// Counts the function and the plan that a run has made, and frees some memory.
     fn settle(&mut self, at: usize) {
         if !self.scripts[at].is_counted {
             self.uncount(at);

@@ -97,7 +97,7 @@ fn hello(to: &Place) -> Value {
     json!({ "version": 1, "cluster": to["cluster"], "to": to["node"], "lease_ms": 1000 })
 }
 
-/// Each request of one node to another about the log, from a node that leads in this term.
+/// Returns each request of one node to another about the log, from a node that leads in this term.
 fn log_requests(node: &Value, term: u64) -> Vec<Value> {
     let leader = json!({ "term": term, "node_id": node });
     let vote = json!({ "leader_id": leader, "committed": true });
@@ -124,7 +124,7 @@ fn log_requests(node: &Value, term: u64) -> Vec<Value> {
     ]
 }
 
-/// Each request about the nodes of a cluster, with a join token that was not made.
+/// Returns each request about the nodes of a cluster, with a join token that was not made.
 fn node_requests(node: &Value, other: &Value) -> Vec<Value> {
     let peer = json!({ "address": "127.0.0.1:9", "client_address": "127.0.0.1:9" });
     let until = u64::MAX;

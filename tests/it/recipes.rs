@@ -135,8 +135,8 @@ fn release_without_a_check_corrected() -> TestResult {
     Ok(())
 }
 
-/// A client holds the lock. Before the last command of its release its lease ends and another
-/// client takes the lock.
+/// Releases a lock of a client whose lease ends before the last command of the release, so that
+/// another client takes the lock.
 fn while_it_is_released<T: Send>(
     server: &Server,
     last_command: &str,

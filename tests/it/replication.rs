@@ -99,7 +99,7 @@ impl Cluster {
         leader.expect("a leader")
     }
 
-    /// Has a server lead, whichever does.
+    /// Makes a server the leader, whichever leads now.
     fn lead(&self, id: u64) {
         let number = self.number(id);
         eventually("the leader that was asked for", || {

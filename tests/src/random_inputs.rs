@@ -151,8 +151,8 @@ impl Player {
         self.feed(&Input::Request(client, argv.to_vec()))
     }
 
-    /// Now and then moves all deadlines, closes a connection, or runs a script until another client
-    /// ends it.
+    /// Moves all deadlines, closes a connection, or runs a script until another client ends it,
+    /// once in some commands.
     fn events(&mut self) -> Result<(), String> {
         if self.random.once_in(EVENT_ONE_IN) {
             let span_ms = self.random.between(0, PAUSE_US_MAX);

@@ -189,7 +189,7 @@ pub(super) unsafe extern "C-unwind" fn os_clock(lua: *mut lua_State) -> c_int {
 /// The time that Lua is taken to need from one poll of the host to the next.
 const POLL_US: u64 = 100;
 
-/// Its upvalue is `next`.
+/// `pairs`; its upvalue is `next`.
 pub(super) unsafe extern "C-unwind" fn pairs(lua: *mut lua_State) -> c_int {
     // SAFETY: may raise, owns nothing.
     unsafe {

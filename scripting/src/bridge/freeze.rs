@@ -52,7 +52,7 @@ pub(super) unsafe fn read_from(lua: *mut lua_State) {
     }
 }
 
-/// If there is a frozen table at `index`, replaces it by the table it reads from. May raise.
+/// Replaces a frozen table at `index` by the table it reads from. May raise.
 pub(super) unsafe fn thaw(lua: *mut lua_State, index: c_int) {
     // SAFETY: may raise, owns nothing.
     unsafe {
@@ -85,7 +85,7 @@ pub(super) unsafe fn refuse_library(
     }
 }
 
-/// If the table at `index` is frozen, pushes the table it reads from. Never raises.
+/// Pushes the table that a frozen table at `index` reads from. Never raises.
 unsafe fn push_frozen(lua: *mut lua_State, index: c_int) -> bool {
     // SAFETY: raw reads of a metatable only.
     unsafe {

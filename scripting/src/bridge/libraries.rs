@@ -69,7 +69,7 @@ enum Computed {
     Stop,
 }
 
-/// Never raises.
+/// Calls the function with the arguments on the stack, and returns the outcome. Never raises.
 unsafe fn compute(
     lua: *mut lua_State,
     bridge: &BridgeState,

@@ -287,8 +287,8 @@ impl Machine {
         self.collect_some(COLLECTED_PER_STEP)
     }
 
-    /// If there is enough garbage, runs the collector for so many bytes. Returns whether there is
-    /// more.
+    /// Runs the collector over this number of bytes, if there is enough garbage. Returns whether
+    /// there is more.
     pub(crate) fn collect_some(&mut self, bytes: usize) -> bool {
         if !self.has_garbage() {
             return false;

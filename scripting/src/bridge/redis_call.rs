@@ -104,7 +104,7 @@ enum Outcome {
     Stop,
 }
 
-/// Never raises.
+/// Runs the command whose words are the arguments on the stack. Never raises.
 unsafe fn call_host(lua: *mut lua_State, bridge: &BridgeState) -> Outcome {
     // SAFETY: calls only functions that never raise; there are as many arguments.
     unsafe {
@@ -118,7 +118,7 @@ unsafe fn call_host(lua: *mut lua_State, bridge: &BridgeState) -> Outcome {
     }
 }
 
-/// Never raises.
+/// As [`call_host`], for an unusual number of words. Never raises.
 #[inline(never)]
 unsafe fn call_host_with_many(lua: *mut lua_State, bridge: &BridgeState, count: usize) -> Outcome {
     let (mut inline, mut allocated);
@@ -133,7 +133,7 @@ unsafe fn call_host_with_many(lua: *mut lua_State, bridge: &BridgeState, count: 
     unsafe { call_host_with(lua, bridge, argv) }
 }
 
-/// Runs a command; `argv` has room for as many arguments as there are on the stack. Never raises.
+/// Runs the command whose words are on the stack; `argv` has room for as many words. Never raises.
 #[inline(always)]
 unsafe fn call_host_with(lua: *mut lua_State, bridge: &BridgeState, argv: &mut [&[u8]]) -> Outcome {
     // SAFETY: the strings stay on the stack until this returns.

@@ -77,7 +77,7 @@ impl LibraryError {
         LibraryError::Error(text.into().into_bytes())
     }
 
-    /// The script must end.
+    /// Returns the error that ends the script.
     fn stopped() -> LibraryError {
         LibraryError::Error(Vec::new())
     }

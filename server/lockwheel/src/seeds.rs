@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// Those that follow from `seed`, or random ones.
+/// Returns the seeds that follow from `seed`, or random ones.
 ///
 /// # Errors
 /// If the system has no randomness.

@@ -179,7 +179,7 @@ struct Loops {
 }
 
 impl Loops {
-    /// Each loop has a connection with output that depends on one of the positions.
+    /// Starts a loop for each position, with a connection whose output depends on it.
     fn start(gate: &Arc<CommitGate>, positions: &[Position], sent: &Arc<Signal>) -> Loops {
         let has_ended = Arc::new(AtomicBool::new(false));
         let loops = positions.iter().map(|position| {

@@ -159,7 +159,7 @@ impl Files {
         Ok((files, recovered))
     }
 
-    /// A segment ends when it is longer than this, instead of [`limits::SEGMENT_BYTES`].
+    /// Sets the length after which a segment ends, instead of [`limits::SEGMENT_BYTES`].
     pub fn set_segment_bytes_max(&mut self, bytes: u64) {
         self.segment_bytes_max = bytes;
     }
@@ -314,15 +314,15 @@ impl Files {
         Snapshot::create(Arc::clone(&self.disk), &self.beginning, self.written, self.clocks)
     }
 
-    /// From now on a complete snapshot replaces the files before it. They are returned, to be
-    /// removed from any thread: the system may take long for large files.
+    /// Replaces the files before a complete snapshot by it. They are returned, to be removed from
+    /// any thread: the system may take long for large files.
     pub fn replace_before(&mut self, snapshot: Position) -> io::Result<Obsolete> {
         let mut obsolete = self.use_snapshot(snapshot)?;
         obsolete.names.extend(self.drop_units(snapshot).names);
         Ok(obsolete)
     }
 
-    /// From now on this complete snapshot replaces the earlier ones, which are returned.
+    /// Replaces the earlier snapshots by this complete one, and returns them.
     pub fn use_snapshot(&mut self, snapshot: Position) -> io::Result<Obsolete> {
         let name = Name::Snapshot(snapshot);
         let bytes = self.disk.open(&name.to_string())?.length()?;

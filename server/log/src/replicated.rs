@@ -79,8 +79,8 @@ impl Files {
         Ok(ReceivedSnapshot { disk: Arc::clone(&self.disk), file: Some(file), partial, position })
     }
 
-    /// The log goes on after the snapshot at `position`, which is complete: units up to it that are
-    /// missing are in the snapshot, and all that the log has are dropped.
+    /// Lets the log go on after the snapshot at `position`, which is complete: units up to it that
+    /// are missing are in the snapshot, and all that the log has are dropped.
     pub fn go_on_after(&mut self, position: Position, clocks: Clocks) -> io::Result<Obsolete> {
         (self.written, self.flushed, self.clocks) = (position, position, clocks);
         self.end_segment()?;

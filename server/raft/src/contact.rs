@@ -33,7 +33,8 @@ struct Term {
 }
 
 impl Contacts {
-    /// The follower has acknowledged a message that the leader with this vote has sent.
+    /// Records that the follower has acknowledged a message that the leader with this vote has
+    /// sent.
     pub(crate) fn note(&self, vote: &Vote<NodeId>, follower: NodeId, sent: Instant) {
         let mut term = self.0.lock();
         if *vote > term.vote {
@@ -47,8 +48,8 @@ impl Contacts {
         }
     }
 
-    /// The follower has acknowledged the log up to this index to the leader with this vote, with
-    /// which it is in contact.
+    /// Records that the follower has acknowledged the log up to this index to the leader with this
+    /// vote, with which it is in contact.
     pub(crate) fn note_acknowledged(&self, vote: &Vote<NodeId>, follower: NodeId, index: u64) {
         let mut term = self.0.lock();
         if *vote == term.vote {

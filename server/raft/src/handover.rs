@@ -31,8 +31,8 @@ fn refused<T>(reason: String) -> Result<T, MembershipError> {
 }
 
 impl Node {
-    /// Has another node lead, and returns when it does. No commands are executed for a little more
-    /// than a lease.
+    /// Hands the leadership to another node, and returns when it leads. No commands are executed
+    /// for a little more than a lease.
     ///
     /// # Errors
     /// If this node does not lead, the other one has no vote, cannot be reached or lacks entries,
@@ -66,10 +66,11 @@ impl Node {
         done.unwrap_or_else(|_| refused(format!("node {to} was not elected in time")))
     }
 
-    /// Has one of the nodes that `may_lead` lead, while no other change of the nodes is made: a
-    /// leader does not leave the voters by a change of its own. Only it might have that change
-    /// when it fails. Then it could not become a candidate, and the others, which need its vote,
-    /// would not get it. Returns the error that names the next leader, or says why there is none.
+    /// Hands the leadership to one of the nodes that `may_lead`, while no other change of the nodes
+    /// is made: a leader does not leave the voters by a change of its own. Only it might have that
+    /// change when it fails. Then it could not become a candidate, and the others, which need its
+    /// vote, would not get it. Returns the error that names the next leader, or says why there is
+    /// none.
     pub(crate) async fn let_another_lead(
         &self,
         may_lead: impl Fn(NodeId) -> bool,

@@ -229,7 +229,8 @@ impl Node {
         self.settings.heartbeat
     }
 
-    /// If this node leads, the last entry that each node has acknowledged; and changes of it.
+    /// Returns the last entry that each node has acknowledged, and changes of it, if this node
+    /// leads.
     pub fn progress(&self) -> watch::Receiver<RaftDataMetrics<NodeId>> {
         self.raft.data_metrics()
     }
@@ -605,8 +606,9 @@ impl Node {
         reply
     }
 
-    /// The leader with this vote knows that this node had entries up to `acknowledged`. Without
-    /// them this node must not vote: an entry that was committed could be lost.
+    /// Records that this node has lost entries: the leader with this vote knows that it had those
+    /// up to `acknowledged`. Without them this node must not vote: an entry that was committed
+    /// could be lost.
     fn lose_log(&self, vote: Vote<NodeId>, acknowledged: u64) -> Reply {
         let last = position_of(self.last_entry());
         let is_leader = self.raft.server_metrics().borrow().vote == vote;

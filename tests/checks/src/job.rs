@@ -57,7 +57,7 @@ impl Drop for Group {
 }
 
 impl Job {
-    /// A script without needs.
+    /// Creates a job without needs.
     pub(crate) fn new(name: &str, script: String, limit: Duration) -> Job {
         Job { name: name.to_owned(), script, needs: Vec::new(), limit, is_nice: false }
     }

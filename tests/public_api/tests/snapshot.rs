@@ -36,7 +36,7 @@ fn public_api_is_as_recorded() {
     );
 }
 
-/// Has rustdoc describe the library.
+/// Lets rustdoc describe the library.
 fn rustdoc_json(root: &Path) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rustdoc");
     let status = Command::new("rustup")

@@ -48,8 +48,8 @@ impl Facts {
         known.deleted.get_or_insert_with(|| (now_us, how.to_owned()));
     }
 
-    /// A client has asked at `asked_us` whether the mark exists, and got an answer. Returns what is
-    /// wrong.
+    /// Records the answer to a client that has asked at `asked_us` whether the mark exists. Returns
+    /// what is wrong.
     pub fn answered(
         &mut self,
         mark: &str,

@@ -293,7 +293,7 @@ impl Machine {
         }
     }
 
-    /// A client knows from now on that it has this lease.
+    /// Records that a client knows that it has this lease.
     fn hold(&mut self, key: &'static str, owner: usize, lease_ms: i64) {
         let granted_ms = self.now_ms;
         let end_ms = granted_ms + lease_ms;

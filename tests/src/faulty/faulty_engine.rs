@@ -307,7 +307,7 @@ impl FaultyEngine {
         encoded(&self.engine, client, reply).to_vec()
     }
 
-    /// From now on a closed connection is noticed only when it is read.
+    /// Lets a closed connection be noticed only when it is read.
     pub fn stop_socket_checks(&mut self) {
         locked(&self.connections).check_sockets = false;
     }

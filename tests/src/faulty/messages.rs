@@ -235,7 +235,7 @@ fn numsub_counts_zero(server: &mut FaultyEngine, request: &Request) -> Answer {
     }
 }
 
-/// The counter is 1 while a script runs.
+/// Loses the messages of scripts: the counter is 1 while a script runs.
 fn messages_of_scripts_get_lost(server: &mut FaultyEngine, request: &Request) -> Answer {
     server.count = u64::from(request.is_any(&["eval", "evalsha"]));
     let answer = server.run(request);

@@ -154,7 +154,7 @@ impl Load {
         self.read_until(time::now_us() + span_us, |_| false)
     }
 
-    /// Has the clients use other locks.
+    /// Lets the clients use other locks.
     pub fn begin_epoch(&mut self) -> Result<(), String> {
         self.epoch += 1;
         self.send_epoch()

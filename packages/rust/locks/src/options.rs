@@ -64,7 +64,8 @@ impl Options {
         Options { owner: Some(owner.into()), ..self }
     }
 
-    /// Other owners may share the lock. Replaces [`permits`](Self::permits).
+    /// Acquires the lock together with other owners that share it. Replaces
+    /// [`permits`](Self::permits).
     #[must_use]
     pub fn shared(self) -> Self {
         Options { mode: Mode::Shared, ..self }
@@ -76,8 +77,8 @@ impl Options {
         Options { mode: Mode::Permits(permits, of), ..self }
     }
 
-    /// The server releases the lock 2 seconds after its connection has ended. Until then the lock
-    /// connects again and keeps what it holds.
+    /// Binds the lock to the connection: the server releases it 2 seconds after its connection has
+    /// ended. Until then the lock connects again and keeps what it holds.
     #[must_use]
     pub fn bound(self) -> Self {
         self.bound_with_grace(GRACE_DEFAULT)

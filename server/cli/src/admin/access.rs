@@ -428,7 +428,7 @@ fn random_text() -> Result<String, String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// No code panics with one of these locks.
+/// Locks a mutex. No code panics while it holds one.
 fn locked<T>(mutex: &SyncMutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

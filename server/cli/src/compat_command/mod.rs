@@ -220,7 +220,7 @@ fn wants_colours() -> bool {
     io::stdout().is_terminal() && !no && !dumb
 }
 
-/// The first signal stops the run after it has cleaned up, the second at once.
+/// Lets the first signal stop the run after it has cleaned up, and the second at once.
 fn handle_signals(interrupt: &Interrupt) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return;

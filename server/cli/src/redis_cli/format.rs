@@ -81,7 +81,8 @@ fn standard(reply: &Reply, indent: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The first element continues the current line; the others are indented to the same column.
+/// Writes a list: the first element continues the current line, the others are indented to the same
+/// column.
 fn list(items: &[Reply], sign: char, indent: &str, out: &mut Vec<u8>) {
     let width = items.len().to_string().len();
     let inner = format!("{indent}{:width$}", "", width = width + 2);
@@ -177,7 +178,7 @@ fn json(reply: &Reply, out: &mut Vec<u8>) {
     }
 }
 
-/// Keys in JSON are strings; other RESP3 keys are converted.
+/// Writes a key of a map, which is a string in JSON: other RESP3 keys are converted.
 fn json_key(key: &Reply, out: &mut Vec<u8>) {
     if let Reply::Simple(_) | Reply::Bulk(_) | Reply::Verbatim { .. } = key {
         return json(key, out);

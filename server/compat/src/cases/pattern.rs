@@ -202,7 +202,8 @@ fn match_in_order(
     enough && items.iter().zip(frames).all(|(it, frame)| it.matches(frame, protocol, captures))
 }
 
-/// Each pattern takes the first element that it matches and that no earlier pattern took.
+/// Returns whether the frames match in any order: each pattern takes the first one that it matches
+/// and that no earlier pattern took.
 fn match_unordered(
     items: &[Pattern],
     frames: &[Frame],

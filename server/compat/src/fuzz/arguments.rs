@@ -213,7 +213,7 @@ impl Commands {
         Commands(names.into_iter().map(words).filter(|words| !is_excluded(words)).collect())
     }
 
-    /// Those that another server has, too.
+    /// Returns the commands that another server has as well.
     pub fn shared_with(mut self, other: &Commands) -> Commands {
         self.0.retain(|words| other.0.contains(words));
         self

@@ -120,14 +120,14 @@ impl Model for Lock {
 }
 
 impl Lock {
-    /// The lock was free and is now held.
+    /// Returns the state after a grant of a free lock.
     fn taken(&self, state: &State, call: &Call, moment: Moment, ttl_us: i64) -> Option<State> {
         let free = ended(state, moment)?;
         let moment = Moment { from_us: free.now_us, ..moment };
         fits(call, 1).then(|| self.held(call, moment, ttl_us, 1))
     }
 
-    /// The holder acquired the lock once more.
+    /// Returns the state after the holder has acquired the lock once more.
     fn again(&self, state: &State, call: &Call, moment: Moment, ttl_us: i64) -> Option<State> {
         let count = own(state, call, moment).filter(|_| self.0.reentrant)?.count + 1;
         fits(call, count).then(|| self.held(call, moment, ttl_us, count))

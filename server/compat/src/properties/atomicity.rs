@@ -42,7 +42,8 @@ enum IncrementBy {
     Transaction,
 }
 
-/// Some clients increment two keys together by these methods, others read both.
+/// Checks that increments are atomic: some clients increment two keys together by these methods,
+/// others read both.
 fn increments_are_atomic(arena: &Arena<'_>, methods: &[IncrementBy]) -> Result<(), PropertyError> {
     let (left, right) = (arena.key("left"), arena.key("right"));
     arena.connect()?.call(&["MSET", &left, "0", &right, "0"])?;

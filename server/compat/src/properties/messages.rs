@@ -48,8 +48,8 @@ const LISTEN: Duration = Duration::from_millis(1500);
 /// How long to wait for a message that must come.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One client holds a lock and frees it. Another receives the message and at once reads the lock on
-/// a third connection.
+/// Checks that a lock is free when its message arrives: one client holds a lock and frees it.
+/// Another receives the message and at once reads the lock on a third connection.
 fn lock_is_free_at_message(arena: &Arena<'_>, method: UnlockBy) -> Result<(), PropertyError> {
     let rounds = arena.run_clients((arena.connections / 2).max(1), |number, holder| {
         let (lock, channel) = (arena.key(&format!("lock-{number}")), arena.key("channel"));

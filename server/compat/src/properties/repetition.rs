@@ -77,7 +77,7 @@ fn each_release_is_reported_once(arena: &Arena<'_>) -> Result<(), PropertyError>
     })
 }
 
-/// Each client sends commands for keys of its own, so that each reply is known.
+/// Checks every reply: each client sends commands for keys of its own, so that each reply is known.
 fn every_reply_is_right(arena: &Arena<'_>) -> Result<(), PropertyError> {
     let sent = arena.run_clients(arena.connections, |number, client| {
         let mut random = arena.random(number);

@@ -83,7 +83,7 @@ impl Names {
     }
 }
 
-/// The names are fixed, so clients cannot cause collisions.
+/// Returns the hash of a name. The names are fixed, so clients cannot cause collisions.
 fn hash(letters: u64) -> usize {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     (letters.wrapping_mul(ODD) >> 32) as usize

@@ -420,7 +420,7 @@ fn following(nodes: &Nodes, fields: &mut Fields) {
     fields.add("replica_announced", 1);
 }
 
-/// Only the operating system has these numbers.
+/// Adds the times of processors, which only the operating system has.
 fn cpu(context: &mut Context<'_>, fields: &mut Fields) {
     let engine = context.engine();
     let usage = (engine.process.usage)();

@@ -166,7 +166,7 @@ fn moves_to((_, effect): &(Place<'_>, Effect<'_>), to: Place<'_>) -> bool {
 }
 
 impl Engine {
-    /// From now on keeps the effects of each unit for [`Engine::take_effects`].
+    /// Begins to keep the effects of each unit for [`Engine::take_effects`].
     pub fn keep_effects(&mut self) {
         self.kept_effects.get_or_insert_default();
         self.update_consumers();

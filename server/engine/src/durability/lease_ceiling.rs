@@ -98,9 +98,9 @@ impl LeaseCeiling {
     }
 }
 
-/// Fencing tokens are greater than the wall clock at the start, in microseconds, and so than those
-/// of an earlier run, unless the clock was set back. A clock that is far ahead does not use them
-/// up.
+/// Returns a bound below the fencing tokens of a run: the wall clock at the start, in microseconds.
+/// So they are greater than those of an earlier run, unless the clock was set back. A clock that is
+/// far ahead does not use them up.
 pub(crate) fn token_floor_at_start(time: Time) -> u64 {
     if defect!(TokenFloorIgnored) {
         return 0;
@@ -109,7 +109,7 @@ pub(crate) fn token_floor_at_start(time: Time) -> u64 {
 }
 
 impl Engine {
-    /// From now on determines the lease ceiling. `recorded` is what is recorded already; keys that
+    /// Begins to determine the lease ceiling. `recorded` is what is recorded already; keys that
     /// match a pattern of `exempt` do not count. Fencing tokens are greater than the recorded one.
     pub fn track_ceiling(&mut self, recorded: Ceiling, exempt: Vec<Vec<u8>>) {
         self.token_floor = self.token_floor.max(recorded.token);
@@ -121,8 +121,8 @@ impl Engine {
         self.update_consumers();
     }
 
-    /// Fencing tokens that follow are greater than `floor`, as the next snapshot says: the effects
-    /// of units do not.
+    /// Makes the fencing tokens that follow greater than `floor`, as the next snapshot says: the
+    /// effects of units do not.
     pub fn raise_tokens(&mut self, floor: u64) {
         self.writer.raise_tokens(floor);
     }

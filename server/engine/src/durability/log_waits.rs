@@ -58,7 +58,7 @@ impl Engine {
         Reply::NOTHING
     }
 
-    /// More may be durable: serves the clients that wait for it.
+    /// Serves the clients that wait until more is durable, if any wait.
     #[inline]
     pub(crate) fn serve_log_waits(&mut self) {
         if self.is_flush_awaited() {

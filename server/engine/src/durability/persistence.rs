@@ -118,13 +118,14 @@ impl Engine {
             && segment_bytes.saturating_mul(100) / snapshot_bytes.max(1) >= percentage
     }
 
-    /// A client has asked for a snapshot: the caller of the engine is going to write it.
+    /// Records that a client has asked for a snapshot, which the caller of the engine is going to
+    /// write.
     pub(crate) fn request_snapshot(&mut self, time: Time) {
         self.persistence.began_at = Some(time.now);
     }
 
-    /// The client gets `+OK` when the snapshot that is being written is complete, and an error if
-    /// it fails.
+    /// Blocks the client until the snapshot that is being written is complete: it gets `+OK`, or an
+    /// error if that fails.
     pub(crate) fn wait_for_snapshot(&mut self, client: ClientId) {
         self.sessions.block(client, lockwheel_resp::Reply::OK, None);
         self.persistence.waiting.push(client);
@@ -143,7 +144,8 @@ impl Engine {
         self.writer.snapshot_part(keys, take)
     }
 
-    /// The snapshot is complete and durable, or has failed. The clients that wait for it continue.
+    /// Ends a snapshot, which is complete and durable or has failed. The clients that wait for it
+    /// continue.
     pub fn end_snapshot(&mut self, succeeded: bool, time: Time) {
         let persistence = &mut self.persistence;
         let began_at = persistence.began_at.take();

@@ -69,7 +69,7 @@ struct ChangedKey {
 const KEPT_BYTES: usize = 1 << 20;
 
 impl UnitLog {
-    /// The next unit comes after `position`; everything until then is released.
+    /// Creates a log whose next unit comes after `position`; everything until then is released.
     fn new(seed: HashSeed, position: Position, keeps_effects: bool) -> UnitLog {
         UnitLog {
             seed,
@@ -173,7 +173,7 @@ impl ChangedKey {
 }
 
 impl Engine {
-    /// From now on, numbers the units with effects, from the one after `position`, and keeps their
+    /// Begins to number the units with effects, from the one after `position`, and to keep their
     /// effects for [`Engine::take_units`].
     pub fn start_log(&mut self, position: Position) {
         self.number_units(position, true);
@@ -185,7 +185,7 @@ impl Engine {
         self.number_units(0, false);
     }
 
-    /// From now on no units are logged. Output that waits for units is never released.
+    /// Ends the numbering of units. Output that waits for units is never released.
     pub(crate) fn end_log(&mut self) {
         self.unit_log = None;
         self.set_has_unreleased(false);
@@ -220,7 +220,8 @@ impl Engine {
         log.effects.clear();
     }
 
-    /// The log has released all units up to `position`; those up to `flushed` are durable.
+    /// Records that the log has released all units up to `position`, and that those up to `flushed`
+    /// are durable.
     #[inline]
     pub fn release_units(&mut self, position: Position, flushed: Position) {
         let Some(log) = &mut self.unit_log else { return };
@@ -235,7 +236,8 @@ impl Engine {
         }
     }
 
-    /// While units are not released, every look-up of a key passes [`Engine::depend_on_key`].
+    /// Sets whether units are not released. While it is set, every look-up of a key passes
+    /// [`Engine::depend_on_key`].
     fn set_has_unreleased(&mut self, has_unreleased: bool) {
         self.has_unreleased = has_unreleased;
         self.writer.bypass_lookup_cache(has_unreleased);

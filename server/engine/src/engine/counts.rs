@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// A client has sent a wrong user or password, which are not logged.
+    /// Logs that a client has sent a wrong user or password, without either.
     #[cold]
     pub(crate) fn note_denied_authentication(&mut self, client: ClientId) {
         let address = self.sessions.get(client).map_or("", |session| &session.origin.address);

@@ -159,8 +159,8 @@ impl Engine {
         places
     }
 
-    /// After a restart no client of an earlier run is connected. Locks that were bound are held for
-    /// some time, in which their clients can connect again. Records again when leases end.
+    /// Forgets the clients of an earlier run, none of which is connected. Locks that were bound are
+    /// held for some time, in which their clients can connect again. Records again when leases end.
     pub(crate) fn forget_clients_of_locks(&mut self, time: Time) {
         let has_client = |lock: &Lock| {
             lock.stored().iter().flat_map(|hold| &hold.leases).any(|lease| lease.client > 0)

@@ -6,7 +6,7 @@ use lockwheel_resp::Reply;
 use super::table::KeyAccess;
 use crate::command::{Command, Flags, Group, LockMeaning, is};
 
-/// Commands that only query the state are not recorded.
+/// Returns whether a command only queries the state, and is not recorded.
 pub(crate) fn is_query(command: &Command, argv: &[&[u8]]) -> bool {
     if command.group == Group::Server && command.lock == LockMeaning::Inspect {
         return true;

@@ -25,8 +25,8 @@ impl Engine {
         matches!(self.readiness, Readiness::Following(_))
     }
 
-    /// From now on the state is that of a log which another server writes: nothing is due, and
-    /// [`held`](crate::replication::held) has what is served.
+    /// Begins to follow: the state is that of a log which another server writes, nothing is due,
+    /// and [`held`](crate::replication::held) decides what is served.
     pub fn follow(&mut self) {
         self.access.are_replicated = true;
         self.end_guard();
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// From now on this server writes the log: units are numbered from the one after `position`.
+    /// Begins to lead: this server writes the log, and numbers units from the one after `position`.
     pub fn lead(&mut self, position: Position, time: Time) {
         self.access.are_replicated = true;
         self.start_log(position);

@@ -54,7 +54,7 @@ pub(crate) struct HeldRequests {
 }
 
 impl HeldRequests {
-    /// Verdicts before now do not count any more: the state is no longer that of which they speak.
+    /// Makes earlier verdicts void: the state is no longer that of which they speak.
     pub(crate) fn void_verdicts(&mut self) {
         self.era += 1;
     }
@@ -111,7 +111,7 @@ impl Sessions {
         }
     }
 
-    /// A verdict counts for one request.
+    /// Removes the verdict of a client, which counts for one request.
     pub(crate) fn forget_verdict(&mut self, client: ClientId) {
         if let Some(session) = self.get_mut(client) {
             session.verdict = None;

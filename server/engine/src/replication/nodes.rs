@@ -94,8 +94,8 @@ fn has_only_events(session: &Session) -> bool {
 }
 
 impl Engine {
-    /// From now on clients are shown these nodes. If another one leads than before, the clients of
-    /// this server that follow such events are notified; the event is not part of the log.
+    /// Sets the nodes that clients are shown. If another one leads than before, the clients of this
+    /// server that follow such events are notified; the event is not part of the log.
     pub fn set_nodes(&mut self, nodes: Nodes, time: Time) {
         let Nodes { last_leader: last, mut leader_changes, mut leader_known_at, .. } =
             std::mem::take(&mut self.nodes);

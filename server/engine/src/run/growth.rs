@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// A script begins in a state in which the limit may be reached.
+    /// Begins a script in a state in which the limit may be reached.
     #[cold]
     pub(crate) fn begin_script_at_limit(&mut self, database: usize, first_key: Option<&[u8]>) {
         let changes_before = self.changes_of_commands();

@@ -218,8 +218,8 @@ impl Waiters {
         }
     }
 
-    /// While a key is served: serves no further client in order, unless the arguments of the next
-    /// one's command are such that it can be served.
+    /// Ends the serving of a key to clients in order, unless the arguments of the next one's
+    /// command are such that it can be served.
     pub(crate) fn stop_unless(&mut self, is_served: impl FnOnce(Items<'_>) -> bool) {
         let Some(served) = &mut self.served else { return };
         served.is_order_kept = !self.queues.next_arguments(served.next).is_some_and(is_served);

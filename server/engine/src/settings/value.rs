@@ -216,7 +216,8 @@ pub(super) fn memory(word: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// A decimal integer in the only notation Redis accepts: no plus sign, leading zero or space.
+/// Parses a decimal integer in the only notation that Redis accepts: no plus sign, leading zero or
+/// space.
 fn integer(word: &str) -> Option<i64> {
     let number: i64 = word.parse().ok()?;
     (number.to_string() == word).then_some(number)

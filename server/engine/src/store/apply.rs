@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Fencing tokens that follow are greater than this one.
+    /// Makes the fencing tokens that follow greater than this one.
     fn restore_token(&mut self, token: u64) {
         if !defect!(TokenNotRestored) {
             self.last_token = self.last_token.max(token);

@@ -357,7 +357,8 @@ impl Keyspace {
         self.with_wheel.iter().filter_map(next).min()
     }
 
-    /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
+    /// Prepares for times at which many keys are due, if none is due now, in at most `budget`
+    /// steps.
     pub(in crate::store) fn work_ahead(&mut self, now: Millis, budget: u32) {
         for &number in &self.with_wheel {
             self.databases[number].records.work_ahead(now, budget);

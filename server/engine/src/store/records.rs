@@ -108,7 +108,7 @@ impl Form {
         self.0 & Form::IS_PLAIN != 0
     }
 
-    /// Only a string within the bytes of its record can be plain.
+    /// Sets whether the key is plain, which only a string within the bytes of its record can be.
     fn set_plain(&mut self, on: bool) {
         let may_be_plain = matches!(self.payload(), Form::INT | Form::BYTES);
         self.0 &= !Form::IS_PLAIN;

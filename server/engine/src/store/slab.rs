@@ -375,7 +375,7 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> PodSlab<T> {
     }
 }
 
-/// The pages are not those of an array of plain data.
+/// Panics: the pages are not those of an array of plain data.
 #[cold]
 pub(super) fn misaligned_pages() -> ! {
     unreachable!("they were made for so many things, and begin where a page does")

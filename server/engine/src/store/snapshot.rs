@@ -102,7 +102,7 @@ impl Snapshot {
         self.done[database].insert(slot);
     }
 
-    /// The state has changed in a way that this snapshot cannot follow.
+    /// Makes the snapshot void: the state has changed in a way that it cannot follow.
     pub(super) fn make_void(&mut self) {
         self.is_void = true;
         self.effects.clear();

@@ -116,7 +116,7 @@ impl Edit for StringMut<'_> {
         self.strings.get_mut(*self.handle)
     }
 
-    /// The string stays where it is as long as its size class is the same.
+    /// Replaces a part. The string stays where it is as long as its size class is the same.
     fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]) {
         let StringMut { strings, handle } = self;
         let old_length = strings.get(**handle).len();

@@ -459,8 +459,8 @@ impl Writer {
         self.state.last_token
     }
 
-    /// Fencing tokens that follow are greater than `floor`. There is no effect: the next snapshot
-    /// records it.
+    /// Makes the fencing tokens that follow greater than `floor`. There is no effect: the next
+    /// snapshot records it.
     pub fn raise_tokens(&mut self, floor: u64) {
         self.state.last_token = self.state.last_token.max(floor);
     }
@@ -647,7 +647,7 @@ impl Writer {
         self.author.way = way;
     }
 
-    /// The next keys are made by a command only if they do not exist.
+    /// Marks the keys that the command makes next as made only if they do not exist.
     #[inline(always)]
     pub fn make_conditional(&mut self) {
         if self.author.way == Way::Command {
@@ -670,7 +670,7 @@ impl Writer {
         }
     }
 
-    /// The author has tried to acquire the key in `slot`, if it is a lock.
+    /// Notes that the author has tried to acquire the key in `slot`, if it is a lock.
     #[inline]
     pub fn refuse_lock(&mut self, database: usize, slot: Slot) {
         if let Some(notes) = &mut self.lock_notes {
@@ -777,7 +777,8 @@ impl Writer {
         self.state.keyspace.pop_due(moment, budget, due)
     }
 
-    /// If nothing is due, prepares for times at which many keys are due, in at most `budget` steps.
+    /// Prepares for times at which many keys are due, if none is due now, in at most `budget`
+    /// steps.
     pub fn work_ahead(&mut self, now: Millis, budget: u32) {
         self.state.keyspace.work_ahead(now, budget);
     }

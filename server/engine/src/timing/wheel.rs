@@ -421,7 +421,8 @@ impl Wheel {
         self.push_back(nodes, list, index);
     }
 
-    /// One step of a cascade. A rescheduled timer may move to any slot but this one.
+    /// Moves the first timer of a list to where it belongs now, as one step of a cascade. A
+    /// rescheduled timer may move to any slot but this one.
     fn move_down(&mut self, nodes: &mut impl Nodes, list: u16) {
         let index = self.lists[usize::from(list)].head;
         self.unlink(nodes, index);

@@ -92,12 +92,13 @@ impl CommitGate {
         self.loops.lock().iter().for_each(Waker::wake_by_ref);
     }
 
-    /// `waker` wakes an event loop that calls [`CommitGate::send_released`] before it sleeps.
+    /// Adds the waker of an event loop that calls [`CommitGate::send_released`] before it sleeps.
     pub(crate) fn add_loop(&self, waker: Waker) {
         self.loops.lock().push(waker);
     }
 
-    /// The connection has output that was not released at `released`: it is sent when it is.
+    /// Holds a connection with output that was not released at `released`, which is sent when it
+    /// is.
     pub(crate) fn hold(&self, connection: Arc<Connection>, released: Position) {
         {
             let mut held = self.held.lock();

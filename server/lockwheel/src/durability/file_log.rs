@@ -91,7 +91,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// After a flush that took `elapsed`: as many units as were under way during it come again.
+    /// Returns the pace after a flush that took `elapsed`: as many units as were under way during
+    /// it are expected again.
     fn after_flush(flushed_units: u64, waiting_units: u64, elapsed: Duration) -> Pace {
         let wait = (elapsed / limits::FLUSH_PARTS_TO_WAIT).min(limits::FLUSH_WAIT_MAX);
         Pace { units: flushed_units + waiting_units, wait }
@@ -448,8 +449,8 @@ impl Shared {
         }
     }
 
-    /// After an error the log has failed: no write is repeated, since a second flush may succeed
-    /// although the data of the first one is lost.
+    /// Returns the value of a result; after an error the log has failed. No write is repeated,
+    /// since a second flush may succeed although the data of the first one is lost.
     fn check<T: Default>(&self, result: io::Result<T>) -> T {
         result.unwrap_or_else(|error| {
             if !self.has_failed.swap(true, Ordering::AcqRel) {

@@ -181,7 +181,7 @@ impl Host {
         }
     }
 
-    /// While clients wait until more is durable: serves those whose wait is over, and makes the log
+    /// Serves the clients whose wait for durability is over and, while others wait, makes the log
     /// report what is durable later.
     pub(super) fn serve_log_waits(&self, engine: &mut Engine) {
         let Some(log) = self.log.get() else { return };

@@ -759,7 +759,8 @@ const fn mark(pending: Pending) -> u8 {
 /// Arguments of a request that need no allocation. Scripts of lock libraries have fewer.
 const INLINE_ARGUMENTS: usize = 16;
 
-/// Commands that only an HTTP client sends, such as a browser attacked by cross-protocol scripting.
+/// Returns whether only an HTTP client sends this command, such as a browser attacked by
+/// cross-protocol scripting.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -242,7 +242,7 @@ impl Outbox {
         }
     }
 
-    /// From now on [`Outbox::wake`] wakes `waker`.
+    /// Sets the waker that [`Outbox::wake`] wakes.
     pub(crate) fn set_waker(&self, waker: Waker) {
         self.state.lock().waker = Some(waker);
     }

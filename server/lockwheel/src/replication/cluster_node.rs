@@ -231,7 +231,7 @@ impl Entering {
         Ok(())
     }
 
-    /// Until the node ends.
+    /// Enters the cluster again and again, until the node ends.
     async fn run(
         mut self,
         host: Weak<Host>,

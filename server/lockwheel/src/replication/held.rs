@@ -27,7 +27,7 @@ pub(super) async fn serve(host: Weak<Host>, held: watch::Receiver<u64>, node: Ar
     }
 }
 
-/// Has requests run that the engine has held while it was not certain that this server leads.
+/// Resumes requests that the engine has held while it was not certain that this server leads.
 async fn resume(host: &Weak<Host>, mut held: watch::Receiver<u64>, node: &Node) {
     while held.changed().await.is_ok() {
         while !node.leads() {

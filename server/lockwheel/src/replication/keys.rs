@@ -82,8 +82,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a node with this key. A new node has no number yet. Nodes with an earlier program
-    /// accept only certificates of their authority.
+    /// Returns the credentials of a node with this key. A new node has no number yet. Nodes with an
+    /// earlier program accept only certificates of their authority.
     pub(super) fn new(
         key: &NodeKey,
         node: Option<NodeId>,

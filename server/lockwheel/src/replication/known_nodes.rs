@@ -36,7 +36,8 @@ struct Known {
 }
 
 impl KnownNodes {
-    /// Those of this node, or of an earlier announcement if its log does not reach as far.
+    /// Returns the nodes that this node knows, or those of an earlier announcement if its log does
+    /// not reach as far.
     pub(super) fn new(
         node: &Node,
         own: NodeId,

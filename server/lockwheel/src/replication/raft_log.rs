@@ -132,7 +132,7 @@ impl RaftLog {
         pending.committed.clear();
     }
 
-    /// A batch is committed, whose entry has this index and whose last unit is `last`.
+    /// Records that a batch is committed, whose entry has this index and whose last unit is `last`.
     fn note_committed(&self, barrier: u64, index: u64, last: Position) {
         let mut pending = self.pending.lock();
         if pending.barrier == Some(barrier) {
@@ -283,7 +283,7 @@ pub(crate) async fn pass_seconds(log: Arc<RaftLog>, node: Arc<Node>) {
     }
 }
 
-/// Has another node lead when the disk of this one is full, until the server has ended.
+/// Hands the leadership over when the disk of this node is full, until the server has ended.
 pub(crate) async fn leave_full_disk(log: Arc<RaftLog>, node: Arc<Node>) {
     let mut next_handover = Instant::now();
     loop {

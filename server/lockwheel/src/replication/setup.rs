@@ -243,8 +243,7 @@ pub fn remove_node(dir: &Path, node: NodeId) -> Result<(), Error> {
     OwnNode::read(dir)?.change(&Request::Remove { node })
 }
 
-/// Has a node lead the cluster; returns when it does. It is asked of the leader, through the node
-/// in `dir`. No commands are executed for a little more than `raft-election-timeout`.
+/// Makes a node the leader of the cluster; returns when it leads.
 ///
 /// # Errors
 /// If there is no node in `dir`, it does not run, or the leader refuses: the node has no vote,

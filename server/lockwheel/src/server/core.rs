@@ -498,7 +498,7 @@ fn warn_if_protected(engine: &Engine, listen: &ListenSettings) {
     }
 }
 
-/// Until the state is there, no command is served that needs it.
+/// Begins to wait for the state: until it is there, no command is served that needs it.
 fn await_state(engine: &mut Engine, restored: Option<&Restored>, clock: &clock::Clock) {
     if let Some(restored) = restored {
         engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());

@@ -22,7 +22,7 @@ thread_local! {
     static CLOCKS: Cell<Option<Clocks>> = const { Cell::new(None) };
 }
 
-/// From now on this thread reads these clocks instead of the system's.
+/// Lets this thread read these clocks instead of the system's.
 pub fn set(clocks: Clocks) {
     CLOCKS.set(Some(clocks));
 }

@@ -49,8 +49,8 @@ impl TlsState {
         self.has_ended
     }
 
-    /// The peer has closed the connection, perhaps without saying so in TLS. That is accepted: a
-    /// request that lacks its end is not run in any case.
+    /// Records that the peer has closed the connection, perhaps without the alert of TLS. That is
+    /// accepted: a request that lacks its end is not run in any case.
     pub fn end(&mut self) {
         self.has_ended = true;
     }
@@ -116,7 +116,8 @@ impl TlsState {
         Ok(())
     }
 
-    /// The encrypted bytes have been taken out; returns how many bytes of the output they were.
+    /// Records that the encrypted bytes have been taken out. Returns how many bytes of the output
+    /// they were.
     pub fn take_encrypted(&mut self) -> usize {
         std::mem::take(&mut self.encrypted)
     }

@@ -538,7 +538,7 @@ impl Cluster {
         self.check_holds(leader.0);
     }
 
-    /// This node has everything that was acknowledged.
+    /// Asserts that this node has everything that was acknowledged.
     fn check_units(&self, id: NodeId) {
         let units: BTreeSet<u64> =
             self.locks(id).with(|known| known.units.iter().copied().collect());
@@ -546,8 +546,8 @@ impl Cluster {
         assert!(missing.is_empty(), "node {id} leads without {missing:?}");
     }
 
-    /// All nodes of the cluster have the same state, which has all that was acknowledged once and
-    /// nothing that was not asked for.
+    /// Asserts that all nodes of the cluster have the same state, which has all that was
+    /// acknowledged once and nothing that was not asked for.
     pub(crate) fn check_end(&mut self) {
         self.clients.clear();
         self.acknowledge();

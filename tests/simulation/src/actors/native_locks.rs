@@ -295,7 +295,7 @@ impl NativeClient {
 
     // --- connections ---
 
-    /// The outcome of the pending request stays unknown.
+    /// Handles the loss of the connection: the outcome of the pending request stays unknown.
     fn lost(&mut self, core: &mut Core, is_over: bool) {
         self.is_connected = false;
         self.impatience = None;

@@ -34,7 +34,7 @@ impl Probe {
         })
     }
 
-    /// Each attempt is for a lock of its own: an earlier one may have been granted unseen.
+    /// Tries to take a lock of its own: an earlier one may have been granted unseen.
     fn is_granted(&mut self, index: usize) -> bool {
         self.attempts += 1;
         let key = format!("probe-{}", self.attempts);

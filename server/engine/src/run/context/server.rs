@@ -150,8 +150,8 @@ impl Context<'_> {
         self.end_with(Flow::Snapshot);
     }
 
-    /// The client gets `+OK` when the snapshot that is being written is complete, and an error if
-    /// it fails.
+    /// Blocks the client until the snapshot that is being written is complete: it gets `+OK`, or an
+    /// error if that fails.
     pub fn wait_for_snapshot(&mut self) {
         self.engine.wait_for_snapshot(self.client);
     }
