@@ -1,4 +1,4 @@
-//! Users and their permissions, through the front door: files, connections and restarts.
+//! Users and their permissions, as clients and operators see them: files, connections and restarts.
 
 use std::fs;
 

@@ -1,8 +1,8 @@
 //! Runs the libraries that launch a `redis-server` in tests (`tests/launchers/<language>/run`) with
 //! Lockwheel and with a real `redis-server`, and compares the results.
 //!
-//! Fails if a test passes with Redis and not with Lockwheel, if any test fails, and if a process is
-//! left running.
+//! Fails if any test fails, if a test that passes with Redis is skipped or missing with Lockwheel,
+//! and if a process is left running.
 
 #![allow(clippy::print_stdout)] // A command-line program.
 

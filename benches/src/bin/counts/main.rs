@@ -1,6 +1,6 @@
 //! Counts what important operations cost, in instructions, system calls and clock reads: at the
-//! engine, and as whole requests through a connection of the program `lockwheel`. Neither depends
-//! on the load of the machine.
+//! engine, and as whole requests through a connection of the program `lockwheel`. None of these
+//! depends on the load of the machine.
 //!
 //! - `counts`: shows the counts beside the recorded ones.
 //! - `counts --record`: writes the counts to `benches/counts.txt`.

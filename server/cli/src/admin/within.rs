@@ -1,4 +1,4 @@
-//! Waits that end.
+//! Time limits of waits.
 
 use std::pin::pin;
 use std::time::Duration;

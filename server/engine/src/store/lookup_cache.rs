@@ -1,4 +1,4 @@
-//! A cache of cache key look-ups: the script of a lock names the same key some ten times, and
+//! A cache of look-ups of keys: the script of a lock names the same key some ten times, and
 //! comparing the key is cheaper than hashing it and searching for it again.
 //!
 //! Invariant: a cached hash is always that of its key; a cached slot (or absence) is valid only

@@ -101,7 +101,8 @@ impl ClientCertVerifier for ClientVerifier {
             return issued;
         }
         match self.all.verify_client_cert(certificate, &[], now) {
-            // That of an authority, which webpki refuses after it has checked the dates.
+            // The certificate is that of an authority, which webpki refuses after it has checked
+            // the dates.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
                 Ok(ClientCertVerified::assertion())
             }

@@ -194,7 +194,7 @@ fn wakes_waiter_by_release_message() {
 }
 
 #[test]
-fn pool() {
+fn pool_excludes() {
     behaviour(LIBRARY, "Pool: of many contenders over few connections one holds the lock", async {
         let pool = builder(&servers::main(), RespVersion::RESP3).build_pool(3).expect("a pool");
         pool.init().await.expect("connections");
@@ -204,7 +204,7 @@ fn pool() {
 }
 
 #[test]
-fn cluster() {
+fn cluster_excludes() {
     let sentence = "cluster: of many contenders one holds the lock";
     let Some(url) = servers::optional("REDIS_CLUSTER_URL") else {
         return skipped(LIBRARY, sentence, "there is no cluster");
@@ -217,7 +217,7 @@ fn cluster() {
 }
 
 #[test]
-fn sentinel() {
+fn sentinel_excludes() {
     let sentence = "sentinel: of many contenders at the master one holds the lock";
     let Some(url) = servers::optional("REDIS_SENTINEL_URL") else {
         return skipped(LIBRARY, sentence, "there is no sentinel");

@@ -161,7 +161,7 @@ fn add_one(connection: &mut redis::Connection, key: &str) {
 }
 
 #[test]
-fn old_recipe() {
+fn old_recipe_excludes() {
     behaviour(LIBRARY, "SETNX, GETSET: of many that find a dead lock one takes it over", async {
         let key = unique("getset");
         let mut connection = connect(2).await;
@@ -280,7 +280,7 @@ fn blocks() {
 }
 
 #[test]
-fn connection_manager() {
+fn connection_manager_excludes() {
     behaviour(LIBRARY, "ConnectionManager: of many contenders one holds the lock", async {
         properties::excludes(&unique("managed"), managed).await;
     });
@@ -314,7 +314,7 @@ fn connection_manager() {
 }
 
 #[test]
-fn cluster() {
+fn cluster_excludes() {
     let sentence = "ClusterClient: of many contenders one holds the lock";
     let Some(url) = servers::optional("REDIS_CLUSTER_URL") else {
         return skipped(LIBRARY, sentence, "there is no cluster");
@@ -331,7 +331,7 @@ fn cluster() {
 }
 
 #[test]
-fn sentinel() {
+fn sentinel_excludes() {
     let sentence = "SentinelClient: of many contenders at the master one holds the lock";
     let Some(url) = servers::optional("REDIS_SENTINEL_URL") else {
         return skipped(LIBRARY, sentence, "there is no sentinel");

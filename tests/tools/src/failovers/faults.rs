@@ -115,7 +115,8 @@ impl Faults {
             Fault::CutLeader | Fault::IsolateLeader => servers.network().heal(index)?,
         }
         let leader = servers.wait_until_whole()?;
-        // Until the clients have reconnected, and have measured how long they waited.
+        // The load goes on until the clients have reconnected, and have measured how long they
+        // waited.
         load.pass(self.span(LOAD_MS))?;
         let has_moved = leader != self.leader;
         self.leader = leader;

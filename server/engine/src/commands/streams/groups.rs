@@ -1,5 +1,5 @@
 //! Commands for consumer groups, which divide the entries of a stream among their consumers. The
-//! commands for pending entries are in `stream_pending.rs`.
+//! commands for pending entries are in `pending.rs`.
 
 use lockwheel_resp::Reply;
 
