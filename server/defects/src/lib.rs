@@ -150,7 +150,7 @@ defects! {
             "a bound lock is released as soon as its connection ends",
         GrantKeptWhenReplyLost = "grant-kept-when-reply-lost":
             "a grant is kept for the grace when its reply is lost",
-        LapsedHoldCounts = "lapsed-hold-counts": "a hold counts after its lease",
+        ExpiredHoldCounts = "expired-hold-counts": "a hold counts after its deadline",
         PermitsNotCounted = "permits-not-counted": "more permits are granted than there are",
     }
     Cluster {

@@ -53,7 +53,7 @@ pub struct Attempt {
     queued_us: Option<(i64, i64)>,
     lost: Option<Loss>,
     /// Moment since which its holder is shown without a millisecond left.
-    lapsed_us: Option<i64>,
+    expired_us: Option<i64>,
     /// Time since which the owner knows that it does not hold the lock.
     ended_us: Option<i64>,
 }
@@ -92,7 +92,7 @@ impl Attempt {
             outcome: Outcome::Open,
             queued_us: None,
             lost: None,
-            lapsed_us: None,
+            expired_us: None,
             ended_us: None,
         }
     }
@@ -274,8 +274,8 @@ impl Attempt {
     /// What is wrong if this holder is shown.
     fn wrong_holder(&mut self, holder: &Holder, look: Look) -> Option<&'static str> {
         if holder.ttl_ms > 0 {
-            self.lapsed_us = None;
-        } else if look.asked_us > *self.lapsed_us.get_or_insert(look.now_us) + MILLISECOND_US {
+            self.expired_us = None;
+        } else if look.asked_us > *self.expired_us.get_or_insert(look.now_us) + MILLISECOND_US {
             return Some("after its lease");
         }
         if self.ended_us.is_some_and(|ended_us| ended_us < look.asked_us) {

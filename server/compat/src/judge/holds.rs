@@ -205,8 +205,8 @@ impl Owner {
         let end_us = self.end_us(event.invoked_us, ttl_us);
         let latest_end_us = self.latest_end_us(returned_us, ttl_us);
         let overlaps = self.overlaps;
-        let lapsed = self.current.as_ref().is_none_or(|hold| hold.end_us <= returned_us);
-        if lapsed && self.unanswered.acquire {
+        let has_ended = self.current.as_ref().is_none_or(|hold| hold.end_us <= returned_us);
+        if has_ended && self.unanswered.acquire {
             // The lock may have been lost and acquired again by a request without an answer.
             let shared = self.current.as_ref().is_some_and(|hold| hold.shared);
             self.may_end(end_us);

@@ -767,7 +767,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_whose_shared_hold_has_lapsed_holds_the_lock_anew() {
+    fn owner_whose_shared_hold_has_expired_holds_the_lock_anew() {
         talk(
             "ACQ k a TTL 100 SHARED; ACQ k b TTL 1000 SHARED; +200ms; ACQ k a TTL 500 SHARED => \
              ACQUIRED; LOCK.RENEW k a TTL 500 => 1; LOCK.RELEASE k b => 0; ACQ k c TTL 9 => \

@@ -96,7 +96,7 @@ impl Engine {
         change(&mut lock);
         for hold in ended {
             let client = hold.last_lease().map_or(0, |lease| lease.client);
-            self.writer.hold_lapsed(database, slot, (client, hold.deadline()));
+            self.writer.hold_expired(database, slot, (client, hold.deadline()));
         }
         self.settle_lock(database, slot, key);
     }
@@ -118,7 +118,7 @@ impl Engine {
     /// Handles the timer of the next lease that ends, which has fired and no longer exists.
     pub(crate) fn hold_has_ended(&mut self, time: Time) {
         let Some((database, key)) = self.sessions.take_ended_hold() else { return };
-        if self.applies_log() || defect!(LapsedHoldCounts) {
+        if self.applies_log() || defect!(ExpiredHoldCounts) {
             return;
         }
         let slot = self.find_alive(database, &key, time);

@@ -132,7 +132,7 @@ impl Lock {
     /// The holds that have not expired.
     pub fn holds(&self, time: Time) -> impl Iterator<Item = &Hold> {
         let is_alive = move |hold: &Hold| !time.reached(hold.deadline());
-        self.holds.iter().filter(move |hold| is_alive(hold) || defect!(LapsedHoldCounts))
+        self.holds.iter().filter(move |hold| is_alive(hold) || defect!(ExpiredHoldCounts))
     }
 
     /// The hold of an owner, unless it has expired.

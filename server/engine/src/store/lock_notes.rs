@@ -455,7 +455,7 @@ impl LockNotes {
 
     /// Notes the end of the lease of one of several owners of the lock in `slot`.
     #[cold]
-    pub(super) fn hold_lapsed(
+    pub(super) fn hold_expired(
         &mut self,
         database: usize,
         slot: Slot,

@@ -663,10 +663,10 @@ impl Writer {
 
     /// Notes the end of the lease of one of several owners of the lock in `slot`: its client, and
     /// when it ended.
-    pub fn hold_lapsed(&mut self, database: usize, slot: Slot, hold: (u64, Millis)) {
+    pub fn hold_expired(&mut self, database: usize, slot: Slot, hold: (u64, Millis)) {
         if let Some(notes) = &mut self.lock_notes {
             let records = self.state.keyspace.database(database).records();
-            notes.hold_lapsed(database, slot, records, hold);
+            notes.hold_expired(database, slot, records, hold);
         }
     }
 
