@@ -61,7 +61,7 @@
 use std::time::Duration;
 
 use super::pattern::Pattern;
-use crate::wire::address::Way;
+use crate::wire::address::TlsMode;
 use crate::wire::target::Need;
 use crate::{time, words};
 
@@ -117,7 +117,7 @@ pub enum Action {
     /// A client closes its connection.
     HangUp(String),
     /// A client connects to the port for TLS in another way than the suite.
-    Connect(String, Way),
+    Connect(String, TlsMode),
     /// Time passes.
     Pass(Duration),
 }
@@ -251,8 +251,8 @@ impl Action {
         match rest.trim() {
             "waits" => Ok(Action::Waits(name)),
             "!" => Ok(Action::HangUp(name)),
-            "connects without TLS" => Ok(Action::Connect(name, Way::Plain)),
-            "connects without a certificate" => Ok(Action::Connect(name, Way::Anonymous)),
+            "connects without TLS" => Ok(Action::Connect(name, TlsMode::Plain)),
+            "connects without a certificate" => Ok(Action::Connect(name, TlsMode::Anonymous)),
             _ => Err("neither a remark, nor a request, nor a reply".to_owned()),
         }
     }

@@ -194,10 +194,10 @@ impl CasePlayer<'_> {
                 self.protocols.remove(client);
                 Ok(())
             }
-            Action::Connect(client, way) => {
+            Action::Connect(client, mode) => {
                 self.performance.transcript.push(line.clone());
                 self.others.insert(client.clone());
-                if let Ok(wire) = self.target.connect_as(*way) {
+                if let Ok(wire) = self.target.connect_as(*mode) {
                     self.connections.insert(client.clone(), wire);
                 }
                 Ok(())

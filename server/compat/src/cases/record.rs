@@ -49,8 +49,8 @@ fn play(target: &Target, case: &Case) -> io::Result<String> {
                 client_of(&mut connections, target, client)?.send_bytes(&bytes)?;
             }
             Action::HangUp(client) => drop(connections.remove(client.as_str())),
-            Action::Connect(client, way) => {
-                if let Ok(wire) = target.connect_as(*way) {
+            Action::Connect(client, mode) => {
+                if let Ok(wire) = target.connect_as(*mode) {
                     connections.insert(client, wire);
                 }
             }

@@ -38,7 +38,7 @@ pub enum Endpoint {
 
 /// How a client connects to a port for TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TlsMode {
     /// Without TLS.
     Plain,
     /// Without a certificate.
@@ -61,12 +61,12 @@ impl Endpoint {
     }
 
     /// The same port for TLS, reached in another way; any other endpoint as it is.
-    pub fn reached(&self, way: Way) -> Endpoint {
-        match (self, way) {
+    pub fn reached(&self, mode: TlsMode) -> Endpoint {
+        match (self, mode) {
             #[cfg(feature = "tls")]
-            (Endpoint::Tls(host, port, _), Way::Plain) => Endpoint::Tcp(host.clone(), *port),
+            (Endpoint::Tls(host, port, _), TlsMode::Plain) => Endpoint::Tcp(host.clone(), *port),
             #[cfg(feature = "tls")]
-            (Endpoint::Tls(host, port, Some(client)), Way::Anonymous) => {
+            (Endpoint::Tls(host, port, Some(client)), TlsMode::Anonymous) => {
                 Endpoint::Tls(host.clone(), *port, Some(client.without_certificate()))
             }
             _ => self.clone(),

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::address::{Address, Way};
+use super::address::{Address, TlsMode};
 use super::frame::Frame;
 use crate::time::{self, Deadline};
 use crate::wire::{Timeouts, Wire, describe, is_silence};
@@ -156,8 +156,8 @@ impl Target {
     }
 
     /// Connects to the port for TLS in another way, and sends nothing.
-    pub fn connect_as(&self, way: Way) -> io::Result<Wire> {
-        Wire::open(&self.address.endpoint.reached(way), self.timeouts)
+    pub fn connect_as(&self, mode: TlsMode) -> io::Result<Wire> {
+        Wire::open(&self.address.endpoint.reached(mode), self.timeouts)
     }
 
     /// The same server, whose connections wait until this deadline.

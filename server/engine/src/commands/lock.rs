@@ -24,7 +24,7 @@ use crate::sessions::waiters::WaitKind;
 use crate::store::dict::Slot;
 use crate::store::events::Events;
 use crate::store::lock::{Hold, Lease, Leases, Lock, LockMode};
-use crate::store::lock_notes::{OwnerChange, Way};
+use crate::store::lock_notes::{MadeBy, OwnerChange};
 use crate::store::packed::Items;
 use crate::store::records::NewValue;
 use crate::store::value::{Typed, ValueRef};
@@ -626,7 +626,7 @@ fn force(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     if context.find_to_write::<Box<Lock>>(key)?.is_none() {
         return Ok(Reply::from(false));
     }
-    context.set_way(Way::Forced);
+    context.set_made_by(MadeBy::Forced);
     context.changed(Events::MODULE, "lock.force", key);
     context.remove_emptied(key);
     Ok(Reply::from(true))

@@ -18,7 +18,7 @@ use crate::glob;
 use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
 use crate::store::dict::Slot;
 use crate::store::lock::{Hold, Lock};
-use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, Note, Way};
+use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, MadeBy, Note};
 use crate::store::records::Record;
 use crate::store::value::ValueRef;
 use crate::timing::time::{Millis, Time};
@@ -350,7 +350,7 @@ impl<'e> LockView<'e> {
         let impression = match note {
             _ if self.declared.ignores(key) => None,
             _ if is_declared => Some(Impression::Declared),
-            Some(note) => impression(key, &state, note.way(), self.time),
+            Some(note) => impression(key, &state, note.made_by(), self.time),
             None => None,
         }?;
         let shape = state.shape;
@@ -471,20 +471,20 @@ const DATABASE_SHIFT: u32 = 40;
 const PLACE_MASK: u64 = (1 << DATABASE_SHIFT) - 1;
 
 /// The impression of a key that was made in this way; `None` if it is no lock.
-fn impression(key: &[u8], state: &KeyState, way: Way, time: Time) -> Option<Impression> {
+fn impression(key: &[u8], state: &KeyState, made_by: MadeBy, time: Time) -> Option<Impression> {
     let (owner, _) = state.owners.first()?;
     let (name, value) = (words::name(key), words::value(owner, time));
     let has_lease = state.deadline_ms.is_some();
-    let may_be = match (state.shape, way) {
+    let may_be = match (state.shape, made_by) {
         (Shape::Native, _) => true,
-        (_, Way::Command | Way::Forced) => false,
-        (Shape::Token, Way::Conditional) => true,
-        (Shape::Token, Way::Script | Way::Transaction) => {
+        (_, MadeBy::Command | MadeBy::Forced) => false,
+        (Shape::Token, MadeBy::Conditional) => true,
+        (Shape::Token, MadeBy::Script | MadeBy::Transaction) => {
             has_lease && (value != Value::Data || name == Name::Lock)
         }
-        (Shape::Owners, Way::Script | Way::Transaction) => has_lease || name == Name::Lock,
-        (Shape::Semaphore, Way::Script | Way::Transaction) => true,
-        (Shape::Token | Shape::Owners, Way::Restored) => {
+        (Shape::Owners, MadeBy::Script | MadeBy::Transaction) => has_lease || name == Name::Lock,
+        (Shape::Semaphore, MadeBy::Script | MadeBy::Transaction) => true,
+        (Shape::Token | Shape::Owners, MadeBy::Restored) => {
             has_lease && (name == Name::Lock || name == Name::Other && value == Value::Unique)
         }
         _ => false,

@@ -11,7 +11,7 @@ use crate::run::context::Context;
 use crate::run::gates::{Closed, Conditions, DECLARED, GateMask, Invocation, Paths};
 use crate::sessions::ClientId;
 use crate::sessions::transaction::Queued;
-use crate::store::lock_notes::Way;
+use crate::store::lock_notes::MadeBy;
 use crate::timing::time::Time;
 
 /// The result of passing the gates.
@@ -173,7 +173,7 @@ impl Context<'_> {
         let (caller, database) = (Caller::Transaction, self.client().database);
         let engine = &mut *self.engine;
         let entry = engine.commands.entry(queued.command);
-        engine.writer.set_way(Way::Transaction);
+        engine.writer.set_made_by(MadeBy::Transaction);
         if let Some(refusal) = engine.refuse_queued(client, entry, &argv, time) {
             return refusal;
         }

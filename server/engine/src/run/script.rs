@@ -1,7 +1,7 @@
 //! Running scripts and functions: their access to the engine, and their interruption.
 
 use crate::store::libraries::{Libraries, LibraryLoader};
-use crate::store::lock_notes::Way;
+use crate::store::lock_notes::MadeBy;
 use crate::store::writer::Writer;
 use lockwheel_resp::{Protocol, Reply};
 pub use lockwheel_scripting::LogLevel;
@@ -115,7 +115,7 @@ impl<'e> Context<'e> {
         increment(&mut self.engine.scripts_started);
         let mask = self.engine.mask_for_script(self.client, running.read_only);
         self.engine.script = Some(running);
-        self.engine.writer.set_way(Way::Script);
+        self.engine.writer.set_made_by(MadeBy::Script);
         self.caller = Caller::Script;
         ScriptHost { context: self, mask }
     }

@@ -29,7 +29,7 @@ pub struct Author {
     /// Whether that is between two milliseconds: then leases begin at the next one.
     fraction: bool,
     /// How it changes keys.
-    pub way: Way,
+    pub made_by: MadeBy,
     /// The slot of the last lock whose owners it has changed.
     edited: Option<(Slot, OwnerChange)>,
 }
@@ -45,10 +45,10 @@ pub enum OwnerChange {
     None,
 }
 
-/// How a request makes a key: what a lock is made by.
+/// What a key is made by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Way {
+pub enum MadeBy {
     /// By a command without a condition. This makes no lock.
     Command = NO_NOTE,
     /// Only if there is no such key.
@@ -63,19 +63,24 @@ pub enum Way {
     Restored,
 }
 
-/// The way of a place without a note.
+/// The value of a place without a note.
 const NO_NOTE: u8 = 0;
 
 impl Author {
     /// An author that is no client.
-    pub(super) const NONE: Author =
-        Author { client: 0, now: Millis(0), fraction: false, way: Way::Command, edited: None };
+    pub(super) const NONE: Author = Author {
+        client: 0,
+        now: Millis(0),
+        fraction: false,
+        made_by: MadeBy::Command,
+        edited: None,
+    };
 
     /// A request of this client.
     #[inline(always)]
     pub fn of(client: u64, time: Time) -> Author {
         let Time { now, fraction, .. } = time;
-        Author { client, now, fraction, way: Way::Command, edited: None }
+        Author { client, now, fraction, made_by: MadeBy::Command, edited: None }
     }
 
     /// Records how the request changes the owners of the lock in `slot`.
@@ -97,8 +102,8 @@ pub struct Note {
     pub lease_ms: i64,
     /// How often its lease was set again.
     pub renewals: u32,
-    /// A [`Way`].
-    way: u8,
+    /// A [`MadeBy`].
+    made_by: u8,
     /// Not 0 if there are events of other clients: they were refused, or have acquired it too.
     is_contended: u8,
     unused: [u8; 2],
@@ -106,13 +111,13 @@ pub struct Note {
 
 impl Note {
     #[inline(always)]
-    fn new(client: u64, since: Millis, way: Way) -> Note {
+    fn new(client: u64, since: Millis, made_by: MadeBy) -> Note {
         Note {
             client,
             since,
             lease_ms: 0,
             renewals: 0,
-            way: way as u8,
+            made_by: made_by as u8,
             is_contended: 0,
             unused: [0; 2],
         }
@@ -124,9 +129,10 @@ impl Note {
     }
 
     /// How the key was made.
-    pub fn way(&self) -> Way {
-        const WAYS: [Way; 4] = [Way::Conditional, Way::Transaction, Way::Script, Way::Restored];
-        WAYS.into_iter().find(|&way| way as u8 == self.way).unwrap_or(Way::Command)
+    pub fn made_by(&self) -> MadeBy {
+        const NOTED: [MadeBy; 4] =
+            [MadeBy::Conditional, MadeBy::Transaction, MadeBy::Script, MadeBy::Restored];
+        NOTED.into_iter().find(|&made_by| made_by as u8 == self.made_by).unwrap_or(MadeBy::Command)
     }
 }
 
@@ -267,13 +273,13 @@ impl LockNotes {
     #[inline(always)]
     pub fn get(&self, database: usize, slot: Slot) -> Option<&Note> {
         let block = self.databases[database].get(slot as usize / BLOCK)?.as_ref()?;
-        Some(&block.notes()[slot as usize % BLOCK]).filter(|note| note.way != NO_NOTE)
+        Some(&block.notes()[slot as usize % BLOCK]).filter(|note| note.made_by != NO_NOTE)
     }
 
     #[inline(always)]
     fn get_mut(&mut self, database: usize, slot: Slot) -> Option<&mut Note> {
         let block = self.databases[database].get_mut(slot as usize / BLOCK)?.as_mut()?;
-        Some(&mut block.notes_mut()[slot as usize % BLOCK]).filter(|note| note.way != NO_NOTE)
+        Some(&mut block.notes_mut()[slot as usize % BLOCK]).filter(|note| note.made_by != NO_NOTE)
     }
 
     /// The number of keys that may be locks.
@@ -363,8 +369,8 @@ impl LockNotes {
         let place = self.databases[database].get_mut(slot as usize / BLOCK)?;
         let block = place.as_mut()?;
         let note = &mut block.notes_mut()[slot as usize % BLOCK];
-        let taken = Some(*note).filter(|note| note.way != NO_NOTE)?;
-        note.way = NO_NOTE;
+        let taken = Some(*note).filter(|note| note.made_by != NO_NOTE)?;
+        note.made_by = NO_NOTE;
         block.used -= 1;
         self.len -= 1;
         // The first block stays: a lock that comes and goes must not map memory each time.
@@ -380,8 +386,8 @@ impl LockNotes {
         if is_auxiliary(key) {
             return;
         }
-        let Author { client, now: since, way, .. } = by;
-        self.put(database, slot, Note::new(client, since, way));
+        let Author { client, now: since, made_by, .. } = by;
+        self.put(database, slot, Note::new(client, since, made_by));
         self.push(LockEventKind::Acquired, database, key, by);
     }
 
@@ -444,7 +450,7 @@ impl LockNotes {
         by: Author,
     ) {
         let Some(note) = self.take(database, slot) else { return };
-        let forced = kind == LockEventKind::Released && by.way == Way::Forced;
+        let forced = kind == LockEventKind::Released && by.made_by == MadeBy::Forced;
         let kind = if forced { LockEventKind::Forced } else { kind };
         let by = match (kind, records.deadline(slot)) {
             (LockEventKind::Expired, Some(now)) => Author { client: note.client, now, ..by },
@@ -507,7 +513,7 @@ impl LockNotes {
     /// Finds the keys that may be locks, in a database that was filled without notes.
     pub(super) fn find(&mut self, database: usize, records: &Records, by: Author) {
         self.flushed(database, by);
-        let note = Note::new(0, Millis(0), Way::Restored);
+        let note = Note::new(0, Millis(0), MadeBy::Restored);
         for (slot, record) in records.iter_slots() {
             let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::Lock);
             if is_lock && record.deadline().is_some() && !is_auxiliary(record.key()) {

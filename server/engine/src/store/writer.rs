@@ -33,7 +33,7 @@ use super::edit::{Edit, HashEdit, Recorder};
 use super::effects::image::Image;
 use super::effects::{Effect, Effects, Place};
 use super::libraries::Libraries;
-use super::lock_notes::{Author, LockEventKind, LockNotes, OwnerChange, Way};
+use super::lock_notes::{Author, LockEventKind, LockNotes, MadeBy, OwnerChange};
 use super::records::NewValue;
 use super::snapshot::{Snapshot, SnapshotProgress};
 use super::state::State;
@@ -227,7 +227,7 @@ impl Writer {
     #[inline(always)]
     pub fn add(&mut self, database: usize, key: &[u8], value: NewValue<'_>, now: Millis) -> Slot {
         self.event(Events::NEW, "new", database, key);
-        let may_be_lock = self.author.way != Way::Command && value.may_be_lock();
+        let may_be_lock = self.author.made_by != MadeBy::Command && value.may_be_lock();
         let slot = if self.is_recording {
             self.add_recorded(database, key, value, now)
         } else {
@@ -643,15 +643,15 @@ impl Writer {
 
     /// How the changes that follow are made.
     #[inline(always)]
-    pub fn set_way(&mut self, way: Way) {
-        self.author.way = way;
+    pub fn set_made_by(&mut self, made_by: MadeBy) {
+        self.author.made_by = made_by;
     }
 
     /// Marks the keys that the command makes next as made only if they do not exist.
     #[inline(always)]
     pub fn make_conditional(&mut self) {
-        if self.author.way == Way::Command {
-            self.author.way = Way::Conditional;
+        if self.author.made_by == MadeBy::Command {
+            self.author.made_by = MadeBy::Conditional;
         }
     }
 

@@ -23,7 +23,7 @@ use tokio::time::{Instant, advance};
 use crate::clients::Client;
 use crate::figures::Figures;
 use crate::locks::{Complaints, Locks, Request};
-use crate::network::{From, Network, Way};
+use crate::network::{Direction, From, Network};
 
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(50);
 pub(crate) const LEASE: Duration = Duration::from_millis(400);
@@ -305,11 +305,11 @@ impl Cluster {
     pub(crate) fn isolate(&mut self, id: NodeId) {
         self.note(format_args!("node {id} is isolated"));
         let others: Vec<NodeId> = self.machines.keys().copied().collect();
-        self.cut(others.iter().flat_map(|other| both_ways(id, *other)));
+        self.cut(others.iter().flat_map(|other| both_directions(id, *other)));
     }
 
-    pub(crate) fn cut(&mut self, ways: impl IntoIterator<Item = Way>) {
-        self.network.lock().cut.extend(ways);
+    pub(crate) fn cut(&mut self, directions: impl IntoIterator<Item = Direction>) {
+        self.network.lock().cut.extend(directions);
     }
 
     /// Ends all faults and runs all nodes.
@@ -350,7 +350,7 @@ fn is_of_disk(error: &io::Error) -> bool {
     text.contains("input/output error") || text.contains("no storage space")
 }
 
-pub(crate) fn both_ways(one: NodeId, other: NodeId) -> [Way; 2] {
+pub(crate) fn both_directions(one: NodeId, other: NodeId) -> [Direction; 2] {
     [(one, other), (other, one)]
 }
 

@@ -9,9 +9,9 @@ use lockwheel_simulated_disk::DiskFault;
 use tokio::task::JoinHandle;
 
 use crate::clients::Client;
-use crate::cluster::{Cluster, both_ways, peer};
+use crate::cluster::{Cluster, both_directions, peer};
 use crate::figures::Figures;
-use crate::network::Way;
+use crate::network::Direction;
 
 /// Number of clients that share the locks.
 const CLIENTS: usize = 6;
@@ -22,7 +22,8 @@ const LENGTH: Duration = Duration::from_secs(30);
 /// Longest time between two faults.
 const PAUSE_MS: u64 = 80;
 
-/// Longest suspension of a node, and longest interval in which a flapping way opens or closes.
+/// Longest suspension of a node, and longest interval in which a flapping direction opens or
+/// closes.
 const SUSPENSION_MS: u64 = 1_500;
 const FLAP_MS: u64 = 300;
 
@@ -69,12 +70,12 @@ impl Cluster {
         match self.random.below(60) {
             0..2 => {
                 self.figures.symmetric_cuts += 1;
-                self.cut(both_ways(id, other));
+                self.cut(both_directions(id, other));
             }
             2..4 => {
                 self.figures.asymmetric_cuts += 1;
                 let direction = self.random.below(2) as usize;
-                self.cut([both_ways(id, other)[direction]]);
+                self.cut([both_directions(id, other)[direction]]);
             }
             4..7 => {
                 self.figures.isolations += 1;
@@ -122,16 +123,17 @@ impl Cluster {
         *self.machines.keys().nth(at).expect("a node")
     }
 
-    /// Lets the ways to a node, from it, or both open and close by turns.
+    /// Lets the directions to a node, from it, or both open and close by turns.
     fn let_network_flap(&mut self, id: NodeId) {
         self.figures.flapping_networks += 1;
         let ids: Vec<NodeId> = self.machines.keys().copied().collect();
         let from = self.random.below(3);
-        let ways = ids.iter().flat_map(|other| both_ways(id, *other));
-        let ways = ways.filter(|(sender, _)| from == 0 || (*sender == id) == (from == 1));
+        let directions = ids.iter().flat_map(|other| both_directions(id, *other));
+        let directions =
+            directions.filter(|(sender, _)| from == 0 || (*sender == id) == (from == 1));
         let interval = Duration::from_millis(1 + self.random.below(FLAP_MS));
-        let ways: BTreeSet<Way> = ways.collect();
-        self.network.lock().flapping = Some((ways, interval));
+        let directions: BTreeSet<Direction> = directions.collect();
+        self.network.lock().flapping = Some((directions, interval));
     }
 }
 

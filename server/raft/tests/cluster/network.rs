@@ -1,5 +1,5 @@
-//! The network between the nodes: bytes arrive one step after they were sent, unless their way is
-//! cut.
+//! The network between the nodes: bytes arrive one step after they were sent, unless their
+//! direction is cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,30 +13,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, 
 use tokio::runtime::Handle;
 
 /// A direction: from the first node to the second one.
-pub(crate) type Way = (NodeId, NodeId);
+pub(crate) type Direction = (NodeId, NodeId);
 
 /// The simulated network.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     /// The nodes that accept connections.
     pub(crate) running: BTreeMap<NodeId, (Arc<Node>, Handle)>,
-    /// Nothing arrives this way.
-    pub(crate) cut: BTreeSet<Way>,
-    /// Nothing arrives these ways in every second interval of this length.
-    pub(crate) flapping: Option<(BTreeSet<Way>, Duration)>,
+    /// Directions in which nothing arrives.
+    pub(crate) cut: BTreeSet<Direction>,
+    /// Directions in which nothing arrives in every second interval of this length.
+    pub(crate) flapping: Option<(BTreeSet<Direction>, Duration)>,
     /// What the link of each node carries in a second from it, if that is bounded.
     pub(crate) bytes_per_second: Option<u64>,
     /// When bytes arrived last.
     carried: Duration,
     channels: Vec<Channel>,
     /// The last connection that was made.
-    pub(crate) last_connection: Option<Way>,
+    pub(crate) last_connection: Option<Direction>,
 }
 
 /// One direction of a connection.
 #[derive(Debug)]
 struct Channel {
-    way: Way,
+    direction: Direction,
     source: ReadHalf<DuplexStream>,
     sink: WriteHalf<DuplexStream>,
     /// What was sent and has not arrived.
@@ -56,15 +56,17 @@ impl Network {
             let intervals = now.as_nanos() / interval.as_nanos();
             intervals.is_multiple_of(2)
         });
-        let is_cut =
-            |way: &Way| cut.contains(way) || flapping.is_some_and(|(ways, _)| ways.contains(way));
+        let is_cut = |direction: &Direction| {
+            cut.contains(direction)
+                || flapping.is_some_and(|(directions, _)| directions.contains(direction))
+        };
         let mut buffer = [0; 4096];
         let step = now - std::mem::replace(carried, now);
         let of_step = bytes_per_second.map(|bytes| (bytes as f64 * step.as_secs_f64()) as usize);
         let mut left: BTreeMap<NodeId, usize> = BTreeMap::new();
         channels.retain_mut(|channel| {
-            let left = left.entry(channel.way.0).or_insert(of_step.unwrap_or(usize::MAX));
-            is_cut(&channel.way) || channel.carry(&mut buffer, left)
+            let left = left.entry(channel.direction.0).or_insert(of_step.unwrap_or(usize::MAX));
+            is_cut(&channel.direction) || channel.carry(&mut buffer, left)
         });
         // Another channel is the first one each time.
         if !channels.is_empty() {
@@ -72,7 +74,7 @@ impl Network {
         }
     }
 
-    /// Opens all ways.
+    /// Opens all directions.
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
         self.flapping = None;
@@ -94,8 +96,12 @@ impl Network {
 }
 
 impl Channel {
-    fn new(way: Way, source: ReadHalf<DuplexStream>, sink: WriteHalf<DuplexStream>) -> Channel {
-        Channel { way, source, sink, bytes: Vec::new(), is_closed: false }
+    fn new(
+        direction: Direction,
+        source: ReadHalf<DuplexStream>,
+        sink: WriteHalf<DuplexStream>,
+    ) -> Channel {
+        Channel { direction, source, sink, bytes: Vec::new(), is_closed: false }
     }
 
     /// What was sent before the last step arrives, as far as the link has `left` bytes for it;

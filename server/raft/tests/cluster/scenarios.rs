@@ -12,7 +12,7 @@ use lockwheel_raft::{
 use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
 use crate::clients::Client;
-use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_ways, peer};
+use crate::cluster::{Cluster, Execution, HEARTBEAT, LEASE, SETTLED, both_directions, peer};
 use crate::locks::{Complaints, Locks, Request};
 #[cfg(feature = "defects")]
 use crate::reads;
@@ -112,8 +112,8 @@ pub(crate) fn same_term() {
     let note = cluster.execute(Request::Note).expect("it leads");
     let role = cluster.node(leader).role();
     cluster.wait("follower", |_| (*role.borrow() == Role::Follower).then_some(()));
-    let open = both_ways(leader, near);
-    cluster.network.lock().cut.retain(|way| !open.contains(way));
+    let open = both_directions(leader, near);
+    cluster.network.lock().cut.retain(|direction| !open.contains(direction));
     let (again, later) = cluster.leader();
     assert!(again == leader && later > barrier, "{again} {later}");
     let late = Batch::new(barrier, 0, 9, b"of no unit".as_slice());
@@ -283,7 +283,11 @@ pub(crate) fn replaced_entries() {
     cluster.isolate(old);
     cluster.isolate(behind);
     let open = |cluster: &mut Cluster, one, other| {
-        cluster.network.lock().cut.retain(|way| !both_ways(one, other).contains(way));
+        cluster
+            .network
+            .lock()
+            .cut
+            .retain(|direction| !both_directions(one, other).contains(direction));
     };
     open(&mut cluster, old, behind);
     cluster.network.lock().bytes_per_second = Some(SLOW_BYTES_PER_SECOND);
@@ -421,7 +425,7 @@ pub(crate) fn learners_in_contact() {
         assert_eq!([(); 2].map(|()| add_node(&mut cluster, leader)), [4, 5]);
         let others: Vec<NodeId> = (1..=3).filter(|id| *id != leader).collect();
         for old in &others {
-            cluster.cut([leader, 4, 5].into_iter().flat_map(|id| both_ways(id, *old)));
+            cluster.cut([leader, 4, 5].into_iter().flat_map(|id| both_directions(id, *old)));
         }
         if change_voters {
             let voters = [leader, 4, 5];
@@ -592,7 +596,7 @@ pub(crate) fn promise_while_asking() {
     assert_ne!(asking, leader);
     // Hello, its reply and the question arrive after two steps each. The answer is held back.
     (0..6).for_each(|_| cluster.step());
-    cluster.cut(both_ways(asking, 6 - leader - asking));
+    cluster.cut(both_directions(asking, 6 - leader - asking));
     cluster.suspend(leader, Duration::ZERO);
     cluster.sleep(LEASE / 4);
     cluster.network.lock().heal();

@@ -11,7 +11,7 @@ use crate::limits::VIEWED_KEYS_DEFAULT;
 use crate::locks::kinds;
 use crate::locks::view::LockView;
 use crate::run::context::Context;
-use crate::store::lock_notes::Way;
+use crate::store::lock_notes::MadeBy;
 
 /// `LOCKWHEEL LOCKS [MATCH <pattern>] [CURSOR <cursor>] [COUNT <n>]`,
 /// `LOCKWHEEL LOCKS KEY <key> [DATABASE <n>]`, `LOCKWHEEL LOCKS SINCE <sequence>`
@@ -58,7 +58,7 @@ pub(super) fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply
     if view(context, argv)?.find(database, key).is_none() {
         return Ok(Reply::Integer(0));
     }
-    context.set_way(Way::Forced);
+    context.set_made_by(MadeBy::Forced);
     context.within(database, |context| context.remove_and_notify(key));
     for channel in kinds::channels(key) {
         context.publish(&channel, kinds::RELEASE_MESSAGE);

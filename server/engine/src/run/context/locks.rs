@@ -6,7 +6,7 @@ use crate::limits::FENCING_TOKEN_MAX;
 use crate::store::dict::Slot;
 use crate::store::edit::Edit;
 use crate::store::lock::Lock;
-use crate::store::lock_notes::{OwnerChange, Way};
+use crate::store::lock_notes::{MadeBy, OwnerChange};
 use crate::store::packed::Items;
 use crate::timing::time::Millis;
 
@@ -86,8 +86,8 @@ impl Context<'_> {
     }
 
     /// Notes how the changes that follow are made.
-    pub fn set_way(&mut self, way: Way) {
-        self.engine.writer.set_way(way);
+    pub fn set_made_by(&mut self, made_by: MadeBy) {
+        self.engine.writer.set_made_by(made_by);
     }
 
     /// Notes how the owners of the lock in `slot` change, before the change.
