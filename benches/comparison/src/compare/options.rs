@@ -67,7 +67,7 @@ pub(crate) struct Options {
     /// An additional server and its command: "KeyDB=keydb-server --server-threads 1". The ratios of
     /// Lockwheel are to the first that is another build of Lockwheel: "old=/path/to/lockwheel"
     #[arg(long, value_name = "NAME=COMMAND", value_parser = peer)]
-    pub(crate) peer: Vec<Peer>,
+    pub(crate) peer: Vec<ServerArgument>,
     /// The format of the outcome
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
@@ -91,7 +91,7 @@ pub(crate) struct Options {
 
 /// A server of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub(crate) struct ServerArgument {
     pub(crate) name: String,
     /// The program and its arguments.
     pub(crate) words: Vec<String>,
@@ -199,13 +199,13 @@ pub(crate) fn contains_one_of(name: &str, texts: &[String]) -> bool {
     texts.iter().any(|text| name.contains(&text.to_lowercase()))
 }
 
-fn peer(text: &str) -> Result<Peer, String> {
+fn peer(text: &str) -> Result<ServerArgument, String> {
     let (name, command) = text.split_once('=').ok_or("no \"=\" after the name")?;
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
     match name.trim() {
         "" => Err("no name before \"=\"".to_owned()),
         _ if words.is_empty() => Err("no command after \"=\"".to_owned()),
-        name => Ok(Peer { name: name.to_owned(), words }),
+        name => Ok(ServerArgument { name: name.to_owned(), words }),
     }
 }
 
@@ -225,7 +225,7 @@ fn delay(text: &str) -> Result<Duration, String> {
 mod tests {
     use clap::Parser;
 
-    use super::{Options, Peer};
+    use super::{Options, ServerArgument};
 
     fn parse(arguments: &[&str]) -> Result<Options, String> {
         let arguments = [&["compare"], arguments].concat();
@@ -237,7 +237,7 @@ mod tests {
         let options = parse(&["--peer", "old=/bin/a", "--peer", "in Lua = b --set x=1"]);
         let read = |name: &str, words: &[&str]| {
             let words = words.iter().map(|&word| word.to_owned()).collect();
-            Peer { name: name.to_owned(), words }
+            ServerArgument { name: name.to_owned(), words }
         };
         let expected = [read("old", &["/bin/a"]), read("in Lua", &["b", "--set", "x=1"])];
         assert_eq!(options.map(|options| options.peer), Ok(expected.to_vec()));

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::replication::nodes::{Address, Follower};
 use crate::run::context::Context;
-use crate::settings::{Master, Peer, SetOptionError, directive};
+use crate::settings::{Master, OtherSentinel, SetOptionError, directive};
 
 /// The commands that a sentinel has besides this family, by name.
 pub const SHARED_COMMANDS: &[&str] = &[
@@ -293,8 +293,11 @@ fn masters(engine: &Engine) -> Cow<'_, [Master]> {
 /// The leader of the cluster, as in the configuration of a sentinel that monitors it.
 fn master_of_node(engine: &Engine, leader: &Address) -> Master {
     let nodes = engine.nodes.followers.len() + usize::from(engine.nodes.leader.is_some());
-    let sentinel =
-        |Address { host, port }: &Address, id| Peer { host: host.clone(), port: *port, id };
+    let sentinel = |Address { host, port }: &Address, id| OtherSentinel {
+        host: host.clone(),
+        port: *port,
+        id,
+    };
     Master {
         host: leader.host.clone(),
         port: leader.port,
@@ -414,7 +417,7 @@ fn describe(engine: &Engine, master: &Master) -> Reply {
 fn sentinels(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let engine = context.engine();
     let master = master(engine, argv[2])?;
-    let describe = |Peer { id, host, port }: &Peer| {
+    let describe = |OtherSentinel { id, host, port }: &OtherSentinel| {
         let flags = flags("sentinel", is_cut_off(engine, host, *port));
         description(
             instance(id, (host, *port), id, &flags, master.down_after_ms),
@@ -462,7 +465,8 @@ fn replicas(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 fn quorum(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let engine = context.engine();
     let master = master(engine, argv[2])?;
-    let is_usable = |peer: &&Peer| !is_down(engine) && !is_cut_off(engine, &peer.host, peer.port);
+    let is_usable =
+        |peer: &&OtherSentinel| !is_down(engine) && !is_cut_off(engine, &peer.host, peer.port);
     let usable = master.sentinels.iter().filter(is_usable).count() + 1;
     if usable < usize::try_from(master.quorum).unwrap_or(usize::MAX) {
         return Err(Error::text(format!(

@@ -26,7 +26,7 @@ pub use compat_version::{CompatVersion, Vendor};
 pub use directive::Settings;
 pub use field::{Field, Setting};
 pub use row::{Access, Directive, Mutability, Role, Row, find, names, rows};
-pub use sentinel::{Master, Peer, Sentinel, SetOptionError};
+pub use sentinel::{Master, OtherSentinel, Sentinel, SetOptionError};
 pub use types::{
     Allocator, AllocatorUsage, ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType,
     FlushPolicy, LogLevel, MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission,

@@ -40,12 +40,12 @@ pub struct Master {
     /// Replicas that are reconfigured at the same time after a failover.
     pub parallel_syncs: u32,
     /// The other sentinels of this master.
-    pub sentinels: Vec<Peer>,
+    pub sentinels: Vec<OtherSentinel>,
 }
 
 /// Another sentinel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Peer {
+pub struct OtherSentinel {
     /// Its host.
     pub host: String,
     /// Its port.
@@ -127,7 +127,7 @@ impl Sentinel {
             }
             ("myid", [_]) => Err("Malformed Sentinel id in myid option."),
             ("known-sentinel", [name, host, port, id]) => {
-                let peer = Peer {
+                let peer = OtherSentinel {
                     host: (*host).to_owned(),
                     port: port.parse().map_err(|_| "Wrong hostname or port for sentinel.")?,
                     id: (*id).to_owned(),
