@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::random::Random;
 use crate::store::dict::{Dict, HashSeed, Slot};
-use crate::store::packed::{self, Edit, Items, Part};
+use crate::store::packed::{self, Items, PackedMut, Part};
 use crate::store::random_sample;
 
 /// When a hash leaves its small form. Redis's `hash-max-listpack-entries` and `-value`.
@@ -276,7 +276,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<B: Edit> FieldsMut<'_, B> {
+impl<B: PackedMut> FieldsMut<'_, B> {
     /// Sets a field that has just been searched for; returns whether it is new.
     pub(super) fn put(self, found: &Found, field: &[u8], value: &[u8]) -> bool {
         match (self, found) {

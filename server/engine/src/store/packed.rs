@@ -47,7 +47,7 @@ impl<'a> Iterator for Items<'a> {
 }
 
 /// Packed bytes that can be overwritten and spliced.
-pub trait Edit {
+pub trait PackedMut {
     /// The bytes, to be overwritten.
     fn bytes_mut(&mut self) -> &mut [u8];
 
@@ -55,7 +55,7 @@ pub trait Edit {
     fn splice(&mut self, range: Range<usize>, parts: &[Part<'_>]);
 }
 
-impl Edit for Box<[u8]> {
+impl PackedMut for Box<[u8]> {
     fn bytes_mut(&mut self) -> &mut [u8] {
         self
     }
@@ -70,7 +70,7 @@ impl Edit for Box<[u8]> {
     }
 }
 
-impl<E: Edit> Edit for &mut E {
+impl<E: PackedMut> PackedMut for &mut E {
     fn bytes_mut(&mut self) -> &mut [u8] {
         (**self).bytes_mut()
     }

@@ -24,7 +24,7 @@ use super::garbage::Garbage;
 use super::hash::{Fields, FieldsMut, Found, Hash, SmallHashLimits};
 use super::index::Index;
 use super::lock::Lock;
-use super::packed::{self, Edit, Part};
+use super::packed::{self, PackedMut, Part};
 use super::slab::{PodSlab, Slab};
 use super::string_slabs::{StringHandle, StringMut, StringSlabs};
 use super::string_value::{StringValue, Text, TextForm};

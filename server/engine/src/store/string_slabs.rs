@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::packed::{self, Edit, Part};
+use super::packed::{self, PackedMut, Part};
 use super::pages::Pages;
 use super::slab::{Chunks, PAGES_BLOCK, PAGES_PLACES, Slab};
 
@@ -111,7 +111,7 @@ pub struct StringMut<'a> {
     handle: &'a mut StringHandle,
 }
 
-impl Edit for StringMut<'_> {
+impl PackedMut for StringMut<'_> {
     fn bytes_mut(&mut self) -> &mut [u8] {
         self.strings.get_mut(*self.handle)
     }
