@@ -61,7 +61,7 @@ enum Attack {
 
 fn main() -> ExitCode {
     let begin_us = time::now_us();
-    let mut meter = Meter { begin_us, printed_at_seconds: 0 };
+    let mut meter = AttackMeter { begin_us, printed_at_seconds: 0 };
     let report = match Arguments::parse().attack {
         Attack::Restore { payloads, seed } => {
             restore::attack(payloads, seed, &mut |done, found| meter.print(done, found))
@@ -81,12 +81,12 @@ fn main() -> ExitCode {
 }
 
 /// Prints the progress on standard error.
-struct Meter {
+struct AttackMeter {
     begin_us: i64,
     printed_at_seconds: i64,
 }
 
-impl Meter {
+impl AttackMeter {
     fn print(&mut self, done: u64, found: usize) {
         let seconds = (time::now_us() - self.begin_us) / 1_000_000;
         if seconds >= self.printed_at_seconds + PROGRESS_INTERVAL_SECONDS {
@@ -96,7 +96,7 @@ impl Meter {
     }
 }
 
-impl Progress for Meter {
+impl Progress for AttackMeter {
     fn fuzzed(&mut self, done: usize, _of: usize, found: usize) {
         self.print(done as u64, found);
     }

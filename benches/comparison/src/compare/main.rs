@@ -24,7 +24,7 @@ use lockwheel_comparison::Outcome;
 use crate::measure::servers::{ComparedServer, ServerType};
 use crate::measure::{bare_server, shutdown};
 use crate::options::{CompareAction, Format, Options};
-use crate::progress::Meter;
+use crate::progress::RunMeter;
 use crate::report::figures::Figures;
 use crate::report::{page, saved, text, wheel};
 use crate::workloads::workload::Workload;
@@ -70,7 +70,7 @@ fn run(options: &Options) -> Outcome<bool> {
     let output = options.open_output()?;
     let mut figures = saved::begin(options, &servers)?;
     workloads.retain(|workload| !figures.contains(workload.as_ref()));
-    let mut meter = Meter::begin(count(&workloads, &servers, options.rounds()));
+    let mut meter = RunMeter::begin(count(&workloads, &servers, options.rounds()));
     for workload in &mut workloads {
         let began = Instant::now();
         measure(workload.as_mut(), &servers, options, &mut figures, &mut meter);
@@ -121,7 +121,7 @@ fn measure(
     servers: &[ComparedServer],
     options: &Options,
     figures: &mut Figures,
-    meter: &mut Meter,
+    meter: &mut RunMeter,
 ) {
     let chosen: Vec<&ComparedServer> = participants(workload, servers).collect();
     let (title, effort) = (workload::title(workload), &options.effort());

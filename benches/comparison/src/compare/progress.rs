@@ -11,7 +11,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(500);
 
 /// Counts measurements and shows their progress.
-pub(crate) struct Meter {
+pub(crate) struct RunMeter {
     bar: Option<ProgressBar>,
     began: Instant,
     last_line: Instant,
@@ -20,9 +20,9 @@ pub(crate) struct Meter {
     at: String,
 }
 
-impl Meter {
+impl RunMeter {
     /// Begins a run of this number of measurements.
-    pub(crate) fn begin(count: u64) -> Meter {
+    pub(crate) fn begin(count: u64) -> RunMeter {
         let bar = io::stderr().is_terminal().then(|| ProgressBar::new(count));
         let template = "{elapsed_precise} {bar:30} {pos}/{len}, {eta_precise} left: {msg}";
         if let (Some(bar), Ok(style)) = (&bar, ProgressStyle::with_template(template)) {
@@ -30,7 +30,7 @@ impl Meter {
             bar.enable_steady_tick(TICK);
         }
         let now = Instant::now();
-        Meter { bar, began: now, last_line: now, done: 0, count, at: String::new() }
+        RunMeter { bar, began: now, last_line: now, done: 0, count, at: String::new() }
     }
 
     /// Shows the next workload and server.

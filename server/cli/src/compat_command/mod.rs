@@ -27,7 +27,7 @@ use lockwheel_compat::{
 use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::progress::{FuzzMeter, Meter};
+use self::progress::{FuzzMeter, SuiteMeter};
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
@@ -174,7 +174,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             return Ok(0);
         }
         handle_signals(&options.interrupt);
-        let mut meter = Meter::new();
+        let mut meter = SuiteMeter::new();
         let report = suite.run(&mut meter)?;
         meter.clear();
         write_report(&arguments, &report)?;

@@ -9,7 +9,7 @@ use lockwheel_compat::{Outcome, Progress, Verdict, fuzz, time};
 const LINE_INTERVAL_US: i64 = 10_000_000;
 
 /// Shows the progress of the suite on standard error.
-pub(super) struct Meter {
+pub(super) struct SuiteMeter {
     bar: Option<ProgressBar>,
     count: usize,
     done: usize,
@@ -17,10 +17,10 @@ pub(super) struct Meter {
     printed_us: i64,
 }
 
-impl Meter {
+impl SuiteMeter {
     /// A meter that shows nothing yet.
-    pub(super) fn new() -> Meter {
-        Meter { bar: None, count: 0, done: 0, failed: 0, printed_us: time::now_us() }
+    pub(super) fn new() -> SuiteMeter {
+        SuiteMeter { bar: None, count: 0, done: 0, failed: 0, printed_us: time::now_us() }
     }
 
     /// Removes the bar.
@@ -38,7 +38,7 @@ impl Meter {
     }
 }
 
-impl Progress for Meter {
+impl Progress for SuiteMeter {
     fn begins(&mut self, count: usize) {
         self.count = count;
         if io::stderr().is_terminal() {

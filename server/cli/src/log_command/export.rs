@@ -15,7 +15,7 @@ use lockwheel_engine::timing::time::{Millis, Time};
 use super::aof::AofWriter;
 use super::deadlines::WallDeadlines;
 use super::json::JsonWriter;
-use super::progress::Meter;
+use super::progress::LogMeter;
 use super::{Failure, Format, in_path, read};
 
 /// Permission bits of a new file: as those of the log, it has values of keys and users.
@@ -80,7 +80,7 @@ fn each_key(
 ) -> io::Result<()> {
     let databases = 0..engine.settings().databases as usize;
     let keys = databases.clone().map(|database| engine.key_count(database) as u64).sum();
-    let meter = Meter::of_keys(keys);
+    let meter = LogMeter::of_keys(keys);
     for database in databases {
         for record in engine.records(database) {
             meter.advance(1);

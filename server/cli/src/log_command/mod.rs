@@ -20,7 +20,7 @@ use lockwheel_log::recovery::{Effects, Recovered, RecoveryError, recover};
 use lockwheel_log::repair::{Lost, Repair};
 use lockwheel_log::restore::restore;
 
-use self::progress::Meter;
+use self::progress::LogMeter;
 use crate::limits;
 
 const EXAMPLES: &str = "\
@@ -146,7 +146,7 @@ fn read<T>(
     let disk = open(path)?;
     let mut attempts = 0;
     loop {
-        let meter = Meter::of_log(&disk, "reading");
+        let meter = LogMeter::of_log(&disk, "reading");
         let mut state = begin();
         let result = recover(&disk, |effects| {
             meter.advance(effects.bytes.len() as u64);
@@ -218,7 +218,7 @@ fn wall_seconds() -> u64 {
 fn repair(path: &Path, may_lose_flushed: bool) -> Result<(), Failure> {
     let disk = Arc::new(Directory::existing(path).map_err(|error| in_path(path, &error))?);
     let failed = |error: RecoveryError| in_path(path, &error);
-    let meter = Meter::of_log(&*disk, "reading");
+    let meter = LogMeter::of_log(&*disk, "reading");
     let repair = Repair::plan(disk, &mut |bytes| meter.advance(bytes)).map_err(failed)?;
     drop(meter);
     let mut out = io::stdout().lock();
@@ -255,7 +255,7 @@ fn loss(lost: Lost, left: u64) -> String {
 fn restore_backup(backup: &Path, path: &Path) -> Result<(), Failure> {
     let source = open(backup)?;
     let directory = Directory::open(path).map_err(|error| in_path(path, &error))?;
-    let meter = Meter::of_log(&source, "copying");
+    let meter = LogMeter::of_log(&source, "copying");
     let restored = restore(&source, &directory, wall_seconds(), &mut |bytes| meter.advance(bytes))
         .map_err(|error| in_path(path, &error))?;
     drop(meter);

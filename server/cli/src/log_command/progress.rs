@@ -7,31 +7,31 @@ use lockwheel_log::Disk;
 use lockwheel_log::names::Name;
 
 /// A progress bar, which is removed when this is dropped; `None` without a terminal.
-pub(super) struct Meter(Option<ProgressBar>);
+pub(super) struct LogMeter(Option<ProgressBar>);
 
-impl Meter {
+impl LogMeter {
     /// A meter of `steps` steps. `label` is shown in front of the bar.
-    fn new(steps: u64, label: &'static str) -> Meter {
+    fn new(steps: u64, label: &'static str) -> LogMeter {
         let bar = io::stderr().is_terminal().then(|| ProgressBar::new(steps));
         let style = ProgressStyle::with_template("{msg} {bar:40} {percent}% {eta}");
         if let (Some(bar), Ok(style)) = (&bar, style) {
             bar.set_style(style.clone());
             bar.set_message(label);
         }
-        Meter(bar)
+        LogMeter(bar)
     }
 
     /// A meter whose steps are the bytes of a log.
-    pub(super) fn of_log(disk: &dyn Disk, label: &'static str) -> Meter {
+    pub(super) fn of_log(disk: &dyn Disk, label: &'static str) -> LogMeter {
         let names = disk.names().unwrap_or_default();
         let files = names.iter().filter(|name| Name::parse(name).is_some());
         let bytes = files.filter_map(|name| disk.open(name).and_then(|file| file.length()).ok());
-        Meter::new(bytes.sum(), label)
+        LogMeter::new(bytes.sum(), label)
     }
 
     /// A meter whose steps are keys that are written.
-    pub(super) fn of_keys(keys: u64) -> Meter {
-        Meter::new(keys, "writing")
+    pub(super) fn of_keys(keys: u64) -> LogMeter {
+        LogMeter::new(keys, "writing")
     }
 
     /// Advances the bar by `steps`.
@@ -42,7 +42,7 @@ impl Meter {
     }
 }
 
-impl Drop for Meter {
+impl Drop for LogMeter {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
