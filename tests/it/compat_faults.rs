@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwheel_compat::cases::case::Action;
 use lockwheel_compat::{Options, Outcome, Report, Suite, Verdict, cases, properties};
-use lockwheel_tests::faulty::{Fault, FaultyServer, families, faults};
+use lockwheel_tests::faulty::{FaultyServer, SeededFault, families, faults};
 
 /// How long each property is run.
 const SECONDS: f64 = 0.5;
@@ -106,7 +106,7 @@ fn every_fault_is_found() {
 
 /// The finders that miss a fault, and the bystanders that wrongly find it.
 fn judge(
-    fault: &'static Fault,
+    fault: &'static SeededFault,
     finders: &[&'static str],
     bystanders: &[&'static str],
     seconds: f64,
@@ -120,8 +120,8 @@ fn judge(
 
 /// The cases that find faults of other families and should not find this one. Properties are left
 /// out, since they take long.
-fn bystanders(fault: &Fault) -> Vec<&'static str> {
-    let own = |family: &&[Fault]| family.iter().any(|other| other.name == fault.name);
+fn bystanders(fault: &SeededFault) -> Vec<&'static str> {
+    let own = |family: &&[SeededFault]| family.iter().any(|other| other.name == fault.name);
     let others = families().into_iter().filter(|family| !own(family)).flatten();
     let is_case = |words: &&str| !is_property(words) && !fault.also.contains(words);
     let names: BTreeSet<_> =
@@ -141,7 +141,7 @@ fn list_cases_that_find_each_fault() {
     lockwheel_tests::say(&found.concat());
 }
 
-fn run(fault: Option<&'static Fault>, only: &[&str], seconds: f64) -> Report {
+fn run(fault: Option<&'static SeededFault>, only: &[&str], seconds: f64) -> Report {
     let server = FaultyServer::start(fault).expect("a server");
     let mut options = Options::new(&server.url()).expect("a URL");
     options.allow_flush = true;
@@ -162,8 +162,8 @@ fn failed(report: &Report) -> impl Iterator<Item = &str> {
 
 /// Calls `act` with each fault, a few at a time; returns the results in order.
 fn at_a_time<T: Send>(
-    faults: &[&'static Fault],
-    act: impl Fn(&'static Fault) -> T + Sync,
+    faults: &[&'static SeededFault],
+    act: impl Fn(&'static SeededFault) -> T + Sync,
 ) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {

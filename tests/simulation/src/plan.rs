@@ -165,7 +165,7 @@ pub enum FaultKind {
 
 /// A fault of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct PlannedFault {
     /// When it happens.
     pub at_us: i64,
     /// The server that it concerns.
@@ -188,7 +188,7 @@ pub struct Plan {
     /// The clients, with the numbers of their random choices.
     pub roles: Vec<(u64, Role)>,
     /// The faults, in order.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<PlannedFault>,
     /// When clients stop.
     pub end_us: i64,
     /// Length after which a segment ends.
@@ -301,14 +301,14 @@ fn draw_native_roles(random: &mut Random, durability: Durability, roles: &mut Ve
 
 /// In half of the histories, the process ends some times after the wall clock was set back: only
 /// what it has recorded shows which fencing tokens were given out.
-fn add_start_in_the_past(random: &mut Random, end_us: i64, faults: &mut Vec<Fault>) {
+fn add_start_in_the_past(random: &mut Random, end_us: i64, faults: &mut Vec<PlannedFault>) {
     if random.once_in(2) {
         let at_us = random.between(SECOND_US, end_us - SECOND_US);
         let step = FaultKind::WallStep(-3600 * SECOND_US);
-        faults.push(Fault { at_us, server: 0, kind: step });
+        faults.push(PlannedFault { at_us, server: 0, kind: step });
         for _ in 0..random.between(1, 4) {
             let at_us = random.between(at_us, end_us);
-            faults.push(Fault { at_us, server: 0, kind: FaultKind::Kill });
+            faults.push(PlannedFault { at_us, server: 0, kind: FaultKind::Kill });
         }
     }
 }
@@ -318,7 +318,7 @@ fn draw_faults(
     durability: Durability,
     servers: usize,
     end_us: i64,
-) -> Vec<Fault> {
+) -> Vec<PlannedFault> {
     let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
     let mut faults = Vec::new();
     // Many histories have one kind of crash only, so that the judges can be stricter.
@@ -327,7 +327,7 @@ fn draw_faults(
         let kind = draw_fault(random, durability, only_kills);
         let server = random.below(servers as u64) as usize;
         let at_us = random.between(10_000, end_us);
-        faults.push(Fault { at_us, server, kind });
+        faults.push(PlannedFault { at_us, server, kind });
         // What a failed flush has lost is seen after a crash: of the next start, or later.
         if let FaultKind::OperationFails(after) = kind
             && durability.has_machine_crashes()
@@ -338,7 +338,7 @@ fn draw_faults(
             let later_us = at_us + random.between(SECOND_US, 4 * SECOND_US);
             let later = (later_us, FaultKind::Crash { wall_us: 0 });
             let (at_us, kind) = if random.once_in(2) { (at_us, during_start) } else { later };
-            faults.push(Fault { at_us, server, kind });
+            faults.push(PlannedFault { at_us, server, kind });
         }
     }
     faults

@@ -4,10 +4,10 @@ use bytes::BytesMut;
 use lockwheel_engine::Flow;
 use lockwheel_resp::Reply;
 
-use super::{Answer, Fault, FaultyEngine, Request};
+use super::{Answer, FaultyEngine, Request, SeededFault};
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault {
+pub(super) const FAULTS: &[SeededFault] = &[
+    SeededFault {
         name: "one-element-wakes-two",
         description: "an element is given to two blocked clients",
         found_by: &[
@@ -15,9 +15,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "With many clients in BLPOP each element goes to one, and none stays blocked",
         ],
         run: Some(one_element_wakes_two),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "last-come-first-served",
         description: "the client that blocked last is served first",
         found_by: &[
@@ -25,9 +25,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "Blocked clients are served in order, and closed connections are skipped",
         ],
         run: Some(last_come_first_served),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "second-client-stays-blocked",
         description: "a client that blocks while another is blocked is never served",
         found_by: &[
@@ -35,9 +35,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "With many clients in BLPOP each element goes to one, and none stays blocked",
         ],
         run: Some(second_client_stays_blocked),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "closed-clients-are-served",
         description: "an element goes to a blocked client with a closed connection, and is lost",
         found_by: &["A client that disconnects does not change the order of the others"],
@@ -49,50 +49,50 @@ pub(super) const FAULTS: &[Fault] = &[
             // The sockets of blocked clients are not checked either.
             server.stop_socket_checks();
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "waits-never-end",
         description: "the time-out of BLPOP is ignored",
         found_by: &["A blocked client gets nil when its timeout is over"],
         also: &["Null is one type in RESP3 and two in RESP2"],
         run: Some(waits_never_end),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pushes-in-transactions-serve-no-client",
         description: "a push in a transaction does not serve blocked clients",
         found_by: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(|server, request| served_later(server, request, &["exec"])),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "some-pushes-serve-no-client",
         description: "one in 20 pushes does not serve the blocked clients",
         found_by: &["With many clients in BLPOP each element goes to one, and none stays blocked"],
         run: Some(some_pushes_serve_no_client),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pushes-in-scripts-serve-no-client",
         description: "a push in a script does not serve blocked clients",
         found_by: &["Elements pushed in a script are delivered after the script"],
         run: Some(|server, request| served_later(server, request, &["eval", "evalsha"])),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "blmove-loses-the-element",
         description: "BLMOVE takes an existing element and adds it nowhere",
         found_by: &["BLMOVE and BRPOPLPUSH move an element from one end to another"],
         run: Some(blmove_loses_the_element),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "unblock-does-nothing",
         description: "CLIENT UNBLOCK replies 1 and the client stays blocked",
         found_by: &["CLIENT UNBLOCK ends a blocking command as its timeout would"],
         run: Some(unblock_does_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
 ];
 

@@ -14,7 +14,7 @@ use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::{Reply, decode};
 use lockwheel_scripting::Interpreter;
 
-use super::Fault;
+use super::SeededFault;
 use super::connections::{Connections, Received, SocketEvent, encoded};
 use crate::replay::Input;
 
@@ -39,7 +39,7 @@ pub struct FaultyEngine {
     pub interpreters: Vec<Interpreter>,
     connections: Arc<Mutex<Connections>>,
     clock: Clock,
-    fault: Option<&'static Fault>,
+    fault: Option<&'static SeededFault>,
     separate_client: Option<ClientId>,
     postponed: Vec<(Instant, ClientId, Vec<u8>)>,
     ended: bool,
@@ -105,7 +105,10 @@ impl Answer {
 }
 
 impl FaultyEngine {
-    pub(super) fn new(connections: Connections, fault: Option<&'static Fault>) -> FaultyEngine {
+    pub(super) fn new(
+        connections: Connections,
+        fault: Option<&'static SeededFault>,
+    ) -> FaultyEngine {
         let clock = Clock::start();
         let micros = clock.micros();
         connections.record_time(micros);

@@ -3,15 +3,15 @@
 use lockwheel_engine::Flow;
 use lockwheel_resp::Reply;
 
-use super::{Answer, Fault, FaultyEngine, Request};
+use super::{Answer, FaultyEngine, Request, SeededFault};
 
 /// The interval of the sweep of `leases-end-at-the-sweep`.
 const SWEEP_MS: i64 = 500;
 /// The excess of leases in `leases-end-late`.
 const LATE_MS: i64 = 50;
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault {
+pub(super) const FAULTS: &[SeededFault] = &[
+    SeededFault {
         name: "bound-locks-are-kept",
         description: "the locks that are bound to a connection are kept when it ends",
         found_by: &["A bound lock is released when its connection ends"],
@@ -20,23 +20,23 @@ pub(super) const FAULTS: &[Fault] = &[
             "A connection releases what was acquired by it first",
         ],
         run: Some(bound_locks_are_kept),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "the-oldest-lease-is-released",
         description: "LOCK.RELEASE takes from the connection that acquired the lock first",
         found_by: &["The end of a connection takes back what was acquired by it"],
         run: Some(|server, request| on_another_connection(server, request, "lock.release")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "renewed-leases-are-not-moved",
         description: "LOCK.RENEW does not move the leases of the owner to its connection",
         found_by: &["A renewal moves what its owner holds to its connection"],
         run: Some(|server, request| on_another_connection(server, request, "lock.renew")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "leases-end-early",
         description: "leases end one millisecond before their time",
         found_by: &[
@@ -44,17 +44,17 @@ pub(super) const FAULTS: &[Fault] = &[
             "PEXPIRE and PEXPIREAT: the lease ends at its deadline, to the millisecond",
         ],
         run: Some(|server, request| stretched(server, request, |span| (span - 1).max(1))),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "leases-end-late",
         description: "leases end 50 ms late, although PTTL shows their deadline",
         found_by: &["SET PX: the lease ends at its deadline, to the millisecond"],
         also: &["Expiry is a change", "Expiry sends a notification"],
         run: Some(leases_end_late),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "leases-end-at-the-sweep",
         description: "a lease ends at the second sweep, one every 500 ms",
         found_by: &["A short lease ends", "An expired key is missing for every command"],
@@ -66,51 +66,51 @@ pub(super) const FAULTS: &[Fault] = &[
             "Expiry sends a notification",
         ],
         run: Some(leases_end_at_the_sweep),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "set-keeps-the-lease",
         description: "SET without KEEPTTL leaves the key its lease",
         found_by: &["SET without a lease removes the old one"],
         run: Some(|server, request| keeps_the_lease(server, request, "set")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "getset-keeps-the-lease",
         description: "GETSET leaves the key its lease",
         found_by: &["GETSET removes the lease"],
         run: Some(|server, request| keeps_the_lease(server, request, "getset")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "keepttl-does-nothing",
         description: "SET with KEEPTTL takes the key's lease away",
         found_by: &["SET KEEPTTL keeps the lease"],
         run: Some(keepttl_does_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "hincrby-drops-the-lease",
         description: "HINCRBY takes the key's lease away",
         found_by: &["Changes of a hash keep its lease"],
         run: Some(|server, request| drops_the_lease(server, request, "hincrby", 1)),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "rename-drops-the-lease",
         description: "RENAME leaves the lease behind",
         found_by: &["RENAME moves the lease", "A renamed key expires under its new name"],
         run: Some(|server, request| drops_the_lease(server, request, "rename", 2)),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "copy-drops-the-lease",
         description: "COPY leaves the lease behind",
         found_by: &["COPY copies the lease, which is independent afterwards"],
         run: Some(|server, request| drops_the_lease(server, request, "copy", 2)),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "persist-does-nothing",
         description: "PERSIST replies 1 and does not remove the lease",
         found_by: &[
@@ -119,9 +119,9 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         also: &["A string lock sends keyspace notifications"],
         run: Some(persist_does_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pexpire-does-nothing",
         description: "PEXPIRE of a key with a lease replies 1 and does not change the lease",
         found_by: &[
@@ -130,30 +130,30 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         also: &["A string lock sends keyspace notifications"],
         run: Some(pexpire_does_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "past-leases-stay",
         description: "PEXPIRE with a time that is over leaves the key there",
         found_by: &["EXPIRE of zero or less deletes at once"],
         run: Some(past_leases_stay),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "endless-leases",
         description: "PEXPIRE beyond the end of time is accepted and does nothing",
         found_by: &["PEXPIRE refuses a lease that overflows and keeps the old one"],
         run: Some(endless_leases),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pttl-of-nothing",
         description: "PTTL of a key that is not there answers -1, as of one without a lease",
         found_by: &["TTL and PTTL distinguish a missing key from a missing lease"],
         run: Some(pttl_of_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pttl-in-seconds",
         description: "PTTL answers in seconds",
         found_by: &["TTL rounds to seconds, PTTL returns milliseconds"],
@@ -162,16 +162,16 @@ pub(super) const FAULTS: &[Fault] = &[
             "SET NX in a transaction refuses an existing key",
         ],
         run: Some(pttl_in_seconds),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "exists-sees-the-dead",
         description: "EXISTS still counts an expired key",
         found_by: &["An expired key is missing for every command"],
         run: Some(exists_sees_the_dead),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "expire-conditions-ignored",
         description: "PEXPIRE does not heed NX, XX, GT and LT",
         found_by: &[
@@ -181,9 +181,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "EXPIRE LT only shortens a lease",
         ],
         run: Some(expire_conditions_ignored),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "px-is-in-seconds",
         description: "SET PX takes its lease in seconds",
         found_by: &["A short lease ends"],
@@ -196,9 +196,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "Expiry sends a notification",
         ],
         run: Some(px_is_in_seconds),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "ex-is-in-milliseconds",
         description: "SET EX takes its lease in milliseconds",
         found_by: &[
@@ -206,9 +206,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "A lease in seconds can be read in milliseconds",
         ],
         run: Some(ex_is_in_milliseconds),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pexpire-of-nothing",
         description: "PEXPIRE of a missing key replies 1",
         found_by: &[
@@ -216,49 +216,49 @@ pub(super) const FAULTS: &[Fault] = &[
             "A missing key gets no lease",
         ],
         run: Some(|server, request| replies_one(server, request, "pexpire")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "persist-of-nothing",
         description: "PERSIST of a key without a lease replies 1",
         found_by: &["PERSIST returns whether it removed a lease"],
         run: Some(|server, request| replies_one(server, request, "persist")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pexpire-loses-some",
         description: "one in 50 PEXPIRE replies 1 and does not change the lease",
         found_by: &["Every repetition of a lock command gets the right reply"],
         run: Some(pexpire_loses_some),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "incr-drops-the-lease",
         description: "INCR takes the key's lease away",
         found_by: &["INCR and related commands keep the lease"],
         run: Some(|server, request| drops_the_lease(server, request, "incr", 1)),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "hincrby-restarts-the-lease",
         description: "HINCRBY gives the key a lease of 30 s",
         found_by: &["Changes of a hash keep its lease"],
         run: Some(hincrby_restarts_the_lease),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "getex-changes-no-lease",
         description: "GETEX does not change the lease",
         found_by: &["GETEX sets, keeps and removes a lease"],
         run: Some(getex_changes_no_lease),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pexpiretime-is-pttl",
         description: "PEXPIRETIME replies the remaining time",
         found_by: &["EXPIRETIME and PEXPIRETIME return the deadline"],
         run: Some(pexpiretime_is_pttl),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
 ];
 

@@ -6,13 +6,13 @@ use bytes::BytesMut;
 use lockwheel_engine::sessions::ClientId;
 use lockwheel_resp::{Reply, decode};
 
-use super::{Answer, Fault, FaultyEngine, Request};
+use super::{Answer, FaultyEngine, Request, SeededFault};
 
 /// How long a message or a confirmation is delayed.
 const HELD: Duration = Duration::from_millis(40);
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault {
+pub(super) const FAULTS: &[SeededFault] = &[
+    SeededFault {
         name: "messages-get-lost",
         description: "every third message does not arrive",
         found_by: &["Messages arrive in the order in which they were sent"],
@@ -21,9 +21,9 @@ pub(super) const FAULTS: &[Fault] = &[
             true => Vec::new(),
             false => frame.to_vec(),
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "messages-come-twice",
         description: "every third message arrives twice",
         found_by: &["Messages arrive in the order in which they were sent"],
@@ -31,9 +31,9 @@ pub(super) const FAULTS: &[Fault] = &[
             true => [frame, frame].concat(),
             false => frame.to_vec(),
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "messages-change-places",
         description: "of two messages in short order the second arrives first",
         found_by: &[
@@ -41,58 +41,58 @@ pub(super) const FAULTS: &[Fault] = &[
             "All subscribers receive messages in the same order",
         ],
         rewrite_message: Some(messages_change_places),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "messages-before-the-confirmation",
         description: "a subscriber receives messages before the confirmation",
         found_by: &["In RESP3 pipelined messages and replies keep their order"],
         run: Some(messages_before_the_confirmation),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "publish-counts-zero",
         description: "PUBLISH always replies 0",
         found_by: &["PUBLISH returns the number of receivers"],
         run: Some(publish_counts_zero),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "patterns-hide-the-channel",
         description: "messages of a pattern subscription do not name the pattern",
         found_by: &["A pattern receives messages of every matching channel"],
         rewrite_message: Some(patterns_hide_the_channel),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "unsubscribe-does-nothing",
         description: "UNSUBSCRIBE is confirmed, and messages go on arriving",
         found_by: &["Messages published after UNSUBSCRIBE are not received"],
         run: Some(unsubscribe_does_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "publish-counts-one",
         description: "PUBLISH counts one receiver at most",
         found_by: &["PUBLISH returns the number of receivers"],
         run: Some(publish_counts_one),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "subscribe-counts-one",
         description: "SUBSCRIBE confirms every channel as the first",
         found_by: &["SUBSCRIBE confirms each channel with the number of subscriptions"],
         run: Some(subscribe_counts_one),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "numsub-counts-zero",
         description: "PUBSUB NUMSUB counts no subscribers",
         found_by: &["PUBSUB NUMSUB counts the subscribers of channels"],
         run: Some(numsub_counts_zero),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "messages-of-scripts-get-lost",
         description: "messages that a script publishes do not arrive",
         found_by: &["Messages of a script are sent after the script has run"],
@@ -102,9 +102,9 @@ pub(super) const FAULTS: &[Fault] = &[
             true => Vec::new(),
             false => frame.to_vec(),
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "no-events-of-expiry",
         description: "the end of a lease sends no event",
         found_by: &[
@@ -112,14 +112,14 @@ pub(super) const FAULTS: &[Fault] = &[
             "A key that expires without an access sends a notification",
         ],
         rewrite_message: Some(|_, _, frame| without(frame, b":expired")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "no-events-of-keys",
         description: "no event is sent to the channel of its key",
         found_by: &["A string lock sends keyspace notifications"],
         rewrite_message: Some(|_, _, frame| without(frame, b"__keyspace@")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
 ];
 

@@ -1,8 +1,9 @@
 //! Servers with seeded faults, which show that the compatibility suite finds faults.
 //!
-//! A [`FaultyServer`] is our own engine behind a small TCP server of the tests, with one [`Fault`],
-//! or with none as the control, which must be green. `it/compat_faults.rs` runs the suite on each
-//! and expects that the cases and properties named in the table fail. To try one by hand:
+//! A [`FaultyServer`] is our own engine behind a small TCP server of the tests, with one
+//! [`SeededFault`], or with none as the control, which must be green. `it/compat_faults.rs` runs
+//! the suite on each and expects that the cases and properties named in the table fail. To try one
+//! by hand:
 //!
 //! ```text
 //! cargo run -p lockwheel-tools --bin faulty -- eval-lets-others-in
@@ -40,7 +41,7 @@ pub use server::{FaultyServer, Inputs};
 
 /// A fault of a server.
 #[derive(Debug)]
-pub struct Fault {
+pub struct SeededFault {
     /// Its name.
     pub name: &'static str,
     /// A description.
@@ -64,9 +65,9 @@ pub type Run = fn(&mut FaultyEngine, &Request) -> Answer;
 /// Replaces a frame that is sent to a client.
 pub type RewriteMessage = fn(&mut FaultyEngine, ClientId, &[u8]) -> Vec<u8>;
 
-impl Fault {
+impl SeededFault {
     /// The defaults of a row.
-    const NONE: Fault = Fault {
+    const NONE: SeededFault = SeededFault {
         name: "",
         description: "",
         found_by: &[],
@@ -78,7 +79,7 @@ impl Fault {
 }
 
 /// Every fault, by family.
-pub fn families() -> [&'static [Fault]; 6] {
+pub fn families() -> [&'static [SeededFault]; 6] {
     [
         replies::FAULTS,
         leases::FAULTS,
@@ -90,6 +91,6 @@ pub fn families() -> [&'static [Fault]; 6] {
 }
 
 /// Every fault.
-pub fn faults() -> Vec<&'static Fault> {
+pub fn faults() -> Vec<&'static SeededFault> {
     families().into_iter().flatten().collect()
 }

@@ -5,29 +5,29 @@ use std::time::Duration;
 use lockwheel_engine::Flow;
 use lockwheel_resp::Reply;
 
-use super::{Answer, Fault, FaultyEngine, Request};
+use super::{Answer, FaultyEngine, Request, SeededFault};
 
 /// How long to wait for a second request.
 const PIPELINE: Duration = Duration::from_millis(2);
 /// The delay of the replies of [`SLOW`]: a usual reply takes less than one millisecond.
 const SLOWNESS: Duration = Duration::from_millis(100);
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault {
+pub(super) const FAULTS: &[SeededFault] = &[
+    SeededFault {
         name: "set-nx-twice",
         description: "one in 64 refused SET NX replies OK",
         found_by: &["A lock of SET NX PX is never held by two clients"],
         run: Some(set_nx_twice),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "setnx-overwrites",
         description: "SETNX overwrites the value and replies 0",
         found_by: &["SETNX returns 1 or 0", "SETNX gives the lock to the first client"],
         run: Some(setnx_overwrites),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "del-counts-nothing",
         description: "DEL of a missing key replies 1",
         found_by: &["DEL returns the number of keys removed"],
@@ -36,23 +36,23 @@ pub(super) const FAULTS: &[Fault] = &[
             "A string lock sends keyspace notifications",
         ],
         run: Some(del_counts_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "options-in-capitals",
         description: "option words are understood in capitals only",
         found_by: &["SET NX PX accepts its options in any order and case"],
         run: Some(options_in_capitals),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "incr-wraps",
         description: "INCR of the greatest number gives the least one",
         found_by: &["INCR refuses an overflow and changes nothing"],
         run: Some(incr_wraps),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "old-null",
         description: "a null of RESP3 is sent as that of RESP2",
         found_by: &["Null is one type in RESP3 and two in RESP2"],
@@ -75,39 +75,39 @@ pub(super) const FAULTS: &[Fault] = &[
             "Expiry sends a notification",
         ],
         run: Some(old_null),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "flat-maps",
         description: "a map of RESP3 is sent as a flat array",
         found_by: &["HELLO 3 returns a map and switches to RESP3"],
         run: Some(flat_maps),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "wrongtype-is-err",
         description: "errors about a key's type begin with ERR in the place of WRONGTYPE",
         found_by: &["GET and related commands refuse a hash", "Hash commands refuse a string"],
         also: &["A WRONGTYPE error stops the script"],
         run: Some(wrongtype_is_err),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "pipeline-out-of-order",
         description: "of two requests sent at once the second is answered first",
         found_by: &["Pipelined requests are answered in order"],
         also: &["In RESP3 pipelined messages and replies keep their order"],
         run: Some(pipeline_out_of_order),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "hset-counts-updates",
         description: "HSET counts fields that were there already",
         found_by: &["HSET returns the number of new fields"],
         run: Some(hset_counts_updates),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "del-counts-some",
         description: "one in five DEL of a missing key replies 1",
         found_by: &[
@@ -115,64 +115,64 @@ pub(super) const FAULTS: &[Fault] = &[
             "Each release of a lock is reported to one client",
         ],
         run: Some(del_counts_some),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "get-misses-some",
         description: "one in 100 GET of a key replies nil",
         found_by: &["Every repetition of a lock command gets the right reply"],
         run: Some(get_misses_some),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "incr-loses-some",
         description: "one in 100 INCR replies the next number and changes nothing",
         found_by: &["Every repetition of a lock command gets the right reply"],
         run: Some(incr_loses_some),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "set-xx-creates",
         description: "SET XX creates a missing key",
         found_by: &["SET XX writes only an existing key"],
         also: &["An expired key is missing for every command"],
         run: Some(set_xx_creates),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "getdel-keeps-the-key",
         description: "GETDEL does not delete the key",
         found_by: &["GETDEL returns the value and removes the key"],
         run: Some(|server, request| renamed(server, request, "getdel", "GET")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "unlink-keeps-the-key",
         description: "UNLINK counts keys and deletes none",
         found_by: &["UNLINK removes keys like DEL"],
         run: Some(|server, request| renamed(server, request, "unlink", "EXISTS")),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "msetnx-writes-some",
         description: "MSETNX writes the missing keys if another key exists",
         found_by: &["MSETNX writes all keys or none"],
         run: Some(msetnx_writes_some),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "hsetnx-overwrites",
         description: "HSETNX overwrites the field and replies 0",
         found_by: &["HSETNX sets a field only once"],
         run: Some(hsetnx_overwrites),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "exists-counts-once",
         description: "EXISTS counts a key once that is named twice",
         found_by: &["EXISTS counts keys, and a repeated key as often as it is named"],
         run: Some(exists_counts_once),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
 ];
 
@@ -283,8 +283,12 @@ fn hset_counts_updates(server: &mut FaultyEngine, request: &Request) -> Answer {
 }
 
 /// A fault that delays each reply: a server that is 100 times slower than others, and correct.
-pub const SLOW: Fault =
-    Fault { name: "slow", description: "each reply takes 100 ms", run: Some(slow), ..Fault::NONE };
+pub const SLOW: SeededFault = SeededFault {
+    name: "slow",
+    description: "each reply takes 100 ms",
+    run: Some(slow),
+    ..SeededFault::NONE
+};
 
 fn slow(server: &mut FaultyEngine, request: &Request) -> Answer {
     let mut answer = server.run(request);

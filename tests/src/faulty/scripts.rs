@@ -6,7 +6,7 @@ use lockwheel_engine::commands::scripts::interpreter;
 use lockwheel_resp::{Protocol, Reply};
 use lockwheel_scripting::{Host, Interrupt, LogLevel, Sha};
 
-use super::{Answer, Fault, FaultyEngine, Request};
+use super::{Answer, FaultyEngine, Request, SeededFault};
 
 /// How long other clients are served between two calls of a script.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -15,8 +15,8 @@ const LEAD: Duration = Duration::from_millis(20);
 /// The number of interrupt checks after which a script outside of the engine is killed.
 const INTERRUPT_CHECKS_MAX: u32 = 10_000;
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault {
+pub(super) const FAULTS: &[SeededFault] = &[
+    SeededFault {
         name: "eval-lets-others-in",
         description: "between the calls of a script other clients are served",
         found_by: &[
@@ -26,9 +26,9 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         also: &["Elements pushed in a script are delivered after the script"],
         run: Some(|server, request| call_by_call(server, request, |_| true, Between::Others)),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "compare-then-delete",
         description: "a script that compares and deletes lets other clients run in between",
         found_by: &[
@@ -38,9 +38,9 @@ pub(super) const FAULTS: &[Fault] = &[
         run: Some(|server, request| {
             call_by_call(server, request, is_compare_and_delete, Between::Others)
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "publish-before-del",
         description: "the message of an unlock script is sent before the lock is deleted",
         found_by: &[
@@ -48,9 +48,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "A script's unlock message arrives after the lock is free",
         ],
         run: Some(|server, request| call_by_call(server, request, publishes, Between::Message)),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "nil-is-nil",
         description: "a call with a null reply gives a script nil instead of false",
         found_by: &["A null reply becomes false in Lua", "A null array becomes false in Lua"],
@@ -60,9 +60,9 @@ pub(super) const FAULTS: &[Fault] = &[
                        {__index = redis}) ";
             with_prologue(server, request, lua, "")
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "numbers-are-rounded",
         description: "a number that a script returns is rounded, not truncated",
         found_by: &["A Lua number is truncated to an integer"],
@@ -72,9 +72,9 @@ pub(super) const FAULTS: &[Fault] = &[
                        got = math.floor(got + 0.5) end return got";
             with_prologue(server, request, lua, end)
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "errors-are-swallowed",
         description: "redis.call gives a script an error as a value, as redis.pcall does",
         found_by: &["redis.call raises the command's error", "A WRONGTYPE error stops the script"],
@@ -82,16 +82,16 @@ pub(super) const FAULTS: &[Fault] = &[
             let lua = "local redis = setmetatable({call = redis.pcall}, {__index = redis}) ";
             with_prologue(server, request, lua, "")
         }),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "errors-roll-back",
         description: "the writes of a script are undone when it fails",
         found_by: &["Effects of a script before its error are kept"],
         run: Some(errors_roll_back),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "errors-are-nil",
         description: "a script that fails replies nil",
         found_by: &[
@@ -99,56 +99,56 @@ pub(super) const FAULTS: &[Fault] = &[
             "error() ends a script with its message",
         ],
         run: Some(errors_are_nil),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "noscript-in-other-words",
         description: "the error for an unknown digest does not begin with NOSCRIPT",
         found_by: &["EVALSHA of an unknown digest returns NOSCRIPT with Redis's text"],
         run: Some(noscript_in_other_words),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "scripts-are-flushed",
         description: "every second EVALSHA finds the script cache empty",
         found_by: &["The script is loaded once and called by its digest"],
         run: Some(scripts_are_flushed),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "eval-is-not-cached",
         description: "a script that came with EVAL is not known by its digest",
         found_by: &["A script sent with EVAL can be called by its digest"],
         run: Some(eval_is_not_cached),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "nil-is-an-empty-string",
         description: "a script that returns nil replies an empty string",
         found_by: &["An empty script returns null"],
         run: Some(nil_is_an_empty_string),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "script-exists-denies",
         description: "SCRIPT EXISTS replies that no script is loaded",
         found_by: &["SCRIPT EXISTS returns for each digest whether it is loaded"],
         run: Some(script_exists_denies),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "status-replies-are-strings",
         description: "a status reply of a script is sent as a string",
         found_by: &["redis.status_reply creates a status"],
         run: Some(status_replies_are_strings),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "digests-in-small-letters",
         description: "EVALSHA finds no script if its digest is in upper case",
         found_by: &["A digest may be written in upper case"],
         run: Some(digests_in_small_letters),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
 ];
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use super::Fault;
+use super::SeededFault;
 use super::connections::{Connections, Recording, SocketEvent};
 use super::faulty_engine::FaultyEngine;
 use crate::replay::Input;
@@ -27,7 +27,7 @@ pub struct FaultyServer {
 
 impl FaultyServer {
     /// Starts a server on a free port.
-    pub fn start(fault: Option<&'static Fault>) -> io::Result<FaultyServer> {
+    pub fn start(fault: Option<&'static SeededFault>) -> io::Result<FaultyServer> {
         FaultyServer::start_with(fault, None)
     }
 
@@ -41,7 +41,7 @@ impl FaultyServer {
     }
 
     fn start_with(
-        fault: Option<&'static Fault>,
+        fault: Option<&'static SeededFault>,
         recording: Option<Recording>,
     ) -> io::Result<FaultyServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;

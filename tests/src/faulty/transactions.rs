@@ -5,13 +5,13 @@ use std::time::Duration;
 use lockwheel_engine::sessions::{Session, Watched};
 use lockwheel_resp::Reply;
 
-use super::{Answer, Fault, FaultyEngine, Request};
+use super::{Answer, FaultyEngine, Request, SeededFault};
 
 /// How long other clients are served.
 const PAUSE: Duration = Duration::from_millis(1);
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault {
+pub(super) const FAULTS: &[SeededFault] = &[
+    SeededFault {
         name: "exec-lets-others-in",
         description: "between the commands of a transaction other clients are served",
         found_by: &[
@@ -21,9 +21,9 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
         also: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(exec_lets_others_in),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "watch-checked-at-multi",
         description: "MULTI, not EXEC, checks whether a watched key has changed",
         found_by: &[
@@ -31,23 +31,23 @@ pub(super) const FAULTS: &[Fault] = &[
             "EXEC detects every change since WATCH, even after MULTI",
         ],
         run: Some(watch_checked_at_multi),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "watch-misses-the-end",
         description: "WATCH does not notice that the key was deleted or has expired",
         found_by: &["Deletion is a change", "Expiry is a change"],
         run: Some(watch_misses_the_end),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "watch-misses-own-changes",
         description: "WATCH does not notice changes of the client itself before MULTI",
         found_by: &["A client's own change before MULTI aborts as well"],
         run: Some(watch_misses_own_changes),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "watch-compares-values",
         description: "WATCH does not notice a changed key that has its old value again",
         found_by: &[
@@ -55,16 +55,16 @@ pub(super) const FAULTS: &[Fault] = &[
             "Deletion and re-creation with the same value is a change",
         ],
         run: Some(watch_compares_values),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "broken-exec-is-empty",
         description: "EXEC replies an empty array if a watched key has changed",
         found_by: &["An aborted EXEC differs from an empty EXEC"],
         run: Some(broken_exec_is_empty),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "exec-after-an-error",
         description: "EXEC runs the rest when a command could not be queued",
         found_by: &[
@@ -72,50 +72,50 @@ pub(super) const FAULTS: &[Fault] = &[
             "A wrong number of arguments aborts the transaction",
         ],
         run: Some(exec_after_an_error),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "exec-keeps-watching",
         description: "EXEC does not end the watches",
         found_by: &["EXEC ends all watches, with any result"],
         run: Some(exec_keeps_watching),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "nx-ignored-in-transactions",
         description: "SET in a transaction does not heed NX",
         found_by: &["SET NX in a transaction refuses an existing key"],
         run: Some(nx_ignored_in_transactions),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "exec-stops-at-an-error",
         description: "EXEC does not run the commands after one that fails",
         found_by: &["A runtime error does not stop or undo the other commands"],
         also: &["Elements pushed in a transaction are delivered after EXEC"],
         run: Some(exec_stops_at_an_error),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "discard-executes",
         description: "DISCARD runs the queued commands",
         found_by: &["DISCARD drops the queued commands"],
         run: Some(discard_executes),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "discard-keeps-watching",
         description: "DISCARD does not end the watches",
         found_by: &["DISCARD ends all watches"],
         run: Some(discard_keeps_watching),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
-    Fault {
+    SeededFault {
         name: "unwatch-does-nothing",
         description: "UNWATCH does not end the watches",
         found_by: &["UNWATCH ends all watches, even of changed keys"],
         run: Some(unwatch_does_nothing),
-        ..Fault::NONE
+        ..SeededFault::NONE
     },
 ];
 

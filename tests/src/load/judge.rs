@@ -10,7 +10,7 @@ use lockwheel_compat::judge::history::{self, Action, Answer, Event};
 use lockwheel_compat::judge::linear::{Budget, Linear};
 use lockwheel_compat::judge::{Rules, ViolationKind, lock};
 
-use super::Fault;
+use super::FaultSpan;
 use super::clients::Record;
 
 /// Latest end of leases of which the end is not known.
@@ -80,7 +80,7 @@ pub struct Campaign {
 /// The histories that are not judged yet, and the numbers of those that are.
 pub struct Judge {
     campaign: Campaign,
-    faults: Vec<Fault>,
+    faults: Vec<FaultSpan>,
     records: BTreeMap<u64, Vec<Record>>,
     judged_before: u64,
     totals: Totals,
@@ -99,7 +99,7 @@ impl Judge {
     }
 
     /// Adds a fault, before the records of the time after it.
-    pub fn add_fault(&mut self, fault: Fault) {
+    pub fn add_fault(&mut self, fault: FaultSpan) {
         self.faults.push(fault);
     }
 
@@ -153,7 +153,7 @@ impl Judge {
             }
             let before_us = held_us.insert(&event.client, returned_us).unwrap_or(i64::MAX);
             let between =
-                |fault: &Fault| before_us <= fault.begin_us && fault.end_us <= event.invoked_us;
+                |fault: &FaultSpan| before_us <= fault.begin_us && fault.end_us <= event.invoked_us;
             self.totals.found_again += u64::from(self.faults.iter().rev().any(between));
         }
     }
@@ -167,7 +167,7 @@ impl Judge {
         }
         let is_late = is_late || self.campaign.is_replicated && event.answer == Answer::Unknown;
         if is_late && let Some(returned_us) = event.returned_us {
-            let later = |fault: &&Fault| fault.end_us >= returned_us;
+            let later = |fault: &&FaultSpan| fault.end_us >= returned_us;
             event.returned_us = self.faults.iter().find(later).map(|fault| fault.end_us);
         }
         Some(event)

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 
 /// A fault of a server, in microseconds of the clock of the clients.
 #[derive(Clone, Copy, Debug)]
-pub struct Fault {
+pub struct FaultSpan {
     /// Start of the fault: no earlier request was affected.
     pub begin_us: i64,
     /// End of the fault: no request that a client gave up earlier takes effect after it.

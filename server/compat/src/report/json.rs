@@ -75,11 +75,11 @@ struct Item<'r> {
     verdict: &'static str,
     /// The missing command, or why the case was skipped or could not be judged.
     reason: Option<Cow<'r, str>>,
-    failures: Vec<Fault<'r>>,
+    failures: Vec<JsonFailure<'r>>,
 }
 
 #[derive(Serialize)]
-struct Fault<'r> {
+struct JsonFailure<'r> {
     protocol: Option<u8>,
     line: Option<usize>,
     sent: &'r str,
@@ -151,8 +151,8 @@ fn item<'r>(report: &Report, outcome: &'r Outcome) -> Item<'r> {
     }
 }
 
-fn fault(failure: &Failure) -> Fault<'_> {
-    Fault {
+fn fault(failure: &Failure) -> JsonFailure<'_> {
+    JsonFailure {
         protocol: failure.protocol,
         line: failure.number,
         sent: &failure.sent,

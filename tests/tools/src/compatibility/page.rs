@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::results::{FAULTS_IN_FULL, Fault, Results, Sum};
+use crate::results::{CaseProblem, FAULTS_IN_FULL, Results, Sum};
 use crate::servers::Server;
 
 const INTRODUCTION: &str = "# Compatibility
@@ -161,7 +161,7 @@ fn write_server(out: &mut String, results: &Results) {
     write_faults(out, &results.failed);
 }
 
-fn write_faults(out: &mut String, faults: &[Fault]) {
+fn write_faults(out: &mut String, faults: &[CaseProblem]) {
     if faults.is_empty() {
         return;
     }
@@ -173,7 +173,7 @@ fn write_faults(out: &mut String, faults: &[Fault]) {
         let summary = format!("Failed cases: {count}");
         let _ = writeln!(out, "\n<details><summary>{summary}</summary>\n");
     }
-    let mut groups: Vec<(String, Vec<&Fault>)> = Vec::new();
+    let mut groups: Vec<(String, Vec<&CaseProblem>)> = Vec::new();
     for fault in faults {
         let client = fault.client.as_ref().map(|client| format!(", {client}"));
         let name = format!("{}{}", fault.family, client.unwrap_or_default());
@@ -184,7 +184,7 @@ fn write_faults(out: &mut String, faults: &[Fault]) {
     }
     for (name, group) in groups {
         if in_full {
-            for Fault { name: case, expected, came, .. } in group {
+            for CaseProblem { name: case, expected, came, .. } in group {
                 let (expected, came) = (code(expected), code(came));
                 let _ = writeln!(out, "- {name}: {case}: {came} instead of {expected}");
             }
@@ -214,17 +214,17 @@ pub(crate) fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Results, Sum, write};
+    use super::{CaseProblem, Results, Sum, write};
     use crate::servers::SERVERS;
 
     fn results(passed: usize, faults: usize) -> Results {
         let sum = |name: &str| Sum { name: name.to_owned(), passed, tried: 50, ..Sum::default() };
-        let fault = Fault {
+        let fault = CaseProblem {
             family: "Strings".to_owned(),
             name: "A value is kept".to_owned(),
             expected: "+OK".to_owned(),
             came: "nil".to_owned(),
-            ..Fault::default()
+            ..CaseProblem::default()
         };
         Results {
             version: "server 1".to_owned(),

@@ -36,11 +36,11 @@ pub(crate) struct Results {
     /// The reasons why cases were skipped, and the number of cases.
     pub(crate) skipped: BTreeMap<String, usize>,
     /// The failures.
-    pub(crate) failed: Vec<Fault>,
+    pub(crate) failed: Vec<CaseProblem>,
     /// The kinds of failures, and the number of each.
     pub(crate) kinds: BTreeMap<String, usize>,
     /// The cases that could not be judged, and why.
-    pub(crate) unknown: Vec<Fault>,
+    pub(crate) unknown: Vec<CaseProblem>,
     /// The cases at which the server crashed or hung, and its output.
     pub(crate) deaths: Vec<String>,
     /// Remarks about the whole run.
@@ -64,7 +64,7 @@ pub(crate) struct Sum {
 
 /// A failure.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Fault {
+pub(crate) struct CaseProblem {
     /// The family.
     pub(crate) family: String,
     /// The client library that uses it.
@@ -184,7 +184,7 @@ impl Sum {
     }
 }
 
-impl Fault {
+impl CaseProblem {
     /// The kind of a failure.
     fn kind(&self) -> &'static str {
         let (expected, came) = (self.expected.as_str(), self.came.as_str());
@@ -209,12 +209,12 @@ impl Fault {
     }
 }
 
-fn fault(outcome: &Outcome, expected: &str, came: &str) -> Fault {
+fn fault(outcome: &Outcome, expected: &str, came: &str) -> CaseProblem {
     let cut = |text: &str| match text.char_indices().nth(COLUMNS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     };
-    Fault {
+    CaseProblem {
         family: outcome.family.clone(),
         client: outcome.client.clone(),
         name: outcome.name.clone(),
@@ -223,13 +223,13 @@ fn fault(outcome: &Outcome, expected: &str, came: &str) -> Fault {
     }
 }
 
-fn failed(outcome: &Outcome) -> Option<Fault> {
+fn failed(outcome: &Outcome) -> Option<CaseProblem> {
     let Verdict::Failed(failures) = &outcome.verdict else { return None };
     let first = failures.first()?;
     Some(fault(outcome, &first.expected, &first.came))
 }
 
-fn unknown(outcome: &Outcome) -> Option<Fault> {
+fn unknown(outcome: &Outcome) -> Option<CaseProblem> {
     let Verdict::Unknown(reason) = &outcome.verdict else { return None };
     Some(fault(outcome, "", reason))
 }

@@ -22,7 +22,7 @@ const FAULT_MS: (i64, i64) = (0, 2_000);
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Fault {
+pub(crate) enum FailoverFault {
     /// The process of the leader is killed
     KillLeader,
     /// The process of the leader is stopped for a while, and goes on
@@ -35,26 +35,28 @@ pub(crate) enum Fault {
     KillFollower,
 }
 
-impl Fault {
+impl FailoverFault {
     /// Number of faults of this kind among twelve.
     fn weight(self) -> usize {
         match self {
-            Fault::KillLeader => 5,
-            Fault::StopLeader | Fault::CutLeader | Fault::IsolateLeader => 2,
-            Fault::KillFollower => 1,
+            FailoverFault::KillLeader => 5,
+            FailoverFault::StopLeader | FailoverFault::CutLeader | FailoverFault::IsolateLeader => {
+                2
+            }
+            FailoverFault::KillFollower => 1,
         }
     }
 
     fn needs_divisible_network(self) -> bool {
-        matches!(self, Fault::CutLeader | Fault::IsolateLeader)
+        matches!(self, FailoverFault::CutLeader | FailoverFault::IsolateLeader)
     }
 }
 
 /// An injected fault that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InjectedFault {
-    pub(crate) fault: Fault,
-    pub(crate) span: load::Fault,
+    pub(crate) fault: FailoverFault,
+    pub(crate) span: load::FaultSpan,
     /// When another server first granted a lock.
     pub(crate) granted_us: i64,
     /// Whether another server leads after the fault.
@@ -63,7 +65,7 @@ pub(crate) struct InjectedFault {
 
 /// Chooses and injects faults.
 pub(crate) struct Faults {
-    faults: Vec<Fault>,
+    faults: Vec<FailoverFault>,
     random: Random,
     probe: Probe,
     leader: usize,
@@ -73,15 +75,15 @@ impl Faults {
     /// Prepares faults of these kinds, or of all kinds if there are none.
     pub(crate) fn new(
         servers: &mut dyn Servers,
-        kinds: &[Fault],
+        kinds: &[FailoverFault],
         random: Random,
     ) -> Result<Faults, String> {
-        let kinds = if kinds.is_empty() { Fault::value_variants() } else { kinds };
+        let kinds = if kinds.is_empty() { FailoverFault::value_variants() } else { kinds };
         let is_divisible = servers.network().is_divisible();
         let possible = kinds.iter().filter(|kind| is_divisible || !kind.needs_divisible_network());
-        let faults: Vec<Fault> =
+        let faults: Vec<FailoverFault> =
             possible.flat_map(|fault| std::iter::repeat_n(*fault, fault.weight())).collect();
-        if faults.iter().all(|fault| *fault == Fault::KillFollower) {
+        if faults.iter().all(|fault| *fault == FailoverFault::KillFollower) {
             return Err("no fault moves the leader".to_owned());
         }
         let probe = Probe::new(servers.addresses());
@@ -97,22 +99,26 @@ impl Faults {
         load.pass(self.span(LOAD_MS))?;
         let fault = *self.random.pick(&self.faults);
         let index = match fault {
-            Fault::KillFollower => (self.leader + 1) % servers.addresses().len(),
+            FailoverFault::KillFollower => (self.leader + 1) % servers.addresses().len(),
             _ => self.leader,
         };
         let begin_us = now_us();
         match fault {
-            Fault::KillLeader | Fault::KillFollower => servers.kill(index)?,
-            Fault::StopLeader => servers.signal(index, Signal::SIGSTOP)?,
-            Fault::CutLeader => servers.network().cut(index, Cut::Hosts)?,
-            Fault::IsolateLeader => servers.network().cut(index, Cut::All)?,
+            FailoverFault::KillLeader | FailoverFault::KillFollower => servers.kill(index)?,
+            FailoverFault::StopLeader => servers.signal(index, Signal::SIGSTOP)?,
+            FailoverFault::CutLeader => servers.network().cut(index, Cut::Hosts)?,
+            FailoverFault::IsolateLeader => servers.network().cut(index, Cut::All)?,
         }
         let granted_us = self.probe.wait_for_grant(index)?;
         load.pass(self.span(FAULT_MS))?;
         match fault {
-            Fault::KillLeader | Fault::KillFollower => servers.start_again(index)?,
-            Fault::StopLeader => servers.signal(index, Signal::SIGCONT)?,
-            Fault::CutLeader | Fault::IsolateLeader => servers.network().heal(index)?,
+            FailoverFault::KillLeader | FailoverFault::KillFollower => {
+                servers.start_again(index)?;
+            }
+            FailoverFault::StopLeader => servers.signal(index, Signal::SIGCONT)?,
+            FailoverFault::CutLeader | FailoverFault::IsolateLeader => {
+                servers.network().heal(index)?;
+            }
         }
         let leader = servers.wait_until_whole()?;
         // The load goes on until the clients have reconnected, and have measured how long they
@@ -120,7 +126,7 @@ impl Faults {
         load.pass(self.span(LOAD_MS))?;
         let has_moved = leader != self.leader;
         self.leader = leader;
-        let span = load::Fault { begin_us, end_us: now_us() };
+        let span = load::FaultSpan { begin_us, end_us: now_us() };
         Ok(InjectedFault { fault, span, granted_us, has_moved })
     }
 

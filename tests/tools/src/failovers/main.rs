@@ -27,7 +27,7 @@ use lockwheel_tests::load::clients::{Library, Load, Record, Settings};
 use lockwheel_tests::load::judge::{Campaign, Judge, Totals};
 
 use crate::cluster::Cluster;
-use crate::faults::{Fault, Faults};
+use crate::faults::{FailoverFault, Faults};
 use crate::large_units::LargeUnits;
 use crate::network::Network;
 use crate::redis::Redis;
@@ -71,7 +71,7 @@ struct Options {
     servers: Vec<Kind>,
     /// The faults. Default: all
     #[arg(long, value_delimiter = ',')]
-    faults: Vec<Fault>,
+    faults: Vec<FailoverFault>,
     /// The libraries of the clients; none to measure only the probe
     #[arg(long, value_delimiter = ',', num_args = 0.., default_value = "redis-py")]
     clients: Vec<Library>,

@@ -6,7 +6,7 @@ use std::fmt;
 use lockwheel_compat::judge::history::{Action, Answer};
 use lockwheel_tests::load::clients::Record;
 
-use crate::faults::{Fault, InjectedFault};
+use crate::faults::{FailoverFault, InjectedFault};
 
 /// Longest time after a fault in which an answer can arrive that was sent before the fault.
 const UNDER_WAY_US: i64 = 50_000;
@@ -16,7 +16,7 @@ const UNDER_WAY_US: i64 = 50_000;
 pub(crate) struct Times {
     failovers: u32,
     /// The times of a client that reconnects at once, by fault.
-    probe_us: BTreeMap<Fault, Vec<i64>>,
+    probe_us: BTreeMap<FailoverFault, Vec<i64>>,
     libraries: BTreeMap<String, Waits>,
     /// The threads of clients: the time of the kill after which a thread has got no lock yet.
     waiting_us: BTreeMap<String, Option<i64>>,
@@ -54,7 +54,7 @@ impl Times {
         let grants = || records.iter().filter(|record| is_grant(record));
         let is_later = |record: &&Record| returned_us(record) > span.begin_us + UNDER_WAY_US;
         grants().filter(|record| !is_later(record)).for_each(|record| self.end_wait(record));
-        if fault == Fault::KillLeader {
+        if fault == FailoverFault::KillLeader {
             for since_us in self.waiting_us.values_mut() {
                 since_us.get_or_insert(span.begin_us);
             }

@@ -10,7 +10,7 @@ use lockwheel_compat::time;
 use lockwheel_compat::wire::Wire;
 use lockwheel_compat::wire::address::Endpoint;
 use lockwheel_tests::daemon::{self, Folder};
-use lockwheel_tests::load::{Fault, now_us};
+use lockwheel_tests::load::{FaultSpan, now_us};
 
 /// Ports of servers, below those from which Linux chooses the ports of clients: while no server
 /// listens, a client could otherwise connect to its own port, and the server could not listen there
@@ -123,12 +123,12 @@ impl Server {
     }
 
     /// Kills the process and waits for its end.
-    pub(crate) fn kill(&mut self) -> Result<Fault, String> {
+    pub(crate) fn kill(&mut self) -> Result<FaultSpan, String> {
         self.check_alive()?;
         let begin_us = now_us();
         let ended = self.child.kill().and_then(|()| self.child.wait());
         ended.map_err(|error| format!("the server cannot be killed: {error}"))?;
-        Ok(Fault { begin_us, end_us: now_us() })
+        Ok(FaultSpan { begin_us, end_us: now_us() })
     }
 
     /// Keeps the files when the program ends, and returns their path.
