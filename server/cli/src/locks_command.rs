@@ -44,7 +44,7 @@ struct Page {
 
 /// A lock, as far as the table shows it.
 #[derive(Deserialize)]
-struct Lock {
+struct LockRow {
     key: String,
     database: usize,
     kind: String,
@@ -156,7 +156,7 @@ const HEAD: [&str; 8] = ["KEY", "DB", "KIND", "HOLDERS", "HELD", "LEASE", "RENEW
 
 /// The locks in columns, those that are held longest first.
 fn table(locks: Vec<serde_json::Value>, now_ms: i64) -> Result<String, String> {
-    let parsed: Result<Vec<Lock>, _> = locks.into_iter().map(serde_json::from_value).collect();
+    let parsed: Result<Vec<LockRow>, _> = locks.into_iter().map(serde_json::from_value).collect();
     let mut locks = parsed.map_err(|error| error.to_string())?;
     locks.sort_by(|a, b| (a.since_ms, &a.key).cmp(&(b.since_ms, &b.key)));
     let mut rows = vec![HEAD.map(str::to_owned)];

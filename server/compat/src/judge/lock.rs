@@ -11,7 +11,7 @@ use super::rules::Rules;
 const REMAINING_GRAIN_US: i64 = 2000;
 
 /// The model of a lock with one holder, under these rules.
-pub struct Lock(pub Rules);
+pub struct LockModel(pub Rules);
 
 /// A request and its answer.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub fn judge(events: &[Event], rules: Rules, budget: &mut Budget) -> Linear {
         let mut owners = BTreeMap::new();
         let operation = |&number: &usize| operation(&events[number], &mut owners);
         let operations: Vec<_> = numbers.iter().map(operation).collect();
-        match check(&Lock(rules), &operations, budget) {
+        match check(&LockModel(rules), &operations, budget) {
             Linear::Legal => {}
             Linear::Illegal(at) => return Linear::Illegal(numbers[at]),
             Linear::Unknown => verdict = Linear::Unknown,
@@ -76,7 +76,7 @@ struct Moment {
     until_us: i64,
 }
 
-impl Model for Lock {
+impl Model for LockModel {
     type Call = Call;
     type State = State;
 
@@ -119,7 +119,7 @@ impl Model for Lock {
     }
 }
 
-impl Lock {
+impl LockModel {
     /// Returns the state after a grant of a free lock.
     fn taken(&self, state: &State, call: &Call, moment: Moment, ttl_us: i64) -> Option<State> {
         let free = ended(state, moment)?;

@@ -13,8 +13,8 @@ use crate::timing::time::{Millis, Time};
 use super::evidence::{Confidence, Evidence, Impression, Proof};
 use super::script::Purpose;
 use super::table::{
-    Holder, KeyAccess, KeyState, Lock, LockKey, LockMechanism, LockOperation, LockReader, Locks,
-    cut, look,
+    Holder, KeyAccess, KeyState, KnownLock, LockKey, LockMechanism, LockOperation, LockReader,
+    Locks, cut, look,
 };
 use super::words::{self, Name, Value};
 use super::{Shape, meaning};
@@ -208,7 +208,8 @@ impl Recognition<'_> {
         let missing = match reply {
             Reply::Bulk(value) => {
                 let lock = self.locks.held.get(lock_key);
-                let is_owner = |lock: &Lock| lock.holders.iter().any(|it| it.owner == cut(value));
+                let is_owner =
+                    |lock: &KnownLock| lock.holders.iter().any(|it| it.owner == cut(value));
                 let Some(lock) = lock.filter(|lock| is_owner(lock)) else { return };
                 let client = done.client.serial;
                 let knows = |it: &Holder| it.client == client;
@@ -254,7 +255,7 @@ impl Recognition<'_> {
             for holder in std::mem::take(&mut lock.holders) {
                 self.locks.lose(lock_key, holder, operation.now_ms());
             }
-            let lock = Lock { deadline_ms: None, ..lock };
+            let lock = KnownLock { deadline_ms: None, ..lock };
             self.locks.held.insert(lock_key.clone(), lock);
             self.prove(operation, lock_key, Proof::Exchanged);
             self.acquire(operation, lock_key, new.to_vec(), 1, None);
@@ -345,7 +346,7 @@ impl Recognition<'_> {
         let (shape, deadline_ms) = (seen.shape, seen.deadline_ms);
         let value = seen.owners.first().map(|(owner, _)| owner.clone()).unwrap_or_default();
         self.locks.impress(lock_key, Evidence { impression, proof: None, shape, value });
-        self.locks.held.insert(lock_key.clone(), Lock { holders: vec![], shape, deadline_ms });
+        self.locks.held.insert(lock_key.clone(), KnownLock { holders: vec![], shape, deadline_ms });
         for (owner, count) in seen.owners {
             self.acquire(operation, lock_key, owner, count, deadline_ms);
         }

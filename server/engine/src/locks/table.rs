@@ -18,14 +18,14 @@ pub(crate) type LockKey = (usize, Vec<u8>);
 
 /// A held lock.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct KnownLock {
     /// Holders of the lock: more than one in a lock for readers.
     pub(crate) holders: Vec<Holder>,
     pub(crate) shape: Shape,
     pub(crate) deadline_ms: Option<i64>,
 }
 
-impl Lock {
+impl KnownLock {
     /// Whether it ends by itself. The scores of a semaphore are times.
     pub(crate) fn has_lease(&self) -> bool {
         self.deadline_ms.is_some() || self.shape == Shape::Semaphore
@@ -251,7 +251,7 @@ fn are_same_owner(a: (u64, &[u8]), b: (u64, &[u8])) -> bool {
 /// All known locks.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    pub(crate) held: BTreeMap<LockKey, Lock>,
+    pub(crate) held: BTreeMap<LockKey, KnownLock>,
     pub(crate) previous_holders: VecDeque<PreviousHolder>,
     pub(crate) waiting: VecDeque<RefusedClient>,
     pub(crate) declared: Declared,

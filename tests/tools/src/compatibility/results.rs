@@ -62,7 +62,7 @@ pub(crate) struct Sum {
     pub(crate) unknown: usize,
 }
 
-/// A failure.
+/// A case or property that has failed, or that could not be judged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CaseProblem {
     /// The family.
