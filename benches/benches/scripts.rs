@@ -82,14 +82,18 @@ fn at_the_interpreter(criterion: &mut Criterion) {
     let owner = OWNER.as_bytes();
     let lock_args: [&[u8]; 2] = [b"30000", owner];
     let unlock_args: [&[u8]; 3] = [b"0", b"30000", owner];
-    let lock = Call { sha: lock, keys: &[KEY], args: &lock_args, reply: Reply::Null };
-    let unlock =
-        Call { sha: unlock, keys: &[KEY, CHANNEL], args: &unlock_args, reply: Reply::Integer(1) };
-    let renew = Call { sha: renew, keys: &[KEY], args: &lock_args, reply: Reply::Integer(1) };
+    let lock = ScriptCall { sha: lock, keys: &[KEY], args: &lock_args, reply: Reply::Null };
+    let unlock = ScriptCall {
+        sha: unlock,
+        keys: &[KEY, CHANNEL],
+        args: &unlock_args,
+        reply: Reply::Integer(1),
+    };
+    let renew = ScriptCall { sha: renew, keys: &[KEY], args: &lock_args, reply: Reply::Integer(1) };
     let owner = [owner];
-    let delete = Call { sha: delete, keys: &[KEY], args: &owner, reply: Reply::Integer(1) };
-    let one = Call { sha: one, keys: &[], args: &[], reply: Reply::Integer(1) };
-    let call_often = Call { sha: call_often, keys: &[KEY], args: &[], reply: Reply::Null };
+    let delete = ScriptCall { sha: delete, keys: &[KEY], args: &owner, reply: Reply::Integer(1) };
+    let one = ScriptCall { sha: one, keys: &[], args: &[], reply: Reply::Integer(1) };
+    let call_often = ScriptCall { sha: call_often, keys: &[KEY], args: &[], reply: Reply::Null };
     let cases = [
         ("return_1", 1, one),
         ("call", CALLS, call_often),
@@ -110,14 +114,14 @@ fn at_the_interpreter(criterion: &mut Criterion) {
     }
 }
 
-struct Call<'a> {
+struct ScriptCall<'a> {
     sha: Sha,
     keys: &'a [&'a [u8]],
     args: &'a [&'a [u8]],
     reply: Reply,
 }
 
-impl Call<'_> {
+impl ScriptCall<'_> {
     fn run(&self, lua: &mut Interpreter) {
         let sha = self.sha.as_bytes();
         let reply = lua.run(black_box(sha), self.keys, self.args, &mut ConstantHost);

@@ -10,7 +10,7 @@ use mlua::ffi::{self, lua_State};
 use super::bounds::stop;
 use super::values::{get_field, measure, push, push_bytes, read};
 use super::{BridgeState, End, bridge};
-use crate::libs::{Call, LibraryError, LibraryFunction};
+use crate::libs::{LibraryCall, LibraryError, LibraryFunction};
 
 /// How deeply the arguments of libraries may nest.
 const LIBRARY_NESTING_MAX: usize = 1_001;
@@ -83,7 +83,7 @@ unsafe fn compute(
     let bytes_max = bridge.limits.memory_bytes_max;
     let work = |amount| bridge.work(amount);
     let (results, cjson) = (Vec::new(), bridge.cjson.get());
-    let mut call = Call { args, results, bytes_max, work: &work, cjson };
+    let mut call = LibraryCall { args, results, bytes_max, work: &work, cjson };
     let outcome = bridge.guard(|| (function.run)(&mut call));
     bridge.cjson.set(call.cjson);
     match outcome {

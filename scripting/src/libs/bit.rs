@@ -1,6 +1,6 @@
 //! `bit`: arithmetic on 32-bit words. Works on numbers only.
 
-use super::{Call, LibraryError, LibraryFunction, RustLibrary};
+use super::{LibraryCall, LibraryError, LibraryFunction, RustLibrary};
 use crate::value::Value;
 
 pub(super) const LIBRARY: RustLibrary = RustLibrary {
@@ -23,22 +23,22 @@ pub(super) const LIBRARY: RustLibrary = RustLibrary {
 };
 
 /// Converts a number to a word: rounded to even, the low 32 bits.
-fn word(call: &Call<'_>, at: usize) -> Result<u32, LibraryError> {
+fn word(call: &LibraryCall<'_>, at: usize) -> Result<u32, LibraryError> {
     // Adding 2^52 + 2^51 leaves the integer in the low bits of the double.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     Ok((call.number(at)? + SHIFT).to_bits() as u32)
 }
 
-fn give(call: &mut Call<'_>, word: u32) -> Result<(), LibraryError> {
+fn give(call: &mut LibraryCall<'_>, word: u32) -> Result<(), LibraryError> {
     call.result(Value::Number(f64::from(word as i32)))
 }
 
-fn map(call: &mut Call<'_>, f: fn(u32) -> u32) -> Result<(), LibraryError> {
+fn map(call: &mut LibraryCall<'_>, f: fn(u32) -> u32) -> Result<(), LibraryError> {
     let word = word(call, 1)?;
     give(call, f(word))
 }
 
-fn fold(call: &mut Call<'_>, f: fn(u32, u32) -> u32) -> Result<(), LibraryError> {
+fn fold(call: &mut LibraryCall<'_>, f: fn(u32, u32) -> u32) -> Result<(), LibraryError> {
     let mut result = word(call, 1)?;
     // From the last argument on: the error names the last one that is no number.
     for at in (2..=call.args.len()).rev() {
@@ -47,12 +47,12 @@ fn fold(call: &mut Call<'_>, f: fn(u32, u32) -> u32) -> Result<(), LibraryError>
     give(call, result)
 }
 
-fn shift(call: &mut Call<'_>, f: fn(u32, u32) -> u32) -> Result<(), LibraryError> {
+fn shift(call: &mut LibraryCall<'_>, f: fn(u32, u32) -> u32) -> Result<(), LibraryError> {
     let (value, count) = (word(call, 1)?, word(call, 2)?);
     give(call, f(value, count & 31))
 }
 
-fn tohex(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn tohex(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     let value = word(call, 1)?;
     let digits = if call.args.len() < 2 { 8 } else { word(call, 2)? as i32 };
     let text = match digits {

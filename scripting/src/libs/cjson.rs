@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    CHUNK_BYTES, Call, Constant, LibraryError, LibraryFunction, RustLibrary, VALUE_WORK, spend,
+    CHUNK_BYTES, Constant, LibraryCall, LibraryError, LibraryFunction, RustLibrary, VALUE_WORK,
+    spend,
 };
 use crate::lua_number::{strtod, write_general};
 use crate::value::Value;
@@ -73,7 +74,7 @@ enum Invalid {
 // ---------------------------------------------------------------------------------------------
 // Settings
 
-fn encode_sparse_array(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn encode_sparse_array(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     at_most(call, 3)?;
     let mut settings = call.cjson;
     set_switch(call, 1, &mut settings.sparse_convert)?;
@@ -85,27 +86,27 @@ fn encode_sparse_array(call: &mut Call<'_>) -> Result<(), LibraryError> {
     call.result(Value::Number(f64::from(settings.sparse_safe)))
 }
 
-fn encode_max_depth(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn encode_max_depth(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     integer_setting(call, |settings| &mut settings.encode_max_depth, i32::MAX)
 }
 
-fn decode_max_depth(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn decode_max_depth(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     integer_setting(call, |settings| &mut settings.decode_max_depth, i32::MAX)
 }
 
-fn encode_number_precision(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn encode_number_precision(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     integer_setting(call, |settings| &mut settings.precision, 14)
 }
 
-fn encode_keep_buffer(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn encode_keep_buffer(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     switch_setting(call, |settings| &mut settings.keep_buffer)
 }
 
-fn decode_invalid_numbers(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn decode_invalid_numbers(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     switch_setting(call, |settings| &mut settings.decode_invalid)
 }
 
-fn encode_invalid_numbers(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn encode_invalid_numbers(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     at_most(call, 1)?;
     if matches!(call.args.first(), Some(Value::Bytes(text)) if text == "null".as_bytes()) {
         call.cjson.encode_invalid = Invalid::Null;
@@ -123,7 +124,7 @@ fn encode_invalid_numbers(call: &mut Call<'_>) -> Result<(), LibraryError> {
 }
 
 fn integer_setting(
-    call: &mut Call<'_>,
+    call: &mut LibraryCall<'_>,
     field: fn(&mut Settings) -> &mut i32,
     max: i32,
 ) -> Result<(), LibraryError> {
@@ -136,7 +137,7 @@ fn integer_setting(
 }
 
 fn switch_setting(
-    call: &mut Call<'_>,
+    call: &mut LibraryCall<'_>,
     field: fn(&mut Settings) -> &mut bool,
 ) -> Result<(), LibraryError> {
     at_most(call, 1)?;
@@ -148,7 +149,7 @@ fn switch_setting(
 }
 
 fn set_integer(
-    call: &Call<'_>,
+    call: &LibraryCall<'_>,
     at: usize,
     slot: &mut i32,
     min: i32,
@@ -167,7 +168,7 @@ fn set_integer(
     Ok(())
 }
 
-fn set_switch(call: &Call<'_>, at: usize, slot: &mut bool) -> Result<(), LibraryError> {
+fn set_switch(call: &LibraryCall<'_>, at: usize, slot: &mut bool) -> Result<(), LibraryError> {
     match call.args.get(at - 1) {
         None | Some(Value::Nil) => {}
         Some(Value::Boolean(value)) => *slot = *value,
@@ -183,14 +184,14 @@ fn set_switch(call: &Call<'_>, at: usize, slot: &mut bool) -> Result<(), Library
     Ok(())
 }
 
-fn at_most(call: &Call<'_>, count: usize) -> Result<(), LibraryError> {
+fn at_most(call: &LibraryCall<'_>, count: usize) -> Result<(), LibraryError> {
     if call.args.len() <= count {
         return Ok(());
     }
     Err(LibraryError::Argument(count + 1, "found too many arguments".to_owned()))
 }
 
-fn exactly_one(call: &Call<'_>) -> Result<(), LibraryError> {
+fn exactly_one(call: &LibraryCall<'_>) -> Result<(), LibraryError> {
     if call.args.len() == 1 {
         return Ok(());
     }
@@ -200,9 +201,9 @@ fn exactly_one(call: &Call<'_>) -> Result<(), LibraryError> {
 // ---------------------------------------------------------------------------------------------
 // Encoding
 
-fn encode(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn encode(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     exactly_one(call)?;
-    let Call { cjson: settings, bytes_max, work, .. } = *call;
+    let LibraryCall { cjson: settings, bytes_max, work, .. } = *call;
     let mut encoder = Encoder { out: Vec::new(), settings, bytes_max, work };
     encoder.value(&call.args[0], 0)?;
     call.result(Value::Bytes(encoder.out.into()))
@@ -375,7 +376,7 @@ fn excessive_nesting(depth: usize) -> LibraryError {
 // ---------------------------------------------------------------------------------------------
 // Decoding
 
-fn decode(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn decode(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     exactly_one(call)?;
     let text = call.bytes(1)?;
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {

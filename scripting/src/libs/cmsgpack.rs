@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Call, Constant, LibraryError, LibraryFunction, RustLibrary, VALUE_WORK, spend};
+use super::{Constant, LibraryCall, LibraryError, LibraryFunction, RustLibrary, VALUE_WORK, spend};
 use crate::value::Value;
 
 pub(super) const LIBRARY: RustLibrary = RustLibrary {
@@ -24,7 +24,7 @@ const PACKED_NESTING_MAX: usize = 16;
 /// Input nested more deeply than this is refused: decoding recurses on a thread's stack.
 const NESTING_MAX: usize = 256;
 
-fn pack(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn pack(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     if call.args.is_empty() {
         return Err(LibraryError::Argument(0, "MessagePack pack needs input.".to_owned()));
     }
@@ -157,13 +157,13 @@ fn encode_number(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&bytes[8 - size..]);
 }
 
-fn unpack_one(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn unpack_one(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     let offset = if call.missing(2) { 0 } else { call.integer(2)? };
     call.args.truncate(1);
     unpack(call, 1, offset)
 }
 
-fn unpack_limit(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn unpack_limit(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     let limit = call.integer(2)?;
     let offset = if call.missing(3) { 0 } else { call.integer(3)? };
     call.args.truncate(1);
@@ -172,7 +172,7 @@ fn unpack_limit(call: &mut Call<'_>) -> Result<(), LibraryError> {
 
 /// Unpacks up to `limit` values from `offset` on, or all if both are zero. Unless it unpacks all,
 /// the first result is the next offset, or -1 at the end.
-fn unpack(call: &mut Call<'_>, limit: i64, offset: i64) -> Result<(), LibraryError> {
+fn unpack(call: &mut LibraryCall<'_>, limit: i64, offset: i64) -> Result<(), LibraryError> {
     let data = call.bytes(1)?;
     let len = data.len();
     // Messages show it as a C integer.

@@ -13,7 +13,7 @@ use crate::lua_number::{parse_number, write_general};
 use crate::value::Value;
 
 /// One call of a library function: its arguments and its results.
-pub(crate) struct Call<'a> {
+pub(crate) struct LibraryCall<'a> {
     /// The arguments.
     pub(crate) args: Vec<Value>,
     /// The results, in order.
@@ -39,7 +39,7 @@ pub(crate) enum LibraryError {
 /// A function of a library.
 pub(crate) struct LibraryFunction {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&mut Call<'_>) -> Result<(), LibraryError>,
+    pub(crate) run: fn(&mut LibraryCall<'_>) -> Result<(), LibraryError>,
 }
 
 /// A library: its name, functions and constants.
@@ -87,7 +87,7 @@ impl LibraryError {
     }
 }
 
-impl Call<'_> {
+impl LibraryCall<'_> {
     /// Whether the stack has room for this many values besides the arguments.
     fn has_room(&self, values: usize) -> bool {
         self.args.len() + values <= STACK_SLOTS_MAX

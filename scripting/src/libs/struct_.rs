@@ -1,6 +1,6 @@
 //! `struct`: packs numbers and strings as bytes in a given format. Works on values only.
 
-use super::{Call, LibraryError, LibraryFunction, RustLibrary, spend};
+use super::{LibraryCall, LibraryError, LibraryFunction, RustLibrary, spend};
 use crate::convert::{c_string, truncate};
 use crate::value::Value;
 
@@ -105,7 +105,7 @@ impl<'a> Format<'a> {
     }
 }
 
-fn pack(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn pack(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     let format = call.bytes(1)?;
     let mut format = Format::new(&format, call.work);
     let mut out = Vec::new();
@@ -157,7 +157,7 @@ fn pack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     call.result(Value::Bytes(out.into()))
 }
 
-fn unpack(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn unpack(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     let (format, data) = (call.bytes(1)?, call.bytes(2)?);
     let offset = if call.missing(3) { 1 } else { call.integer(3)? };
     if offset == 0 {
@@ -213,7 +213,7 @@ fn unpack(call: &mut Call<'_>) -> Result<(), LibraryError> {
     call.result(Value::Number(offset.wrapping_add((at - begin) as i64) as f64))
 }
 
-fn size(call: &mut Call<'_>) -> Result<(), LibraryError> {
+fn size(call: &mut LibraryCall<'_>) -> Result<(), LibraryError> {
     let format = call.bytes(1)?;
     let mut format = Format::new(&format, call.work);
     let mut total = 0;

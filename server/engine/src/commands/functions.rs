@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::glob;
 use crate::limits;
 use crate::run::context::Context;
-use crate::run::script::Call;
+use crate::run::script::FunctionCall;
 use crate::settings::CompatVersion;
 use crate::store::serialised;
 
@@ -197,7 +197,7 @@ fn fcall(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     let function = functions.get(argv[1]).ok_or(NOT_FOUND)?;
     let counts = (functions.libraries().len(), functions.count());
     let argv_kept = argv.iter().map(|&argument| argument.into()).collect();
-    let call = Call { name: function.name.clone(), argv: argv_kept, counts };
+    let call = FunctionCall { name: function.name.clone(), argv: argv_kept, counts };
     let script = function.script;
     let count = integer(argv[2]).map_err(|_| Error::line("ERR Bad number of keys provided"))?;
     let count = scripts::checked_key_count(count, argv)?;

@@ -11,7 +11,7 @@ use crate::command::{
 use crate::error::Error;
 use crate::limits;
 use crate::run::context::Context;
-use crate::run::script::{Call, Running};
+use crate::run::script::{FunctionCall, Running};
 use crate::settings::CompatVersion;
 
 const SCRIPTING: Command =
@@ -208,7 +208,7 @@ fn run(
 pub fn prepare(
     context: &Context<'_>,
     script: Script,
-    function: Option<Box<Call>>,
+    function: Option<Box<FunctionCall>>,
 ) -> Result<Running, Error> {
     let may_not_write = context.command.flags.contains(Flags::READONLY);
     let in_cluster = context.settings().cluster_enabled;

@@ -33,7 +33,7 @@ pub struct Running {
     /// Whether `SCRIPT KILL` or `FUNCTION KILL` was called.
     pub killed: bool,
     /// The call, if it is a function.
-    pub function: Option<Box<Call>>,
+    pub function: Option<Box<FunctionCall>>,
     /// The latest error reply to one of its calls, which has already been counted.
     pub counted_error: Option<Box<[u8]>>,
 }
@@ -47,7 +47,7 @@ impl Running {
 
 /// A call of a function, as `FUNCTION STATS` shows it.
 #[derive(Debug)]
-pub struct Call {
+pub struct FunctionCall {
     /// The name of the function.
     pub name: String,
     /// The request.

@@ -16,14 +16,14 @@ pub struct InProcess {
     client: usize,
     random: Random,
     /// The client of the process with this generation.
-    call: Option<(u64, Call)>,
+    call: Option<(u64, CallingTask)>,
     next_us: i64,
     count: u64,
     pending: Option<(String, bool, i64)>,
 }
 
 /// A client that runs calls one after the other.
-struct Call {
+struct CallingTask {
     future: Pin<Box<dyn Future<Output = ()>>>,
     mailbox: Rc<RefCell<Mailbox>>,
 }
@@ -34,8 +34,8 @@ struct Mailbox {
     reply: Option<Reply>,
 }
 
-impl Call {
-    fn new(mut client: Client) -> Call {
+impl CallingTask {
+    fn new(mut client: Client) -> CallingTask {
         let mailbox = Rc::new(RefCell::new(Mailbox::default()));
         let shared = Rc::clone(&mailbox);
         let future = Box::pin(async move {
@@ -49,7 +49,7 @@ impl Call {
                 shared.borrow_mut().reply = Some(reply);
             }
         });
-        Call { future, mailbox }
+        CallingTask { future, mailbox }
     }
 
     fn poll(&mut self) {
@@ -122,7 +122,7 @@ impl Actor for InProcess {
             machine.use_clocks(now_us);
             let client = machine.server.as_ref().and_then(|server| server.client().ok());
             let Some(client) = client else { return core.set_timer(self.client, 10_000, 0) };
-            self.call = Some((machine.generation, Call::new(client)));
+            self.call = Some((machine.generation, CallingTask::new(client)));
         }
         if self.pending.is_none() && now_us >= self.next_us {
             self.ask(core);
