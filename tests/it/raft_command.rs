@@ -19,15 +19,15 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::replication::number_after;
 
 /// A directory and ports for a node.
-pub(crate) struct Place {
+pub(crate) struct NodePlace {
     pub(crate) dir: String,
     pub(crate) port: u16,
     pub(crate) raft_port: u16,
     pub(crate) arguments: Vec<String>,
 }
 
-impl Place {
-    pub(crate) fn new(folder: &Folder, name: &str) -> Place {
+impl NodePlace {
+    pub(crate) fn new(folder: &Folder, name: &str) -> NodePlace {
         let dir = folder.path(name);
         let (port, raft_port) = (free_port(), free_port());
         let directives = [
@@ -39,7 +39,7 @@ impl Place {
         ];
         let words =
             directives.iter().flat_map(|(name, value)| [name.to_string(), value.to_string()]);
-        Place { arguments: words.collect(), dir, port, raft_port }
+        NodePlace { arguments: words.collect(), dir, port, raft_port }
     }
 
     /// Starts the node, with these words before its directives.
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// Starts the node, which joins the cluster of another one that runs.
-    pub(crate) fn join(&self, other: &Place) -> Daemon {
+    pub(crate) fn join(&self, other: &NodePlace) -> Daemon {
         let output = other.raft(&["token"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let token = String::from_utf8_lossy(&output.stdout);
@@ -100,7 +100,7 @@ pub(crate) fn error_of(output: &Output) -> String {
 #[test]
 fn dead_node_is_replaced_and_does_not_come_back() {
     let folder = Folder::new();
-    let places = ["1", "2", "3", "4"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3", "4"].map(|name| NodePlace::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
     let second = places[1].join(&places[0]);
     let third = places[2].join(&places[0]);
@@ -129,7 +129,7 @@ fn dead_node_is_replaced_and_does_not_come_back() {
 #[test]
 fn node_that_joins_warns_of_one_that_is_dead() {
     let folder = Folder::new();
-    let places = ["1", "2", "3", "4"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3", "4"].map(|name| NodePlace::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
     let _second = places[1].join(&places[0]);
     let third = places[2].join(&places[0]);
@@ -155,7 +155,7 @@ fn node_that_joins_warns_of_one_that_is_dead() {
 #[test]
 fn leadership_moves_to_the_node_that_is_named() {
     let folder = Folder::new();
-    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3"].map(|name| NodePlace::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
     let _others = [places[1].join(&places[0]), places[2].join(&places[0])];
     places[0].wait_for_nodes(3);
@@ -190,7 +190,7 @@ fn filler(process_id: u32, dir: &str) -> String {
 #[test]
 fn leader_with_a_full_disk_has_another_node_lead() {
     let folder = Folder::new();
-    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3"].map(|name| NodePlace::new(&folder, name));
     fs::create_dir(&places[0].dir).expect("a directory");
     // 128 MiB are a reserve.
     let Some(mut command) = command_on_disk(&places[0].dir, 144) else {
@@ -217,7 +217,7 @@ fn leader_with_a_full_disk_has_another_node_lead() {
 #[test]
 fn node_gives_up_a_snapshot_while_its_disk_has_no_space() {
     let folder = Folder::new();
-    let place = Place::new(&folder, "1");
+    let place = NodePlace::new(&folder, "1");
     fs::create_dir(&place.dir).expect("a directory");
     // A snapshot leaves 16 MiB to the log.
     let Some(mut command) = command_on_disk(&place.dir, 32) else {
@@ -246,7 +246,7 @@ fn node_gives_up_a_snapshot_while_its_disk_has_no_space() {
 #[test]
 fn cluster_of_one_node_refuses_what_would_end_it() {
     let folder = Folder::new();
-    let (first, other) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (first, other) = (NodePlace::new(&folder, "1"), NodePlace::new(&folder, "2"));
     let daemon = first.start(&["raft", "init"]);
     first.wait_for_nodes(1);
     assert!(error_of(&first.raft(&["remove", "1"])).contains("node 1 is the only one"));
@@ -290,7 +290,7 @@ pub(crate) fn unidentified(
 fn unidentified_connections_are_few_and_closed_within_seconds() {
     const MAX: usize = 64;
     let folder = Folder::new();
-    let place = Place::new(&folder, "one");
+    let place = NodePlace::new(&folder, "one");
     let node = place.start(&["raft", "init"]);
     let key = certificates::new_key_pem();
     let config = certificates::client_of_any_server("lockwheel-membership", &key, "any", None);
@@ -315,7 +315,7 @@ fn unidentified_connections_are_few_and_closed_within_seconds() {
 #[test]
 fn node_that_has_lost_its_log_does_not_start() {
     let folder = Folder::new();
-    let place = Place::new(&folder, "1");
+    let place = NodePlace::new(&folder, "1");
     let daemon = place.start(&["raft", "init"]);
     place.wait_for_nodes(1);
     let folder_of_log = std::path::Path::new(&place.dir).join("raft");
@@ -336,7 +336,7 @@ fn node_that_has_lost_its_log_does_not_start() {
 }
 
 /// A server with a log and its clients, in the directory of `place`.
-fn start_alone(place: &Place) -> (Daemon, Wire) {
+fn start_alone(place: &NodePlace) -> (Daemon, Wire) {
     let arguments = ["--dir", &place.dir, "--port", "0", "--appendonly", "yes"];
     let mut daemon = Daemon::start(&arguments);
     let port = daemon.wait_for_port();
@@ -346,7 +346,7 @@ fn start_alone(place: &Place) -> (Daemon, Wire) {
 
 /// Runs a server in the directory of `place`, which executes these commands and ends. Returns the
 /// directory of its log.
-fn leave_log(place: &Place, commands: &[&str]) -> String {
+fn leave_log(place: &NodePlace, commands: &[&str]) -> String {
     let (mut alone, mut wire) = start_alone(place);
     commands.iter().for_each(|command| drop(wire.ask(command)));
     alone.signal("TERM");
@@ -362,7 +362,7 @@ fn token_in(reply: &str) -> u64 {
 fn server_goes_on_as_a_cluster() {
     const CODE: &str = "#!lua name=l\nredis.register_function('f', function() return 7 end)";
     let folder = Folder::new();
-    let (first, second) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (first, second) = (NodePlace::new(&folder, "1"), NodePlace::new(&folder, "2"));
     let (mut alone, mut wire) = start_alone(&first);
     wire.ask("SET lock token NX PX 600000");
     let token = token_in(&wire.ask("LOCK.ACQUIRE k a TTL 600000"));
@@ -403,7 +403,7 @@ fn server_goes_on_as_a_cluster() {
 #[test]
 fn cluster_that_begins_with_a_copy_is_guarded() {
     let folder = Folder::new();
-    let (place, restored) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (place, restored) = (NodePlace::new(&folder, "1"), NodePlace::new(&folder, "2"));
     let log = leave_log(&place, &["SET lock token NX PX 600000"]);
     let daemon = restored.start(&["raft", "init", "--from", &log]);
     assert!(daemon.log_text.contains("Restart guard: commands are refused for "));
@@ -416,7 +416,7 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
     let _daemon = restored.start(&[]);
     assert!(is_guarded());
 
-    let unguarded = Place::new(&folder, "3");
+    let unguarded = NodePlace::new(&folder, "3");
     let daemon = unguarded.start(&["raft", "init", "--from", &log, "--restart-guard", "no"]);
     assert!(daemon.log_text.contains("Warning: no restart guard although "));
     let mut wire = unguarded.connect();
@@ -427,7 +427,7 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
 #[test]
 fn cluster_keeps_the_guard_of_its_server() {
     let folder = Folder::new();
-    let place = Place::new(&folder, "1");
+    let place = NodePlace::new(&folder, "1");
     let log = leave_log(&place, &["SET lock token NX PX 600000"]);
     // Without its log the server does not know the lock.
     let mut guarded = Daemon::start(&["--port", "0", "--dir", &place.dir]);
@@ -445,7 +445,7 @@ fn cluster_keeps_the_guard_of_its_server() {
 #[test]
 fn cluster_does_not_begin_with_a_log_that_cannot_be_used() {
     let folder = Folder::new();
-    let (place, other) = (Place::new(&folder, "1"), Place::new(&folder, "2"));
+    let (place, other) = (NodePlace::new(&folder, "1"), NodePlace::new(&folder, "2"));
     let log = leave_log(&place, &["SET lock token NX PX 600000", "SET other token"]);
     let refusal = |from: &str| {
         let words = ["raft", "init", "--from", from].map(str::to_owned);

@@ -14,7 +14,7 @@ use lockwheel_tests::process::eventually;
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 
-use crate::raft_command::{Place, error_of, unidentified};
+use crate::raft_command::{NodePlace, error_of, unidentified};
 
 /// Why a key is refused.
 const UNKNOWN: &str = "is not that of a node of the cluster";
@@ -53,7 +53,7 @@ fn framed(message: &Value) -> Vec<u8> {
 }
 
 /// The reply of a node to a message, with its binary parts.
-fn reply_to(message: &Value, config: &Arc<ClientConfig>, place: &Place) -> String {
+fn reply_to(message: &Value, config: &Arc<ClientConfig>, place: &NodePlace) -> String {
     let mut stream = unidentified(config, place.raft_port);
     stream.write_all(&framed(message)).expect("a connection");
     next_reply(&mut stream)
@@ -79,7 +79,7 @@ fn clients_of(identity: &Value, protocol: &str) -> Vec<Arc<ClientConfig>> {
 }
 
 /// All that a node answers to these messages, until it closes the connection.
-fn replies_to(messages: &[&Value], config: &Arc<ClientConfig>, place: &Place) -> String {
+fn replies_to(messages: &[&Value], config: &Arc<ClientConfig>, place: &NodePlace) -> String {
     let mut stream = unidentified(config, place.raft_port);
     let bytes = messages.iter().flat_map(|message| framed(message)).collect::<Vec<_>>();
     // The node may have closed the connection before it has read all of them.
@@ -92,7 +92,7 @@ fn replies_to(messages: &[&Value], config: &Arc<ClientConfig>, place: &Place) ->
 }
 
 /// The first message of a node to another one.
-fn hello(to: &Place) -> Value {
+fn hello(to: &NodePlace) -> Value {
     let to = to.identity();
     json!({ "version": 1, "cluster": to["cluster"], "to": to["node"], "lease_ms": 1000 })
 }
@@ -141,7 +141,7 @@ fn node_requests(node: &Value, other: &Value) -> Vec<Value> {
 }
 
 /// Checks that a node refuses all that another one may ask, with what is in its folder.
-fn check_refused(by: &Place, identity: &Value) {
+fn check_refused(by: &NodePlace, identity: &Value) {
     let digest = "0".repeat(64);
     let requests = [
         json!("Status"),
@@ -168,14 +168,14 @@ fn check_refused(by: &Place, identity: &Value) {
 #[test]
 fn removed_node_is_refused() {
     let folder = Folder::new();
-    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3"].map(|name| NodePlace::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
     let _second = places[1].join(&places[0]);
     let third = places[2].join(&places[0]);
     places[0].wait_for_nodes(3);
     let removed = places[2].identity();
     drop(third);
-    let connect = |place: &Place| {
+    let connect = |place: &NodePlace| {
         let client = clients_of(&removed, "lockwheel-raft").remove(0);
         let mut stream = unidentified(&client, place.raft_port);
         stream.write_all(&framed(&hello(place))).expect("a message");
@@ -199,7 +199,7 @@ fn removed_node_is_refused() {
 const LATE_TERM: u64 = 1_000_000;
 
 /// The numbers of the nodes and the term, as a node shows them.
-fn nodes_and_term(place: &Place) -> (Vec<String>, u64) {
+fn nodes_and_term(place: &NodePlace) -> (Vec<String>, u64) {
     let status = place.raft_text(&["status"]).expect("a status");
     let term = status.split_once("term ").and_then(|(_, rest)| rest.split(',').next());
     let nodes = status.lines().skip(3).filter_map(|line| line.split_whitespace().next());
@@ -217,7 +217,7 @@ fn other_clients(removed: &Value, protocol: &str) -> Vec<Arc<ClientConfig>> {
 #[test]
 fn connection_without_the_key_of_a_node_is_refused_every_request() {
     let folder = Folder::new();
-    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3"].map(|name| NodePlace::new(&folder, name));
     let _first = places[0].start(&["raft", "init"]);
     let _second = places[1].join(&places[0]);
     let third = places[2].join(&places[0]);
@@ -266,7 +266,7 @@ fn connection_without_the_key_of_a_node_is_refused_every_request() {
 #[test]
 fn only_the_user_of_a_node_may_read_its_key() {
     let folder = Folder::new();
-    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3"].map(|name| NodePlace::new(&folder, name));
     let raft = places.each_ref().map(|place| format!("{}/raft", place.dir));
     let make_wide = |path: &str| {
         fs::create_dir_all(path).expect("a folder");
@@ -301,7 +301,7 @@ fn only_the_user_of_a_node_may_read_its_key() {
 #[test]
 fn join_token_admits_one_node() {
     let folder = Folder::new();
-    let places = ["1", "2", "3"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3"].map(|name| NodePlace::new(&folder, name));
     let mut first =
         Daemon::start(&[&["raft", "init"].map(str::to_owned)[..], &places[0].arguments].concat());
     let token = first.wait_for("lockwheel raft join ");
@@ -329,7 +329,7 @@ fn join_token_admits_one_node() {
 #[test]
 fn node_without_key_goes_on_with_one() {
     let folder = Folder::new();
-    let places = ["1", "2"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2"].map(|name| NodePlace::new(&folder, name));
     let raft = format!("{}/raft", places[0].dir);
     fs::create_dir_all(&raft).expect("a folder");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/it/logs/node-without-key");
@@ -346,7 +346,7 @@ fn node_without_key_goes_on_with_one() {
     check_refused(&places[0], &before);
     let _second = places[1].join(&places[0]);
     places[0].wait_for_nodes(2);
-    let check = |place: &Place| assert_eq!(place.connect().ask("GET lock"), "$5\r\ntoken\r\n");
+    let check = |place: &NodePlace| assert_eq!(place.connect().ask("GET lock"), "$5\r\ntoken\r\n");
     places.iter().for_each(check);
     assert_eq!(places[0].connect().ask("SET lock other NX"), "$-1\r\n");
     // It keeps its key.
@@ -360,9 +360,9 @@ fn node_without_key_goes_on_with_one() {
 }
 
 /// The index of the node that leads, as the last one says.
-fn leader(places: &[Place]) -> Option<usize> {
+fn leader(places: &[NodePlace]) -> Option<usize> {
     let status = places.last().and_then(|place| place.raft_text(&["status"]))?;
-    let leads = |place: &Place| status.contains(&format!("leader {}\n", place.number()));
+    let leads = |place: &NodePlace| status.contains(&format!("leader {}\n", place.number()));
     places.iter().position(leads)
 }
 
@@ -370,7 +370,7 @@ fn leader(places: &[Place]) -> Option<usize> {
 #[test]
 fn node_that_was_away_learns_the_keys_of_new_nodes() {
     let folder = Folder::new();
-    let places = ["1", "2", "3", "4", "5"].map(|name| Place::new(&folder, name));
+    let places = ["1", "2", "3", "4", "5"].map(|name| NodePlace::new(&folder, name));
     let mut nodes = vec![places[0].start(&["raft", "init"])];
     for place in &places[1..3] {
         nodes.push(place.join(&places[0]));

@@ -8,7 +8,7 @@ use super::commands::ARGUMENTS_MAX;
 use super::execute::{ASSIGNED_MAX, PIECES_MAX, arithmetic};
 use super::lexer::{Token, tokens};
 use super::tree::{
-    Block, CommandCall, Direct, Each, Expr, For, Operand, Operator, Place, Plan, Statement,
+    Block, CommandCall, Direct, Each, Expr, For, IndexedLocal, Operand, Operator, Plan, Statement,
     Unpacked,
 };
 use super::value_ref::TYPE_NAMES;
@@ -780,7 +780,7 @@ fn index_expr(value: Expr, index: Expr) -> Expr {
     match (value, place) {
         (Expr::Keys, Some(place)) => Expr::Key(place),
         (Expr::Args, Some(place)) => Expr::Arg(place),
-        (table @ (Expr::Keys | Expr::Args), None) => match (Place::read(&index), &table) {
+        (table @ (Expr::Keys | Expr::Args), None) => match (IndexedLocal::read(&index), &table) {
             (Some(place), Expr::Keys) => Expr::KeyAt(place),
             (Some(place), _) => Expr::ArgAt(place),
             (None, _) => Expr::Index(Box::new((table, index))),

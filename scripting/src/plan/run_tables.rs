@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 
 use super::execute::Run;
-use super::tree::{Expr, Place};
+use super::tree::{Expr, IndexedLocal};
 use super::value_ref::{ITEM_BYTES, ValueRef, as_integer};
 
 /// The number of tables that one run may make.
@@ -38,7 +38,7 @@ impl Run<'_> {
     }
 
     /// The item of `KEYS` or `ARGV` at an index that depends on a local.
-    pub(super) fn item_at(&self, table: ValueRef, place: Place) -> Option<ValueRef> {
+    pub(super) fn item_at(&self, table: ValueRef, place: IndexedLocal) -> Option<ValueRef> {
         if let Some(at) = place.of(self.registers) {
             return self.item(table, at);
         }

@@ -86,9 +86,9 @@ pub(super) enum Expr {
     /// `ARGV[n]`, counted from 0.
     Arg(u32),
     /// `KEYS[local + n]`
-    KeyAt(Place),
+    KeyAt(IndexedLocal),
     /// `ARGV[local + n]`
-    ArgAt(Place),
+    ArgAt(IndexedLocal),
     List(Box<[Expr]>),
     Index(Box<(Expr, Expr)>),
     Not(Box<Expr>),
@@ -153,8 +153,8 @@ pub(super) enum Operand {
     Key(u32),
     Arg(u32),
     Local(u16),
-    KeyAt(Place),
-    ArgAt(Place),
+    KeyAt(IndexedLocal),
+    ArgAt(IndexedLocal),
 }
 
 impl Operand {
@@ -173,27 +173,27 @@ impl Operand {
 
 /// An index of a table: a local plus a constant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct IndexedLocal {
     pub(super) local: u16,
     pub(super) add: i16,
 }
 
-impl Place {
+impl IndexedLocal {
     /// The index in an expression, if it is simple enough.
-    pub(super) fn read(index: &Expr) -> Option<Place> {
+    pub(super) fn read(index: &Expr) -> Option<IndexedLocal> {
         let small = |number: f64| {
             let add = number as i16;
             (f64::from(add) == number && add > 0).then_some(add)
         };
         match index {
-            Expr::Local(local) => Some(Place { local: *local, add: 0 }),
+            Expr::Local(local) => Some(IndexedLocal { local: *local, add: 0 }),
             Expr::Arithmetic(operator, both) => match (operator, &**both) {
                 (Operator::Add, (Expr::Local(local), Expr::Number(number)))
                 | (Operator::Add, (Expr::Number(number), Expr::Local(local))) => {
-                    Some(Place { local: *local, add: small(*number)? })
+                    Some(IndexedLocal { local: *local, add: small(*number)? })
                 }
                 (Operator::Subtract, (Expr::Local(local), Expr::Number(number))) => {
-                    Some(Place { local: *local, add: -small(*number)? })
+                    Some(IndexedLocal { local: *local, add: -small(*number)? })
                 }
                 _ => None,
             },

@@ -15,7 +15,7 @@ use openraft::{CommittedLeaderId, Entry, LogId, Membership, StoredMembership, Vo
 
 use crate::batch::{Peer, Types};
 use crate::log_store::{Stored, decode, encode};
-use crate::place::{Guard, Place};
+use crate::place::{Guard, LogPlace};
 use crate::types::NodeId;
 use crate::vote;
 
@@ -56,7 +56,7 @@ pub fn read_log(
     mut apply: impl FnMut(&[u8], i64) -> Result<(), String>,
 ) -> Result<Option<Contents>, RecoveryError> {
     let of_vote = |error| RecoveryError::Io { file: "vote".into(), error };
-    let mut place = vote::read(disk).map_err(of_vote)?.map(|_| Place::default());
+    let mut place = vote::read(disk).map_err(of_vote)?.map(|_| LogPlace::default());
     let mut has_place = false;
     let recovered = recover(disk, |effects| match &mut place {
         None => apply(effects.bytes, effects.lease_ms),
@@ -97,7 +97,7 @@ pub fn begin_with(
     let last = Some(LogId::new(CommittedLeaderId::new(FIRST_TERM, node), FIRST_INDEX));
     let membership = Membership::new(vec![BTreeSet::from([node])], BTreeMap::from([(node, peer)]));
     let membership = StoredMembership::new(last, membership);
-    let place = Place { last, membership, barrier: FIRST_INDEX, lease_ms, guard, parts: None };
+    let place = LogPlace { last, membership, barrier: FIRST_INDEX, lease_ms, guard, parts: None };
     let clocks = Clocks { lease_ms, ..Clocks::default() };
     let opened = Files::open(Arc::clone(disk), [0; 16], |_| Ok(()), |_| Ok(clocks));
     let (mut files, _) = opened.map_err(io::Error::other)?;

@@ -22,7 +22,7 @@ pub struct Guard {
 
 /// A place in the log: the first part of each snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct LogPlace {
     pub(crate) last: Option<LogId<NodeId>>,
     pub(crate) membership: StoredMembership<NodeId, Peer>,
     /// The barrier of the leader whose batches have effects.
@@ -41,11 +41,11 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     /// The place before the first one.
-    begin: Box<Place>,
+    begin: Box<LogPlace>,
     effects: Vec<u8>,
 }
 
-impl Place {
+impl LogPlace {
     pub(crate) fn position(&self) -> Position {
         position_of(self.last)
     }
@@ -60,10 +60,10 @@ impl Place {
 
     /// The last place that is not within a divided batch. The state is the same, and the entries
     /// after it have all parts of that batch.
-    pub(crate) fn whole(&self) -> Place {
+    pub(crate) fn whole(&self) -> LogPlace {
         match &self.parts {
-            Some(parts) if !defect!(RaftSnapshotWithinABatch) => Place::clone(&parts.begin),
-            _ => Place { parts: None, ..self.clone() },
+            Some(parts) if !defect!(RaftSnapshotWithinABatch) => LogPlace::clone(&parts.begin),
+            _ => LogPlace { parts: None, ..self.clone() },
         }
     }
 
@@ -77,7 +77,11 @@ impl Place {
         batch
     }
 
-    fn pass_payload(&mut self, entry: &Entry<Types>, begin: Option<Box<Place>>) -> Option<Batch> {
+    fn pass_payload(
+        &mut self,
+        entry: &Entry<Types>,
+        begin: Option<Box<LogPlace>>,
+    ) -> Option<Batch> {
         match &entry.payload {
             EntryPayload::Blank => None,
             EntryPayload::Membership(membership) => {
@@ -103,7 +107,7 @@ impl Place {
     }
 
     /// Collects the parts of a divided batch; returns a batch that is complete.
-    fn pass_batch(&mut self, batch: &Batch, begin: Option<Box<Place>>) -> Option<Batch> {
+    fn pass_batch(&mut self, batch: &Batch, begin: Option<Box<LogPlace>>) -> Option<Batch> {
         let passed = self.parts.as_ref().map_or(0, |parts| parts.effects.len() as u64);
         if batch.before != passed {
             // The leader has stopped within a batch, and what follows may depend on that.

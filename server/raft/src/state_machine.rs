@@ -20,7 +20,7 @@ use tracing::error;
 use crate::batch::{Batch, Peer, Types};
 use crate::limits;
 use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
-use crate::place::{Guard, Place};
+use crate::place::{Guard, LogPlace};
 use crate::snapshot_file::SnapshotFile;
 use crate::types::{NodeId, position_of, storage_error};
 
@@ -85,17 +85,17 @@ pub struct StateMachine {
 #[derive(Debug, Default)]
 struct Applied {
     /// The place after the last of them.
-    at: Place,
+    at: LogPlace,
     /// Whether a change of the state has failed, so that it belongs to no place. The node stops,
     /// but a snapshot may still be about to begin.
     is_broken: bool,
     /// The latest snapshot.
-    snapshot: Option<Place>,
+    snapshot: Option<LogPlace>,
     /// Barrier and last committed unit of this process while it leads.
     leading: Option<(u64, u64)>,
     /// The snapshot that waits for its place in the log: its last unit, and where to send the
     /// place.
-    waiting: Option<(u64, oneshot::Sender<Place>)>,
+    waiting: Option<(u64, oneshot::Sender<LogPlace>)>,
 }
 
 impl Applied {
@@ -119,7 +119,7 @@ impl Applied {
 /// Loads the parts of a snapshot into `state`. The first part is the place of the snapshot.
 struct Loader<'a> {
     state: &'a dyn State,
-    place: Option<Place>,
+    place: Option<LogPlace>,
 }
 
 impl Loader<'_> {
@@ -206,7 +206,7 @@ impl StateMachine {
         }
         applied.is_broken = true;
         self.state.clear();
-        let mut place = Place::default();
+        let mut place = LogPlace::default();
         if let Some(snapshot) = &applied.snapshot {
             place = self.load_snapshot(snapshot.position())?;
         }
@@ -230,7 +230,7 @@ impl StateMachine {
     }
 
     /// Loads a snapshot into an empty state; returns its place.
-    fn load_snapshot(&self, position: Position) -> io::Result<Place> {
+    fn load_snapshot(&self, position: Position) -> io::Result<LogPlace> {
         let mut loader = Loader { state: &*self.state, place: None };
         let load =
             |part: lockwheel_log::recovery::Effects<'_>| loader.load(part.bytes, part.lease_ms);
@@ -360,7 +360,7 @@ impl StateMachine {
         }
     }
 
-    fn open_snapshot(&self, place: &Place) -> io::Result<Snapshot<Types>> {
+    fn open_snapshot(&self, place: &LogPlace) -> io::Result<Snapshot<Types>> {
         let position = place.position();
         let file = self.shared.files.lock().open_snapshot(position)?;
         let snapshot = Box::new(SnapshotFile::Complete { position, file });
@@ -387,7 +387,7 @@ enum Progress {
     GivenUp,
     /// The snapshot has effects of units that are not committed. The receiver gets its place in the
     /// log when they are, or an error if this process stops leading before.
-    Awaits(oneshot::Receiver<Place>, Box<dyn SnapshotParts>),
+    Awaits(oneshot::Receiver<LogPlace>, Box<dyn SnapshotParts>),
 }
 
 impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
@@ -451,13 +451,17 @@ impl StateMachine {
         }
     }
 
-    fn write_snapshot(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<Progress> {
+    fn write_snapshot(
+        &self,
+        place: &LogPlace,
+        parts: &mut dyn SnapshotParts,
+    ) -> io::Result<Progress> {
         let written = self.write_parts(place, parts)?;
         self.use_snapshot(&mut self.applied.lock(), place.clone(), written)
     }
 
     /// Writes the file; returns whether it is complete.
-    fn write_parts(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
+    fn write_parts(&self, place: &LogPlace, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
         let written = self.write_file(place, parts);
         if !matches!(written, Ok(false)) {
             parts.end(written.is_ok());
@@ -465,7 +469,7 @@ impl StateMachine {
         written
     }
 
-    fn write_file(&self, place: &Place, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
+    fn write_file(&self, place: &LogPlace, parts: &mut dyn SnapshotParts) -> io::Result<bool> {
         let is_unstamped = defect!(RaftSnapshotWithoutLeaseTime);
         let lease_ms = if is_unstamped { 0 } else { place.lease_ms };
         let clocks = Clocks { lease_ms, ..Clocks::default() };
@@ -498,7 +502,7 @@ impl StateMachine {
     /// The metadata of the latest snapshot, if there is one, without contents: tells `openraft`
     /// that nothing has changed.
     fn same_snapshot(&self) -> Snapshot<Types> {
-        let meta = self.applied.lock().snapshot.as_ref().map(Place::meta).unwrap_or_default();
+        let meta = self.applied.lock().snapshot.as_ref().map(LogPlace::meta).unwrap_or_default();
         Snapshot { meta, snapshot: Box::new(SnapshotFile::Expected) }
     }
 
@@ -506,7 +510,7 @@ impl StateMachine {
     fn use_snapshot(
         &self,
         applied: &mut Applied,
-        place: Place,
+        place: LogPlace,
         is_complete: bool,
     ) -> io::Result<Progress> {
         if !is_complete {

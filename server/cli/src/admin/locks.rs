@@ -45,7 +45,7 @@ pub(super) async fn list(
 
 /// The database of a key.
 #[derive(Deserialize)]
-pub(super) struct Place {
+pub(super) struct DatabaseQuery {
     #[serde(default)]
     database: u32,
 }
@@ -55,7 +55,7 @@ pub(super) async fn details(
     State(admin): State<Arc<Admin>>,
     caller: Caller,
     uri: Uri,
-    Query(Place { database }): Query<Place>,
+    Query(DatabaseQuery { database }): Query<DatabaseQuery>,
 ) -> Result<Response, Failure> {
     let key = key_of(uri.path());
     let mut command = words(&["LOCKWHEEL", "LOCKS", "KEY"]);
