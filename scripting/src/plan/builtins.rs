@@ -18,7 +18,7 @@ pub(super) struct Builtin {
     /// How many arguments a plan may pass. Calls with other numbers are left to Lua.
     pub(super) arguments: RangeInclusive<usize>,
     pub(super) results: Results,
-    pub(super) position: Position,
+    pub(super) position: CallPosition,
     pub(super) function: BuiltinFunction,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Results {
 
 /// Where a call is allowed in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(super) enum CallPosition {
     /// As an expression, but not as a statement.
     Expression,
     /// As an expression or a statement.
@@ -48,10 +48,10 @@ pub(super) enum Position {
     Loop,
 }
 
-impl Position {
+impl CallPosition {
     /// Whether the call is allowed where any expression is.
     pub(super) fn is_expression(self) -> bool {
-        matches!(self, Position::Expression | Position::ExpressionOrStatement)
+        matches!(self, CallPosition::Expression | CallPosition::ExpressionOrStatement)
     }
 }
 
@@ -106,7 +106,7 @@ const fn builtin(
     name: &'static str,
     arguments: RangeInclusive<usize>,
     results: Results,
-    position: Position,
+    position: CallPosition,
     function: BuiltinFunction,
 ) -> Builtin {
     Builtin { table, name, arguments, results, position, function }
@@ -115,7 +115,7 @@ const fn builtin(
 /// Every function of the subset.
 pub(super) const BUILTINS: &[Builtin] = {
     use BuiltinFunction::*;
-    use Position::*;
+    use CallPosition::*;
     use Results::{One, Several};
     const ANY: RangeInclusive<usize> = 1..=usize::MAX;
     &[

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::builtins::{Builtin, BuiltinFunction, Position, Results};
+use super::builtins::{Builtin, BuiltinFunction, CallPosition, Results};
 use super::commands::ARGUMENTS_MAX;
 use super::execute::{ASSIGNED_MAX, PIECES_MAX, arithmetic};
 use super::lexer::{Token, tokens};
@@ -308,7 +308,7 @@ impl<'t> Parser<'t, '_> {
         }
         let second = if self.take(",") { self.name()? } else { b"" };
         self.expect("in")?;
-        let Some(ipairs) = self.take_builtin(Position::Loop) else {
+        let Some(ipairs) = self.take_builtin(CallPosition::Loop) else {
             return Err(self.outside("a loop over anything but `ipairs`"));
         };
         let [list] = self.arguments_of(ipairs)?;
@@ -331,7 +331,7 @@ impl<'t> Parser<'t, '_> {
             self.expect("}")?;
             return self.end_of_return(Statement::ReturnStatus(text));
         }
-        if let Some(status_reply) = self.take_builtin(Position::Return) {
+        if let Some(status_reply) = self.take_builtin(CallPosition::Return) {
             let [text] = self.arguments_of(status_reply)?;
             return self.end_of_return(Statement::ReturnStatus(text));
         }
@@ -350,7 +350,7 @@ impl<'t> Parser<'t, '_> {
 
     /// Parses an assignment or a call.
     fn expression_statement(&mut self) -> Result<Statement> {
-        if let Some(insert) = self.take_builtin(Position::Statement) {
+        if let Some(insert) = self.take_builtin(CallPosition::Statement) {
             let [list, value] = self.arguments_of(insert)?;
             return Ok(Statement::Insert { list, value });
         }
@@ -360,7 +360,7 @@ impl<'t> Parser<'t, '_> {
             return self.assignment(expr, what);
         }
         match call.map(|builtin| builtin.position) {
-            Some(Position::ExpressionOrStatement) => Ok(Statement::Evaluate(expr)),
+            Some(CallPosition::ExpressionOrStatement) => Ok(Statement::Evaluate(expr)),
             _ => Err(what),
         }
     }
@@ -578,7 +578,7 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// Takes the name of a function that is allowed only here, unless a local hides it.
-    fn take_builtin(&mut self, position: Position) -> Option<&'static Builtin> {
+    fn take_builtin(&mut self, position: CallPosition) -> Option<&'static Builtin> {
         let Token::Name(first) = self.peek() else { return None };
         if self.local(first).is_some() {
             return None;
@@ -652,7 +652,7 @@ impl<'t> Parser<'t, '_> {
         self.expect("(")?;
         let (mut arguments, mut unpacked) = (Vec::new(), None);
         loop {
-            if let Some(unpack) = self.take_builtin(Position::LastArgument) {
+            if let Some(unpack) = self.take_builtin(CallPosition::LastArgument) {
                 let mut inner = self.arguments(unpack)?.into_iter();
                 let list = inner.next().unwrap_or(Expr::Nil);
                 unpacked = Some(Unpacked { list, from: inner.next(), to: inner.next() });

@@ -160,7 +160,7 @@ pub const BUILTINS: &[Builtin] = &[
 ];
 
 /// A position of an expression. `$E` is the expression.
-pub struct Position {
+pub struct ExpressionPosition {
     /// A description for people.
     pub name: String,
     /// The statements around it.
@@ -375,30 +375,30 @@ const ARITHMETIC: [&str; 6] = ["+", "-", "*", "/", "%", "^"];
 const COMPARISON: [&str; 6] = ["==", "~=", "<", ">", "<=", ">="];
 
 /// All positions.
-pub static POSITIONS: LazyLock<Vec<Position>> = LazyLock::new(|| {
-    let position = |name: &str, text: &str, common| Position {
-        name: name.to_owned(),
-        text: text.to_owned(),
-        counts: 0..=ARGUMENTS_MAX,
-        common,
-    };
-    let mut all: Vec<Position> =
-        COMMON.iter().map(|(name, text)| position(name, text, true)).collect();
-    let mut operators: Vec<(&str, char)> = ARITHMETIC.iter().map(|sign| (*sign, 'N')).collect();
-    operators.push(("..", 'S'));
-    operators.extend(COMPARISON.iter().map(|sign| (*sign, 'M')));
-    for (sign, other) in operators {
-        let common = sign != "^";
-        let left = format!("local $a, $b = $E {sign} ${other}\n$o");
-        all.push(position(&format!("left of {sign}"), &left, common));
-        let right = format!("local $a, $b = ${other} {sign} $E\n$o");
-        all.push(position(&format!("right of {sign}"), &right, common));
-    }
-    all.extend(OTHER.iter().map(|(name, text)| position(name, text, false)));
-    all.extend(
-        WITHOUT_PARENTHESES
-            .iter()
-            .map(|(name, text)| Position { counts: 1..=1, ..position(name, text, false) }),
-    );
-    all
-});
+pub static POSITIONS: LazyLock<Vec<ExpressionPosition>> =
+    LazyLock::new(|| {
+        let position = |name: &str, text: &str, common| ExpressionPosition {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            counts: 0..=ARGUMENTS_MAX,
+            common,
+        };
+        let mut all: Vec<ExpressionPosition> =
+            COMMON.iter().map(|(name, text)| position(name, text, true)).collect();
+        let mut operators: Vec<(&str, char)> = ARITHMETIC.iter().map(|sign| (*sign, 'N')).collect();
+        operators.push(("..", 'S'));
+        operators.extend(COMPARISON.iter().map(|sign| (*sign, 'M')));
+        for (sign, other) in operators {
+            let common = sign != "^";
+            let left = format!("local $a, $b = $E {sign} ${other}\n$o");
+            all.push(position(&format!("left of {sign}"), &left, common));
+            let right = format!("local $a, $b = ${other} {sign} $E\n$o");
+            all.push(position(&format!("right of {sign}"), &right, common));
+        }
+        all.extend(OTHER.iter().map(|(name, text)| position(name, text, false)));
+        all.extend(WITHOUT_PARENTHESES.iter().map(|(name, text)| ExpressionPosition {
+            counts: 1..=1,
+            ..position(name, text, false)
+        }));
+        all
+    });
