@@ -13,7 +13,7 @@ use mlua::ffi::{self, lua_CFunction, lua_State};
 use super::bounds::check_end;
 use super::freeze::{refuse_frozen, thaw};
 use super::values::{push_bytes, raise, set_field};
-use super::{End, bridge};
+use super::{ScriptEnd, bridge};
 
 /// `pcall`. If the error is one of Redis's error tables, the result is its message. The end of a
 /// script is not caught.
@@ -51,7 +51,7 @@ pub(super) unsafe extern "C-unwind" fn xpcall(lua: *mut lua_State) -> c_int {
     unsafe extern "C-unwind" fn handle(lua: *mut lua_State) -> c_int {
         // SAFETY: may raise, owns nothing.
         unsafe {
-            if bridge(lua).end.get() == End::None {
+            if bridge(lua).end.get() == ScriptEnd::None {
                 ffi::lua_pushvalue(lua, ffi::lua_upvalueindex(1));
                 ffi::lua_insert(lua, 1);
                 ffi::lua_call(lua, 1, 1);

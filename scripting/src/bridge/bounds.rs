@@ -9,7 +9,7 @@ use std::ptr;
 
 use mlua::ffi::{self, lua_Debug, lua_State};
 
-use super::{BridgeState, COLLECTED_PER_STEP, End, RESERVE_BYTES, bridge};
+use super::{BridgeState, COLLECTED_PER_STEP, RESERVE_BYTES, ScriptEnd, bridge};
 
 /// Bytes of strings in one hash chain with which the hook's usual interval takes some milliseconds.
 const CHAINED_BYTES: usize = 1 << 20;
@@ -140,7 +140,7 @@ pub(super) unsafe fn stop(lua: *mut lua_State) -> ! {
 pub(super) unsafe fn check_end(lua: *mut lua_State) {
     // SAFETY: may raise, owns nothing.
     unsafe {
-        if bridge(lua).end.get() != End::None {
+        if bridge(lua).end.get() != ScriptEnd::None {
             stop(lua);
         }
     }

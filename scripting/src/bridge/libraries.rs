@@ -9,7 +9,7 @@ use mlua::ffi::{self, lua_State};
 
 use super::bounds::stop;
 use super::values::{get_field, measure, push, push_bytes, read};
-use super::{BridgeState, End, bridge};
+use super::{BridgeState, ScriptEnd, bridge};
 use crate::libs::{LibraryCall, LibraryError, LibraryFunction};
 
 /// How deeply the arguments of libraries may nest.
@@ -87,7 +87,7 @@ unsafe fn compute(
     let outcome = bridge.guard(|| (function.run)(&mut call));
     bridge.cjson.set(call.cjson);
     match outcome {
-        _ if bridge.end.get() != End::None => Computed::Stop,
+        _ if bridge.end.get() != ScriptEnd::None => Computed::Stop,
         None => Computed::Stop,
         Some(Ok(())) => {
             let count = call.results.len() as c_int;

@@ -434,7 +434,7 @@ struct BridgeState {
     main: Cell<*mut lua_State>,
     host: Cell<Option<HostPointer>>,
     protocol: Cell<Protocol>,
-    end: Cell<End>,
+    end: Cell<ScriptEnd>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
     failure: Cell<Option<UncaughtError>>,
     /// The error line of code that the host has ended.
@@ -506,7 +506,7 @@ struct LuaFunctions {
 
 /// Why a script must end, even if it catches errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ScriptEnd {
     None,
     Killed,
     Panicked,
@@ -530,7 +530,7 @@ impl BridgeState {
             main: Cell::new(ptr::null_mut()),
             host: Cell::new(None),
             protocol: Cell::new(Protocol::Resp2),
-            end: Cell::new(End::None),
+            end: Cell::new(ScriptEnd::None),
             panic: Cell::new(None),
             failure: Cell::new(None),
             killed_line: Cell::new(""),
@@ -600,12 +600,12 @@ impl BridgeState {
     fn poll(&self) -> bool {
         self.work.set(0);
         self.polls.set(self.polls.get().saturating_add(1));
-        if self.end.get() == End::None
+        if self.end.get() == ScriptEnd::None
             && self.with_host(|host| host.interrupt()) == Some(Interrupt::Kill)
         {
-            self.end.set(End::Killed);
+            self.end.set(ScriptEnd::Killed);
         }
-        self.end.get() == End::None
+        self.end.get() == ScriptEnd::None
     }
 
     fn take_reply(&self) -> Reply {
@@ -653,7 +653,7 @@ impl BridgeState {
             Ok(value) => Some(value),
             Err(panic) => {
                 self.panic.set(Some(panic));
-                self.end.set(End::Panicked);
+                self.end.set(ScriptEnd::Panicked);
                 None
             }
         }

@@ -18,7 +18,7 @@ use super::key_tables::{
 };
 use super::values::{bytes, measure, push_bytes, read};
 use super::{
-    BridgeState, Chunk, Compiled, End, HostPointer, Machine, ParameterTables, Registered,
+    BridgeState, Chunk, Compiled, HostPointer, Machine, ParameterTables, Registered, ScriptEnd,
     StateKind, bridge,
 };
 use crate::libs::cjson;
@@ -154,7 +154,7 @@ impl Machine {
             set_hook(lua, bridge.limits.interrupt_instructions);
             message
         };
-        let end = bridge.end.replace(End::None);
+        let end = bridge.end.replace(ScriptEnd::None);
         let panic = bridge.panic.take();
         bridge.clear();
         // The values that libraries keep and their garbage share one limit.
@@ -164,7 +164,7 @@ impl Machine {
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
-        let raised = status == ffi::LUA_ERRRUN || end == End::Killed;
+        let raised = status == ffi::LUA_ERRRUN || end == ScriptEnd::Killed;
         match failure.filter(|_| raised) {
             Some(failure) => RunError::Raised(failure),
             None => RunError::Lua(message),
@@ -367,7 +367,7 @@ unsafe extern "C-unwind" fn handler(lua: *mut lua_State) -> c_int {
     unsafe {
         let bridge = bridge(lua);
         ffi::lua_settop(lua, 1);
-        if bridge.end.get() == End::None {
+        if bridge.end.get() == ScriptEnd::None {
             match ffi::lua_type(lua, 1) {
                 ffi::LUA_TTABLE => {
                     ffi::lua_pushlstring_(lua, c"err".as_ptr(), 3);
@@ -405,7 +405,7 @@ unsafe fn note(lua: *mut lua_State, bridge: &BridgeState) {
     // SAFETY: reads the stack and debug information only; `source` lives as long as its function.
     unsafe {
         let message = match bridge.end.get() {
-            End::None => bytes(lua, -1).to_vec(),
+            ScriptEnd::None => bytes(lua, -1).to_vec(),
             _ => bridge.killed_line.get().into(),
         };
         let at = |level| {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mlua::ffi::{self, lua_State};
 
 use super::bounds::{stop, work};
-use super::{BridgeState, End, bridge};
+use super::{BridgeState, ScriptEnd, bridge};
 use crate::value::Value;
 
 /// The work of copying a value to Lua or from Lua.
@@ -110,7 +110,7 @@ pub(super) unsafe fn read(
                     is_by_address |= key.is_placed_by_address();
                     entries.push((key, read(lua, bridge, -1, nesting - 1)));
                     ffi::lua_settop(lua, -2);
-                    if bridge.end.get() != End::None {
+                    if bridge.end.get() != ScriptEnd::None {
                         ffi::lua_settop(lua, -2);
                         break;
                     }

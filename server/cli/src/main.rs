@@ -221,7 +221,7 @@ fn serve(
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let Some(server) = start(settings, supervisor, signalled).await? else {
-            return Ok(End::Normal);
+            return Ok(ServerEnd::Normal);
         };
         let server = Arc::new(server);
         admin::start(admin, &server)?;
@@ -254,7 +254,7 @@ fn serve(
         }
         supervisor.stopping();
         server.stop();
-        Ok::<End, std::io::Error>(End::of(&server))
+        Ok::<ServerEnd, std::io::Error>(ServerEnd::of(&server))
     });
     // After a signal during the start, the thread that loads the log may still run.
     runtime.shutdown_background();
@@ -266,7 +266,7 @@ fn serve(
 const EXIT_MUST_JOIN: u8 = 3;
 
 /// How a server has ended.
-enum End {
+enum ServerEnd {
     /// By a request, or before it has started by a signal.
     Normal,
     /// By a fatal error.
@@ -277,33 +277,33 @@ enum End {
     Removed,
 }
 
-impl End {
-    fn of(server: &Server) -> End {
+impl ServerEnd {
+    fn of(server: &Server) -> ServerEnd {
         #[cfg(feature = "replication")]
         if server.has_lost_log() {
-            return End::LogIsLost;
+            return ServerEnd::LogIsLost;
         }
         #[cfg(feature = "replication")]
         if server.was_removed() {
-            return End::Removed;
+            return ServerEnd::Removed;
         }
-        if server.has_failed() { End::Failed } else { End::Normal }
+        if server.has_failed() { ServerEnd::Failed } else { ServerEnd::Normal }
     }
 }
 
 /// Logs how the server has ended, or why it has not started.
-fn report_end(end: std::io::Result<End>) -> ExitCode {
+fn report_end(end: std::io::Result<ServerEnd>) -> ExitCode {
     match end {
-        Ok(End::Normal) => {
+        Ok(ServerEnd::Normal) => {
             info!("Lockwheel is now ready to exit, bye bye...");
             ExitCode::SUCCESS
         }
-        Ok(End::Failed) => fail_in_log("The server has failed."),
-        Ok(End::LogIsLost) => {
+        Ok(ServerEnd::Failed) => fail_in_log("The server has failed."),
+        Ok(ServerEnd::LogIsLost) => {
             fail_in_log("The log of this node is incomplete.");
             ExitCode::from(EXIT_MUST_JOIN)
         }
-        Ok(End::Removed) => {
+        Ok(ServerEnd::Removed) => {
             fail_in_log("This node was removed from its cluster.");
             ExitCode::from(EXIT_MUST_JOIN)
         }

@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser};
 use lockwheel_engine::settings::{LOCKWHEEL_VERSION, REDIS_VERSION};
 
 use self::arguments::Arguments;
-use self::session::{End, Session, Settings, print_error, write_out};
+use self::session::{ExitWith, Session, Settings, print_error, write_out};
 
 /// Exit status if an option is invalid.
 const UNUSABLE: u8 = 1;
@@ -30,13 +30,13 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from([name].into_iter().chain(arguments)) {
         Ok(arguments) => match run(arguments) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(End(status)) => ExitCode::from(status),
+            Err(ExitWith(status)) => ExitCode::from(status),
         },
         Err(error) => refuse(&error),
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), End> {
+fn run(arguments: Arguments) -> Result<(), ExitWith> {
     if arguments.version {
         let line = format!("redis-cli {REDIS_VERSION} lockwheel={LOCKWHEEL_VERSION}\n");
         return write_out(line.as_bytes());
@@ -66,12 +66,12 @@ fn run(arguments: Arguments) -> Result<(), End> {
     }
     if arguments.last_from_stdin {
         let mut last = Vec::new();
-        std::io::stdin().read_to_end(&mut last).map_err(|_| End(1))?;
+        std::io::stdin().read_to_end(&mut last).map_err(|_| ExitWith(1))?;
         words.push(last);
     }
     match session.send_repeatedly(&words, arguments.repeat)? {
         true => Ok(()),
-        false => Err(End(1)),
+        false => Err(ExitWith(1)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal};
 use lockwheel_resp::words::split;
 
 use super::connection::Address;
-use super::session::{End, Session, write_out};
+use super::session::{ExitWith, Session, write_out};
 
 const HELP: &str = "\
 A line is a command and its arguments. Quote arguments with spaces: \"a\\n b\\x00\" or 'a b'.
@@ -19,7 +19,7 @@ COMMAND DOCS describes the server's commands; commands with subcommands have a H
 ";
 
 /// Reads lines until the input ends or a line is `quit`.
-pub(super) fn run(session: &mut Session) -> Result<(), End> {
+pub(super) fn run(session: &mut Session) -> Result<(), ExitWith> {
     let mut input = io::stdin().lock();
     let is_terminal = input.is_terminal();
     session.connect();
@@ -45,7 +45,7 @@ fn is_end(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"quit") || word.eq_ignore_ascii_case(b"exit")
 }
 
-fn run_line(session: &mut Session, words: &[Vec<u8>]) -> Result<(), End> {
+fn run_line(session: &mut Session, words: &[Vec<u8>]) -> Result<(), ExitWith> {
     let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
     if is("help") || is("?") {
         return write_out(HELP.as_bytes());

@@ -13,7 +13,7 @@ use super::format::{Style, is_text, print, print_text};
 use crate::tls_client::TlsOptions;
 
 /// Ends the program with this exit status.
-pub(super) struct End(pub(super) u8);
+pub(super) struct ExitWith(pub(super) u8);
 
 /// The settings of a session.
 pub(super) struct Settings {
@@ -87,7 +87,11 @@ impl Session {
 
     /// Sends a command this many times, -1 for ever, and prints the replies. Returns whether there
     /// still is a connection.
-    pub(super) fn send_repeatedly(&mut self, words: &[Vec<u8>], times: i64) -> Result<bool, End> {
+    pub(super) fn send_repeatedly(
+        &mut self,
+        words: &[Vec<u8>],
+        times: i64,
+    ) -> Result<bool, ExitWith> {
         let mut sent = 0;
         while times < 0 || sent < times {
             if !self.send_once(words)? {
@@ -102,7 +106,7 @@ impl Session {
     }
 
     /// Sends a command once; if the connection turns out to be lost, once more on a new connection.
-    fn send_once(&mut self, words: &[Vec<u8>]) -> Result<bool, End> {
+    fn send_once(&mut self, words: &[Vec<u8>]) -> Result<bool, ExitWith> {
         let was_connected = self.connection.is_some();
         if !was_connected && !self.connect() {
             return Ok(false);
@@ -123,11 +127,11 @@ impl Session {
         }
         print_error(&format!("Error: {}", error_text(&error)));
         self.connection = None;
-        if self.settings.reconnects { Ok(false) } else { Err(End(1)) }
+        if self.settings.reconnects { Ok(false) } else { Err(ExitWith(1)) }
     }
 
     /// Sends a command and prints its reply, or all messages from then on.
-    fn exchange(&mut self, words: &[Vec<u8>]) -> Result<io::Result<()>, End> {
+    fn exchange(&mut self, words: &[Vec<u8>]) -> Result<io::Result<()>, ExitWith> {
         let Some(connection) = &mut self.connection else { return Ok(Ok(())) };
         if let Err(error) = connection.send(words) {
             return Ok(Err(error));
@@ -148,7 +152,7 @@ impl Session {
             }
             if let (Reply::Error(text), true) = (&reply, self.settings.ends_at_error) {
                 print_error(&String::from_utf8_lossy(text));
-                return Err(End(1));
+                return Err(ExitWith(1));
             }
             let style = self.settings.style;
             write_out(&if is_text(words) { print_text(&reply) } else { print(&reply, style) })?;
@@ -184,9 +188,9 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Prints and flushes. Ends the program if standard output is closed.
-pub(super) fn write_out(bytes: &[u8]) -> Result<(), End> {
+pub(super) fn write_out(bytes: &[u8]) -> Result<(), ExitWith> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|_| End(1))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|_| ExitWith(1))
 }
 
 /// Prints to standard error, which may be closed.

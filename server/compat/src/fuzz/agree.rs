@@ -1,7 +1,7 @@
 //! Compares the replies of two servers.
 
 use super::episode::Step;
-use super::episode::{End, Observation, called, is_message};
+use super::episode::{Observation, ReadingEnd, called, is_message};
 use super::known::{self, KnownDifference, ObservedDifference, Version};
 use super::reference;
 use crate::wire::frame::Frame;
@@ -35,7 +35,7 @@ pub(super) fn agree(
 ) -> Result<Vec<&'static KnownDifference>, ()> {
     let words = &theirs.words;
     let mut known = Vec::new();
-    let silent = theirs.end == End::Silent;
+    let silent = theirs.end == ReadingEnd::Silent;
     if silent || ours.end != theirs.end || ours.frames.len() != theirs.frames.len() {
         let last_reply =
             |event: &Observation| event.frames.last().cloned().unwrap_or_else(known::waits);

@@ -1,6 +1,6 @@
 //! An episode and its replies in the language of cases.
 
-use super::episode::{End, Episode, Observation, command, is_message};
+use super::episode::{Episode, Observation, ReadingEnd, command, is_message};
 use super::reference::{self, Leaves};
 use crate::wire::frame::Frame;
 
@@ -48,10 +48,10 @@ fn lines(observation: &Observation) -> String {
         out.push_str(&format!("{}< {text}\n", observation.client));
     }
     match observation.end {
-        End::Replied => {}
-        End::Waits => out.push_str(&format!("{} waits\n", observation.client)),
-        End::Closed => out.push_str(&format!("{0}< closed\n{0}!\n", observation.client)),
-        End::Silent => out.push_str(&format!("# {} received nothing\n", observation.client)),
+        ReadingEnd::Replied => {}
+        ReadingEnd::Waits => out.push_str(&format!("{} waits\n", observation.client)),
+        ReadingEnd::Closed => out.push_str(&format!("{0}< closed\n{0}!\n", observation.client)),
+        ReadingEnd::Silent => out.push_str(&format!("# {} received nothing\n", observation.client)),
     }
     out
 }

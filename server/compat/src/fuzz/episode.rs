@@ -78,12 +78,12 @@ pub struct Observation {
     /// The messages, and the reply at the end.
     pub frames: Vec<Frame>,
     /// How the reading ended.
-    pub end: End,
+    pub end: ReadingEnd,
 }
 
 /// How reading from a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ReadingEnd {
     /// With a reply.
     Replied,
     /// The client is blocked.
@@ -99,7 +99,7 @@ impl Observation {
     pub fn notation(&self) -> String {
         let frames: Vec<_> = self.frames.iter().map(Frame::notation).collect();
         match self.end {
-            End::Replied => frames.join(" "),
+            ReadingEnd::Replied => frames.join(" "),
             end => format!("{} {end:?}", frames.join(" ")),
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 
 use super::arguments::{self, Commands};
 use super::as_case::as_case;
-use super::episode::{End, Episode, Manner, Observation, called};
+use super::episode::{Episode, Manner, Observation, ReadingEnd, called};
 use super::generate;
 use super::grammar::{Grammar, names};
 use super::report::{Found, Report};
@@ -200,12 +200,14 @@ fn signature(played: &Played) -> Option<String> {
 
 fn kind(event: &Observation) -> String {
     match (event.end, event.frames.last()) {
-        (End::Replied, Some(frame)) if frame.kind == b'-' => {
+        (ReadingEnd::Replied, Some(frame)) if frame.kind == b'-' => {
             let text = String::from_utf8_lossy(&frame.text).into_owned();
             text.split(' ').take(4).collect::<Vec<_>>().join(" ")
         }
-        (End::Replied, Some(frame)) if frame.missing || frame.kind == b'_' => "nil".to_owned(),
-        (End::Replied, Some(frame)) => match frame.kind {
+        (ReadingEnd::Replied, Some(frame)) if frame.missing || frame.kind == b'_' => {
+            "nil".to_owned()
+        }
+        (ReadingEnd::Replied, Some(frame)) => match frame.kind {
             b'+' => format!("+{}", String::from_utf8_lossy(&frame.text)),
             b':' => "an integer".to_owned(),
             b'$' => "a string".to_owned(),
@@ -213,10 +215,10 @@ fn kind(event: &Observation) -> String {
             b'*' | b'~' | b'>' | b'%' => "an array".to_owned(),
             _ => "another type".to_owned(),
         },
-        (End::Replied, None) => "nothing".to_owned(),
-        (End::Waits, _) => "waiting".to_owned(),
-        (End::Closed, _) => "the end".to_owned(),
-        (End::Silent, _) => "silence".to_owned(),
+        (ReadingEnd::Replied, None) => "nothing".to_owned(),
+        (ReadingEnd::Waits, _) => "waiting".to_owned(),
+        (ReadingEnd::Closed, _) => "the end".to_owned(),
+        (ReadingEnd::Silent, _) => "silence".to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::agree::{Context, agree};
-use super::episode::{End, Episode, LISTENER, Manner, Observation, Step, WORKERS};
+use super::episode::{Episode, LISTENER, Manner, Observation, ReadingEnd, Step, WORKERS};
 use super::known::{self, KnownDifference, SEVERAL_KEYS, Version};
 use super::safety::block_ms;
 use super::side::Side;
@@ -206,7 +206,7 @@ impl Playing<'_, '_> {
             if self.is_done() {
                 break;
             }
-            if theirs.end == End::Waits {
+            if theirs.end == ReadingEnd::Waits {
                 self.waiting.insert(client, theirs.at);
             }
             self.compare(ours, theirs);
@@ -225,10 +225,12 @@ impl Playing<'_, '_> {
                 observed.push(side.read(client, at, &words)?);
             }
             let (Some(theirs), Some(ours)) = (observed.pop(), observed.pop()) else { continue };
-            if (ours.end, theirs.end) == (End::Waits, End::Waits) && ours.frames == theirs.frames {
+            if (ours.end, theirs.end) == (ReadingEnd::Waits, ReadingEnd::Waits)
+                && ours.frames == theirs.frames
+            {
                 continue;
             }
-            if theirs.end != End::Waits {
+            if theirs.end != ReadingEnd::Waits {
                 self.waiting.remove(&client);
             }
             answers.push((ours, theirs));

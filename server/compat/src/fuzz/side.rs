@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::draw::lock_scripts;
-use super::episode::{End, Manner, Observation, Step, is_confirmation, is_message};
+use super::episode::{Manner, Observation, ReadingEnd, Step, is_confirmation, is_message};
 use super::reference;
 use super::safety::block_ms;
 use crate::cases;
@@ -98,7 +98,7 @@ impl<'a> Side<'a> {
         let mut events = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             let event = self.read(name, from + at, &step.words)?;
-            let goes_on = event.end == End::Replied;
+            let goes_on = event.end == ReadingEnd::Replied;
             events.push(event);
             if !goes_on {
                 break;
@@ -121,10 +121,10 @@ impl<'a> Side<'a> {
             client: name,
             words: words.to_vec(),
             frames: vec![],
-            end: End::Replied,
+            end: ReadingEnd::Replied,
         };
         let Some(client) = self.clients.get_mut(&name) else {
-            event.end = End::Closed;
+            event.end = ReadingEnd::Closed;
             return Ok(event);
         };
         let Some(pending) = client.pending.front().copied() else { return Ok(event) };
@@ -134,7 +134,7 @@ impl<'a> Side<'a> {
         let mut polls = 0;
         loop {
             if may_block && self.is_waiting(&id)? {
-                event.end = End::Waits;
+                event.end = ReadingEnd::Waits;
                 return Ok(event);
             }
             let Some(client) = self.clients.get_mut(&name) else { return Ok(event) };
@@ -158,7 +158,7 @@ impl<'a> Side<'a> {
                 }
                 Err(error) => {
                     let silent = is_silence(&error);
-                    event.end = if silent { End::Silent } else { End::Closed };
+                    event.end = if silent { ReadingEnd::Silent } else { ReadingEnd::Closed };
                     self.clients.remove(&name);
                     return Ok(event);
                 }

@@ -90,19 +90,19 @@ fn leases(arena: &Arena<'_>, source: &[LeaseSource]) -> Result<(), PropertyError
             let source = *random.pick(source);
             let end = watch(client, &key, source, slowness, &mut random)?;
             slowness = match end {
-                End::Unseen => (slowness * 2).min(SLOWNESS_MAX),
-                End::Seen | End::Short(_) => (slowness / 2).max(1),
+                LeaseEnd::Unseen => (slowness * 2).min(SLOWNESS_MAX),
+                LeaseEnd::Seen | LeaseEnd::Short(_) => (slowness / 2).max(1),
             };
             ends.push(end);
         }
         Ok(ends)
     })?;
     let mut ends = ends.concat();
-    ends.retain(|end| !matches!(end, End::Unseen));
+    ends.retain(|end| !matches!(end, LeaseEnd::Unseen));
     let seen = ends.len();
-    ends.retain(|end| matches!(end, End::Short(_)));
+    ends.retain(|end| matches!(end, LeaseEnd::Short(_)));
     if ends.len() > short_leases_max(arena.is_redis_since(8, 0), seen)
-        && let Some(End::Short(failure)) = ends.pop()
+        && let Some(LeaseEnd::Short(failure)) = ends.pop()
     {
         let came = format!("{}; so were {} of {seen} leases", failure.came, ends.len() + 1);
         return Err(PropertyError::Violated(Box::new(Failure { came, ..*failure })));
@@ -119,7 +119,7 @@ fn short_leases_max(sweeps: bool, seen: usize) -> usize {
 
 /// How a lease ended.
 #[derive(Clone)]
-enum End {
+enum LeaseEnd {
     /// The key was not observed before its end.
     Unseen,
     /// At its deadline.
@@ -144,12 +144,12 @@ fn watch(
     source: LeaseSource,
     slowness: i64,
     random: &mut Random,
-) -> Result<End, PropertyError> {
+) -> Result<LeaseEnd, PropertyError> {
     client.call(&["DEL", key])?;
     let begun_us = time::now_us();
     let ttl_ms = random.between(TTL_MS.0, TTL_MS.1) * slowness;
     let Some(mut deadline) = source.begin(client, key, ttl_ms, random)? else {
-        return Ok(End::Unseen);
+        return Ok(LeaseEnd::Unseen);
     };
     let asleep_us = begun_us + ttl_ms * 1000 - WATCH_US * slowness - time::now_us();
     if asleep_us > 0 {
@@ -158,7 +158,7 @@ fn watch(
     let mut was_there = false;
     loop {
         let replies = client.pipeline(&[&["TIME"], &["EXISTS", key], &["TIME"]])?;
-        let [before, exists, after] = &replies[..] else { return Ok(End::Unseen) };
+        let [before, exists, after] = &replies[..] else { return Ok(LeaseEnd::Unseen) };
         let (before_us, after_us) = (clock_us(before)?, clock_us(after)?);
         let exists = integer(&["EXISTS", key], exists)? != 0;
         let found = if exists { "it is there" } else { "it is not there" };
@@ -169,7 +169,7 @@ fn watch(
             let failure = deadline.missed(source, format!("gone {early_us} us early, at least"));
             let failure = Box::new(failure);
             return if is_short {
-                Ok(End::Short(failure))
+                Ok(LeaseEnd::Short(failure))
             } else {
                 Err(PropertyError::Violated(failure))
             };
@@ -180,7 +180,7 @@ fn watch(
             return Err(PropertyError::Violated(Box::new(failure)));
         }
         if !exists {
-            return Ok(if was_there { End::Seen } else { End::Unseen });
+            return Ok(if was_there { LeaseEnd::Seen } else { LeaseEnd::Unseen });
         }
         was_there = true;
     }

@@ -52,7 +52,7 @@ enum Stage {
 }
 
 /// How a handshake has ended.
-enum End {
+enum HandshakeEnd {
     /// Complete.
     Complete(Box<TlsStream>, Origin),
     /// The connection is a client already.
@@ -112,14 +112,14 @@ impl Handshake {
         let ended = host.until_stopped(ended).await;
         handshakes.remove(&self);
         let connection = match ended {
-            Some(Ok(End::Complete(stream, origin))) => {
+            Some(Ok(HandshakeEnd::Complete(stream, origin))) => {
                 let stream = Stream::Tls(stream);
                 let admitted = host.with(|engine| admit(&host, engine, origin, stream));
                 // A failed engine has no clients any more.
                 admitted.ok().flatten()
             }
-            Some(Ok(End::Admitted(connection))) => Some(connection),
-            Some(Ok(End::Closed)) => None,
+            Some(Ok(HandshakeEnd::Admitted(connection))) => Some(connection),
+            Some(Ok(HandshakeEnd::Closed)) => None,
             Some(Err(_)) => {
                 self.close("the TLS handshake was not complete in time");
                 None
@@ -137,7 +137,7 @@ impl Handshake {
         }
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<HandshakeEnd> {
         let mut state = self.0.lock();
         loop {
             let step = match &state.stage {
@@ -157,9 +157,9 @@ impl Handshake {
                 }
                 _ => {
                     return Poll::Ready(match state.take_stage() {
-                        Stage::Running(stream, origin) => End::Complete(stream, origin),
-                        Stage::Admitted(connection) => End::Admitted(connection),
-                        Stage::Over => End::Closed,
+                        Stage::Running(stream, origin) => HandshakeEnd::Complete(stream, origin),
+                        Stage::Admitted(connection) => HandshakeEnd::Admitted(connection),
+                        Stage::Over => HandshakeEnd::Closed,
                     });
                 }
             };

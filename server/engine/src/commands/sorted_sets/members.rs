@@ -79,7 +79,7 @@ pub const COMMANDS: &[Command] = &[
               until there is one.",
         arguments: &[arg::key("key").multiple(), arg::double("timeout")],
         example: "BZPOPMAX z 0.5; +500ms; a< => nil-array",
-        run: |context, argv| bzpop(context, argv, End::Max),
+        run: |context, argv| bzpop(context, argv, ScoreEnd::Max),
         ..BLOCKING_POP
     },
     Command {
@@ -88,7 +88,7 @@ pub const COMMANDS: &[Command] = &[
               there is one.",
         arguments: &[arg::key("key").multiple(), arg::double("timeout")],
         example: "ZADD z 1 a 2 b; BZPOPMIN missing z 0 => [\"z\", \"a\", \"1\"]",
-        run: |context, argv| bzpop(context, argv, End::Min),
+        run: |context, argv| bzpop(context, argv, ScoreEnd::Min),
         ..BLOCKING_POP
     },
     Command {
@@ -178,7 +178,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Removes and returns the members with the greatest scores.",
         arguments: &[arg::key("key"), arg::integer("count").optional()],
         example: "ZADD z 1 a 2 b; ZPOPMAX z => [\"b\", \"2\"]",
-        run: |context, argv| zpop(context, argv, End::Max),
+        run: |context, argv| zpop(context, argv, ScoreEnd::Max),
         ..SORTED_SET
     },
     Command {
@@ -191,7 +191,7 @@ pub const COMMANDS: &[Command] = &[
         doc: "Removes and returns the members with the least scores.",
         arguments: &[arg::key("key"), arg::integer("count").optional()],
         example: "ZADD z 1 a 2 b; ZPOPMIN z => [\"a\", \"1\"]",
-        run: |context, argv| zpop(context, argv, End::Min),
+        run: |context, argv| zpop(context, argv, ScoreEnd::Min),
         ..SORTED_SET
     },
     Command {
@@ -506,7 +506,7 @@ pub(super) fn notify_removal(
 
 /// The end of a sorted set from which members are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum ScoreEnd {
     Min,
     Max,
 }
@@ -516,18 +516,18 @@ enum End {
 fn pop(
     context: &mut Context<'_>,
     key: &[u8],
-    end: End,
+    end: ScoreEnd,
     count: usize,
 ) -> Result<Option<Vec<[Reply; 2]>>, Error> {
     let Some(mut set) = context.write_as::<SortedSet>(key)? else { return Ok(None) };
     let len = set.len();
     let count = count.min(len);
     let (ranks, event) = match end {
-        End::Min => (0..count, "zpopmin"),
-        End::Max => (len - count..len, "zpopmax"),
+        ScoreEnd::Min => (0..count, "zpopmin"),
+        ScoreEnd::Max => (len - count..len, "zpopmax"),
     };
     let mut popped: Vec<_> = set.range(ranks.clone()).map(pair).collect();
-    if end == End::Max {
+    if end == ScoreEnd::Max {
         popped.reverse();
     }
     set.remove_range(ranks);
@@ -536,7 +536,7 @@ fn pop(
 }
 
 /// `ZPOPMIN` and `ZPOPMAX`: reply with the removed members and their scores.
-fn zpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
+fn zpop(context: &mut Context<'_>, argv: &[&[u8]], end: ScoreEnd) -> Result<Reply, Error> {
     let count = match argv[2..] {
         [] => None,
         [count] => {
@@ -556,15 +556,15 @@ fn zmpop(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 }
 
 /// Parses the end for `ZMPOP`.
-fn end(word: &[u8]) -> Result<End, Error> {
-    one_of(word, [("min", End::Min), ("max", End::Max)]).ok_or(Error::Syntax)
+fn end(word: &[u8]) -> Result<ScoreEnd, Error> {
+    one_of(word, [("min", ScoreEnd::Min), ("max", ScoreEnd::Max)]).ok_or(Error::Syntax)
 }
 
 /// Removes up to `count` members from one end of a sorted set, as a reply.
 fn pop_pairs(
     context: &mut Context<'_>,
     key: &[u8],
-    end: End,
+    end: ScoreEnd,
     count: usize,
 ) -> Result<Option<Reply>, Error> {
     Ok(pop(context, key, end, count)?.map(pairs))
@@ -573,7 +573,7 @@ fn pop_pairs(
 // --- blocking ---
 
 /// `BZPOPMIN` and `BZPOPMAX`: reply with a key, a member and its score, or nil after the timeout.
-fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: End) -> Result<Reply, Error> {
+fn bzpop(context: &mut Context<'_>, argv: &[&[u8]], end: ScoreEnd) -> Result<Reply, Error> {
     let [_, keys @ .., timeout] = argv else { return Err(Error::Syntax) };
     let deadline = commands::timeout_seconds(context.time, timeout)?;
     for key in keys {
