@@ -136,7 +136,7 @@ impl Threads {
 
 /// The resources of another process at a moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct HeldResources {
     /// Open descriptors.
     pub descriptors: usize,
     /// Threads.
@@ -147,15 +147,15 @@ pub struct Held {
     pub resident_bytes_max: u64,
 }
 
-impl Held {
+impl HeldResources {
     /// The resources of the process of this number.
-    pub fn by(process_id: u32) -> Held {
+    pub fn by(process_id: u32) -> HeldResources {
         let count = |folder: &str| {
             let entries = fs::read_dir(format!("/proc/{process_id}/{folder}"));
             entries.expect("the process is there").count()
         };
         let process = process_id.to_string();
-        Held {
+        HeldResources {
             descriptors: count("fd"),
             threads: count("task"),
             resident_bytes: status_kib(&process, "VmRSS:") * 1024,

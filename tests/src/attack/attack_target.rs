@@ -9,7 +9,7 @@ use lockwheel_compat::wire::Wire;
 use lockwheel_compat::wire::address::{Address, Endpoint};
 
 use crate::daemon::{Daemon, Folder, command};
-use crate::process::{Held, eventually};
+use crate::process::{HeldResources, eventually};
 use crate::redis_server::free_port;
 
 /// The file with the daemon's standard error, which shows panics.
@@ -49,8 +49,8 @@ impl AttackTarget {
     }
 
     /// The resources of the process.
-    pub fn held(&self) -> Held {
-        Held::by(self.daemon.process_id())
+    pub fn held(&self) -> HeldResources {
+        HeldResources::by(self.daemon.process_id())
     }
 
     /// The problem of the server, if any: it has ended, does not reply, or has panicked.

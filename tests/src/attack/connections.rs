@@ -12,7 +12,7 @@ use socket2::SockRef;
 
 use super::Report;
 use super::attack_target::AttackTarget;
-use crate::process::{Held, until};
+use crate::process::{HeldResources, until};
 
 /// The time-out of replies, also on a busy machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -131,7 +131,7 @@ impl Attack {
         &mut self,
         holder: &mut Wire,
         deadlines: &[i64],
-        begin: Held,
+        begin: HeldResources,
     ) -> Result<(), String> {
         if let Some(problem) = self.server.problem(REPLY_TIMEOUT) {
             return Err(problem);

@@ -45,7 +45,7 @@ impl Need {
 #[derive(Debug, Default)]
 pub(crate) struct HeldRequests {
     /// In the order of their numbers.
-    requests: Vec<Held>,
+    requests: Vec<HeldRequest>,
     /// The number of the last one.
     last: u64,
     /// Number of times when the state was replaced or the server began to serve: verdicts of
@@ -62,7 +62,7 @@ impl HeldRequests {
 
 /// A held request. Its client may have disconnected.
 #[derive(Debug)]
-struct Held {
+struct HeldRequest {
     number: u64,
     client: ClientId,
     need: Need,
@@ -86,7 +86,7 @@ impl Sessions {
     /// Holds the request of a client, which is going to be blocked.
     pub(crate) fn hold(&mut self, client: ClientId, need: Need) {
         self.held.last += 1;
-        self.held.requests.push(Held { number: self.held.last, client, need });
+        self.held.requests.push(HeldRequest { number: self.held.last, client, need });
     }
 
     /// Runs all held requests again: this server serves from now on.
@@ -96,12 +96,12 @@ impl Sessions {
     }
 
     /// Runs those held requests again that are chosen, with this verdict.
-    fn end_holds(&mut self, is_granted: Option<bool>, is_chosen: impl Fn(&Held) -> bool) {
+    fn end_holds(&mut self, is_granted: Option<bool>, is_chosen: impl Fn(&HeldRequest) -> bool) {
         let verdict = is_granted.map(|is_granted| Verdict { is_granted, era: self.held.era });
         let requests = std::mem::take(&mut self.held.requests);
-        let (chosen, others): (Vec<Held>, _) = requests.into_iter().partition(is_chosen);
+        let (chosen, others): (Vec<HeldRequest>, _) = requests.into_iter().partition(is_chosen);
         self.held.requests = others;
-        for Held { client, .. } in chosen {
+        for HeldRequest { client, .. } in chosen {
             if self.stop_waiting(client) {
                 if let Some(session) = self.get_mut(client) {
                     session.verdict = verdict;
@@ -128,7 +128,7 @@ impl Engine {
     /// The reads that are held by a server which follows, if there are any.
     pub fn held_reads(&self) -> Option<HeldReads> {
         let HeldRequests { requests, era, .. } = &self.sessions.held;
-        let is_read = |held: &&Held| held.need == Need::State && !self.has_log();
+        let is_read = |held: &&HeldRequest| held.need == Need::State && !self.has_log();
         let last = requests.iter().rev().find(is_read)?.number;
         Some(HeldReads { last, era: *era })
     }
@@ -137,7 +137,8 @@ impl Engine {
     /// returned them. Without effect if the state has been replaced since.
     pub fn grant_reads(&mut self, reads: HeldReads) {
         if reads.era == self.sessions.held.era {
-            let is_granted = |held: &Held| held.need == Need::State && held.number <= reads.last;
+            let is_granted =
+                |held: &HeldRequest| held.need == Need::State && held.number <= reads.last;
             self.sessions.end_holds(Some(true), is_granted);
         }
     }

@@ -26,7 +26,7 @@ pub(crate) struct CommitGate {
     sent: AtomicU64,
     /// The number of clients in `held`; read without the lock.
     held_count: AtomicUsize,
-    held: Mutex<Held>,
+    held: Mutex<HeldOutput>,
     /// Whether the log has failed.
     has_failed: AtomicBool,
     /// Whether the log has ended, perhaps with units that are never released.
@@ -38,7 +38,7 @@ pub(crate) struct CommitGate {
 
 /// Clients with output that is not released.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldOutput {
     connections: Vec<Arc<Connection>>,
     callers: Vec<Arc<Outbox>>,
 }
@@ -179,7 +179,7 @@ impl CommitGate {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    fn count(&self, held: &Held) {
+    fn count(&self, held: &HeldOutput) {
         self.held_count.store(held.connections.len() + held.callers.len(), Ordering::Release);
     }
 }

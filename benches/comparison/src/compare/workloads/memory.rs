@@ -23,7 +23,7 @@ pub(crate) fn all() -> Vec<Box<dyn Workload>> {
     let mut all: Vec<Box<dyn Workload>> = Vec::new();
     for kind in [LockType::Hash, LockType::String] {
         for locks in [1_000_000, 5_000_000] {
-            all.push(Box::new(Held { locks, kind }));
+            all.push(Box::new(HeldLocks { locks, kind }));
         }
     }
     all.push(Box::new(Idle { locks: 1_000_000 }));
@@ -31,12 +31,12 @@ pub(crate) fn all() -> Vec<Box<dyn Workload>> {
 }
 
 /// The memory of locks, held for an hour.
-struct Held {
+struct HeldLocks {
     locks: u32,
     kind: LockType,
 }
 
-impl Workload for Held {
+impl Workload for HeldLocks {
     fn group(&self) -> &'static str {
         "Memory"
     }
