@@ -195,7 +195,6 @@ fn every_subcommand_of_lockwheel_is_documented() {
     }
 }
 
-/// Links between pages, and from pages to files, lead somewhere.
 #[test]
 fn architecture_names_the_gates_in_their_order() {
     let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
@@ -205,6 +204,7 @@ fn architecture_names_the_gates_in_their_order() {
     assert!(page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&order), "{order}");
 }
 
+/// Covers links between pages, and from pages to files.
 #[test]
 fn documentation_links_lead_to_files() {
     let mut broken = Vec::new();

@@ -335,7 +335,7 @@ fn node_that_has_lost_its_log_does_not_start() {
     assert!(!daemon.end().success());
 }
 
-/// A server with a log and its clients, in the directory of `place`.
+/// Starts a server with a log and its clients, in the directory of `place`.
 fn start_alone(place: &NodePlace) -> (Daemon, Wire) {
     let arguments = ["--dir", &place.dir, "--port", "0", "--appendonly", "yes"];
     let mut daemon = Daemon::start(&arguments);

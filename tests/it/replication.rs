@@ -48,7 +48,7 @@ impl Cluster {
         Cluster::start_with(begin_empty)
     }
 
-    /// A cluster whose first node `begin` creates.
+    /// Starts a cluster whose first node `begin` creates.
     fn start_with(begin: impl FnOnce(&Settings)) -> Cluster {
         let mut cluster = Cluster::begin(begin);
         for id in 2..=3 {

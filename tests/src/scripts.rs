@@ -12,7 +12,7 @@ pub const COMPARE_AND_DELETE: &str = script!("compare-and-delete");
 pub const COMPARE_AND_RENEW: &str = script!("compare-and-pexpire");
 /// Script with which Redisson 2.2.17 takes a free lock: it uses `hset`.
 pub const LOCK_2_2_17: &str = script!("redisson-2.2/lock");
-/// The unlock of Redisson 2.2.17 publishes even when the lock does not exist.
+/// Unlock of Redisson 2.2.17, which publishes even when the lock does not exist.
 pub const UNLOCK_2_2_17: &str = script!("redisson-2.2/unlock");
 /// Script with which Redisson 3.13 to 3.23 takes a lock.
 pub const LOCK_3: &str = script!("redisson-3/lock");

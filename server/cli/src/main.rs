@@ -170,8 +170,8 @@ fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
-/// The runtime of the program. From now on a write beyond `RLIMIT_FSIZE` fails; the signal would
-/// end the process without a message, if nothing handled it.
+/// Creates the runtime of the program. From now on a write beyond `RLIMIT_FSIZE` fails; the signal
+/// would end the process without a message, if nothing handled it.
 fn start_runtime() -> std::io::Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let context = runtime.enter();

@@ -117,7 +117,7 @@ fn entry(name: &str, command: &Command) -> String {
     entry + &format!(" Example: {quote}{}{quote}\n\n", command.example)
 }
 
-/// The options that the default version does not have.
+/// Adds the options that the default version does not have.
 fn add_later(arguments: &[Argument], later: &mut Vec<String>) {
     for argument in arguments {
         let since = argument.since.filter(|_| !argument.exists_in(CompatVersion::default()));

@@ -1,4 +1,4 @@
-//! Access to files: the traits that stand between the log and the system.
+//! Access to files: the traits between the log and the system.
 
 use std::fmt::Debug;
 use std::io;

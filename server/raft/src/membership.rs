@@ -351,7 +351,7 @@ impl Node {
         node == self.settings.id || last.is_some_and(is_recent)
     }
 
-    /// Whether this node leads for certain.
+    /// Checks that this node leads for certain.
     ///
     /// # Errors
     /// If it does not.

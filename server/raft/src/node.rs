@@ -194,7 +194,7 @@ impl Node {
         self.role.subscribe()
     }
 
-    /// Whether the disk of this node has no space: then another node had better lead.
+    /// Sets whether the disk of this node has no space: another node had better lead then.
     pub fn set_disk_is_full(&self, is_full: bool) {
         self.disk_is_full.store(is_full, Ordering::Relaxed);
     }

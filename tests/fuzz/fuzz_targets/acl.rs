@@ -77,7 +77,7 @@ fn rule(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// The line of the user makes the same user.
+/// Checks that the line of the user makes the same user.
 fn check_line(engine: &mut Engine, client: ClientId) {
     let Reply::Array(lines) = list(engine, client) else { panic!("no lines") };
     let Some(line) = lines.iter().find_map(|line| match line {

@@ -242,7 +242,7 @@ impl Machine {
         self.lacks_leases = !self.has_log || left_ms > 0;
     }
 
-    /// What is recorded ends later by the time that a start does not count.
+    /// Makes everything that is recorded end later by the time that a start does not count.
     fn lose_time(&mut self, is_marked: bool) {
         let lost_ms = self.now_ms - self.unit_ms;
         if is_marked {
@@ -377,7 +377,7 @@ impl Machine {
         self.note("kill".to_owned());
     }
 
-    /// The machine crashes, and starts again with another wall clock.
+    /// Crashes the machine, and starts it again with another wall clock.
     fn crash(&mut self) {
         self.server = None;
         let random = &mut self.random;

@@ -26,7 +26,8 @@ pub(crate) struct MeasuredServer {
     pub(crate) name: String,
     /// The command of the server, with [`PORT`] in place of its port.
     process: Vec<String>,
-    /// Starts servers within a process and prints their times; the number of starts is appended.
+    /// Command that starts servers within a process and prints their times; the number of starts is
+    /// appended.
     within: Vec<String>,
 }
 

@@ -131,7 +131,7 @@ impl Requests {
         self.queue.push_back((line.to_owned(), words));
     }
 
-    /// The next reply belongs to the next request, if there is one.
+    /// Moves on to the next request, if there is one: the next reply belongs to it.
     fn advance(&mut self) {
         if self.is_answered && self.queue.len() > 1 {
             self.queue.pop_front();

@@ -90,7 +90,8 @@ fn deletes_only_its_own_lock(arena: &Arena<'_>, method: DeleteBy) -> Result<(), 
     })
 }
 
-/// The other client overwrites the lock, or takes it as soon as it is free. Returns whether it did.
+/// Lets the other client overwrite the lock, or take it as soon as it is free. Returns whether it
+/// did.
 fn take(
     arena: &Arena<'_>,
     other: &mut ArenaClient,

@@ -139,7 +139,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// How long a reply may take from here on.
+    /// Sets how long a reply may take.
     pub fn set_reply_timeout(&mut self, timeout: Duration) {
         self.timeouts.reply = timeout;
     }

@@ -222,8 +222,8 @@ fn persist(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
     Ok(Reply::from(true))
 }
 
-/// The reply tells the client that it is the first to change the deadline, so the key may be a lock
-/// from now on.
+/// Marks the key as one that may be a lock: the reply shows the client that it is the first to
+/// change the deadline.
 fn may_take_lock(context: &mut Context<'_>, slot: Slot) {
     context.set_plain(slot, false);
 }

@@ -47,7 +47,7 @@ const fn section(title: &'static str, fields: fn(&mut Context<'_>, &mut Fields))
     Section { title, by_default: true, fields }
 }
 
-/// In the order of the reply, whatever the order of the request.
+/// Sections in the order of the reply, whatever the order of the request.
 const SECTIONS: &[Section] = &[
     section("Server", server),
     section("Clients", clients),
@@ -68,7 +68,7 @@ const SECTIONS: &[Section] = &[
     Section { by_default: false, ..section(LOCKWHEEL_SECTION, lockwheel) },
 ];
 
-/// The section that no other server has is included only if it is requested by name.
+/// Name of the section that no other server has, which is included only if it is requested by name.
 const LOCKWHEEL_SECTION: &str = "Lockwheel";
 
 /// The sections of a sentinel.

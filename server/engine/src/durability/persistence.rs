@@ -69,7 +69,7 @@ impl Persistence {
 }
 
 impl Engine {
-    /// The sizes of the files of the log, for `INFO` and for [`Engine::snapshot_is_due`].
+    /// Sets the sizes of the files of the log, for `INFO` and for [`Engine::snapshot_is_due`].
     pub fn set_log_sizes(&mut self, snapshot_bytes: u64, segment_bytes: u64) {
         self.persistence.snapshot_bytes = snapshot_bytes;
         self.persistence.segment_bytes = segment_bytes;

@@ -131,7 +131,7 @@ impl UnitLog {
         self.changes.push_back((position, hash));
     }
 
-    /// The output depends on the last change of this key, if it is not released.
+    /// Makes the output depend on the last change of this key, if it is not released.
     fn look_up(&mut self, place: Place<'_>) {
         let hash = self.seed.hash(place.key);
         if let Some(changed) = self.changed.find(hash, |known| known.is(place))
@@ -293,7 +293,7 @@ impl Engine {
         }
     }
 
-    /// The output depends on the last change of this key.
+    /// Makes the output depend on the last change of this key.
     #[cold]
     #[inline(never)]
     pub(crate) fn depend_on_key(&mut self, database: usize, key: &[u8]) {
@@ -302,8 +302,8 @@ impl Engine {
         }
     }
 
-    /// The output depends on the last unit if the reply is not derived from keys that were looked
-    /// up. That an `EXEC` is aborted shows that some watched key was changed.
+    /// Makes the output depend on the last unit if the reply is not derived from keys that were
+    /// looked up. That an `EXEC` is aborted shows that some watched key was changed.
     pub(crate) fn depend_on_result(&mut self, command: &Command, result: &Result<Reply, Error>) {
         let is_aborted =
             || command.flags.contains(Flags::RUNS_QUEUE) && !matches!(result, Ok(Reply::Array(_)));

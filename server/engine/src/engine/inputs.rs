@@ -277,7 +277,8 @@ impl Engine {
     }
 }
 
-/// Starts as the error of Redis does, since clients compare that.
+/// Error line of a protected server, which starts as that of Redis does, since clients compare
+/// that.
 const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is \
     enabled and no password is set for the default user. In this mode connections are only \
     accepted from the loopback interface. To connect from elsewhere, set a password with \

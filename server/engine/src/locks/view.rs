@@ -87,7 +87,7 @@ pub struct ViewedLock {
     pub shape: Shape,
     /// How sure it is that the key is a lock.
     pub confidence: Confidence,
-    /// Why.
+    /// Reason for the confidence.
     pub reason: &'static str,
     /// Its holders.
     pub holders: Vec<ViewedHolder>,
@@ -219,7 +219,8 @@ pub(crate) struct LockView<'e> {
     readable: ReadableKeys<'e>,
     time: Time,
     declared: Declared,
-    /// Found when it is first needed: most locks have no events of other clients.
+    /// Activity of each key, found when it is first needed: most locks have no events of other
+    /// clients.
     activity: OnceCell<BTreeMap<(usize, &'e EventKey), Activity>>,
 }
 
@@ -470,7 +471,7 @@ impl<'e> LockView<'e> {
 const DATABASE_SHIFT: u32 = 40;
 const PLACE_MASK: u64 = (1 << DATABASE_SHIFT) - 1;
 
-/// The impression of a key that was made in this way; `None` if it is no lock.
+/// The impression of a key by what it was made by; `None` if it is no lock.
 fn impression(key: &[u8], state: &KeyState, made_by: MadeBy, time: Time) -> Option<Impression> {
     let (owner, _) = state.owners.first()?;
     let (name, value) = (words::name(key), words::value(owner, time));

@@ -82,8 +82,8 @@ impl Engine {
         self.instruments.as_mut()?.shadow.as_deref_mut()
     }
 
-    /// Whether a server that leads serves commands: not while another one may lead. Commands are
-    /// held meanwhile.
+    /// Sets whether a server that leads serves commands: not while another one may lead. Commands
+    /// are held meanwhile.
     pub fn set_serves(&mut self, serves: bool) {
         if !self.has_log() || serves != self.is_following() {
             return;

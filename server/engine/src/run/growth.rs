@@ -87,7 +87,7 @@ impl Growth {
     }
 }
 
-/// The gate of commands that may need memory.
+/// Checks a command that may need memory.
 pub(crate) fn check_growth(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed> {
     let Some(error) = engine.limit_reached(call) else { return Ok(()) };
     let may_run = match call.path {
@@ -100,8 +100,8 @@ pub(crate) fn check_growth(engine: &mut Engine, call: &Invocation<'_>) -> Result
     if may_run { Ok(()) } else { Err(error.into()) }
 }
 
-/// The gate of a transaction: its queue uses memory. A few commands may be queued in any case, so
-/// that a lock can be released in a transaction.
+/// Checks a command that is about to be queued in a transaction, whose queue uses memory. A few
+/// commands may be queued in any case, so that a lock can be released in a transaction.
 pub(crate) fn check_queue(engine: &mut Engine, call: &Invocation<'_>) -> Result<(), Closed> {
     let session = engine.sessions.get(call.client);
     let transaction = session.and_then(|session| session.transaction.as_ref());

@@ -635,13 +635,13 @@ impl Writer {
         self.lock_notes.as_deref()
     }
 
-    /// The request that makes the changes that follow.
+    /// Sets the request that makes the changes that follow.
     #[inline(always)]
     pub fn set_author(&mut self, author: Author) {
         self.author = author;
     }
 
-    /// How the changes that follow are made.
+    /// Sets what the keys that follow are made by.
     #[inline(always)]
     pub fn set_made_by(&mut self, made_by: MadeBy) {
         self.author.made_by = made_by;

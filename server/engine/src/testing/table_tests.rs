@@ -361,7 +361,8 @@ enum TypeEffect {
 
 const WRONG_TYPE: &str = "!WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The expected effect follows from the key's flags in the row. Exceptions are listed here.
+/// Returns the expected effect, which follows from the key's flags in the row. Exceptions are
+/// listed here.
 fn type_effect(name: &str, key_flags: &[&str], held: &str) -> TypeEffect {
     match name {
         // A key of another type counts as missing.

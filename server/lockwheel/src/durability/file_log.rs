@@ -674,7 +674,7 @@ mod tests {
             assert!(self.gate.released() <= self.last);
         }
 
-        /// The machine crashes, and loses all that was not flushed.
+        /// Crashes the machine, which loses all that was not flushed.
         fn crash(self) {
             let (released, flushed) = (self.gate.released(), self.gate.flushed());
             let disk = self.disk.clone();

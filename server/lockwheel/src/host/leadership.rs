@@ -8,7 +8,7 @@ use crate::replication::RaftLog;
 use lockwheel_engine::Engine;
 
 impl Host {
-    /// The units of the engine, which follows, go to `log` when it leads.
+    /// Lets the units of the engine, which follows, go to `log` when it leads.
     pub(crate) fn start_replicated_log(self: &Arc<Self>, log: &Arc<RaftLog>) {
         // Only the start of a server calls this.
         let _ = self.this.set(Arc::downgrade(self));
@@ -16,8 +16,8 @@ impl Host {
         let _ = self.raft_log.set(Arc::clone(log));
     }
 
-    /// A leader that may not be the only one any more serves no commands: another one may have
-    /// changed the keys that they read. They are held meanwhile.
+    /// Checks whether this server still leads for certain. Otherwise it serves no commands, since
+    /// another leader may have changed the keys that they read. They are held meanwhile.
     pub(super) fn check_leadership(&self, engine: &mut Engine) {
         if let Some(log) = self.raft_log.get() {
             engine.set_serves(log.leads());

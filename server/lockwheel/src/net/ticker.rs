@@ -24,7 +24,7 @@ use lockwheel_engine::timing::time::Millis;
 /// Wakes the ticker at the engine's next deadline. Only the thread that holds the engine sets it.
 #[derive(Debug)]
 pub(crate) struct DeadlineTimer {
-    /// The deadline the timer fires at; `i64::MAX` for none. It may be earlier than the engine's,
+    /// Deadline at which the timer fires; `i64::MAX` for none. It may be earlier than the engine's,
     /// of a lock that was released since: an unnecessary wake-up once in a while is cheaper than
     /// setting the timer at every release.
     armed: AtomicI64,

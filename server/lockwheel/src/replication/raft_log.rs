@@ -124,7 +124,7 @@ impl RaftLog {
         last
     }
 
-    /// What is not replicated yet never will be.
+    /// Ends the leadership: what is not replicated yet never will be.
     pub(crate) fn end(&self) {
         let mut pending = self.pending.lock();
         pending.barrier = None;
@@ -215,7 +215,8 @@ impl RaftLog {
         Some(Batch::new(barrier, lease_ms, last, effects))
     }
 
-    /// Followers must know how far the lease clock has come, also if nothing changes.
+    /// Replicates the lease clock, also if nothing changes: followers must know how far it has
+    /// come.
     fn pass_time(&self, lease_ms: i64) {
         let mut pending = self.pending.lock();
         let is_new = pending.batches.is_empty() && pending.lease_ms < lease_ms;
@@ -232,7 +233,7 @@ impl RaftLog {
         }
     }
 
-    /// Called once a second.
+    /// Does what a log must do once a second.
     fn second(&self, host: &Host, node: &Node) {
         if let Err(error) = node.check_files()
             && error.kind() == io::ErrorKind::NotFound
@@ -273,7 +274,7 @@ pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
     }
 }
 
-/// Does once a second what a log must, until the server has ended: also while a large batch is
+/// Does what a log must do once a second, until the server has ended: also while a large batch is
 /// being replicated.
 pub(crate) async fn pass_seconds(log: Arc<RaftLog>, node: Arc<Node>) {
     loop {

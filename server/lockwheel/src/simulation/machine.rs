@@ -135,7 +135,7 @@ impl SimulatedServer {
         Ok(SimulatedServer { host, tasks: Vec::new(), snapshot: None })
     }
 
-    /// A client connects. `None` if it is refused.
+    /// Connects a client. `None` if it is refused.
     pub fn connect(&mut self) -> Option<Pipe> {
         let pipe = Pipe::default();
         let origin = Origin {
@@ -214,7 +214,7 @@ impl SimulatedServer {
         self.host.log().is_some_and(|log| log.has_orders())
     }
 
-    /// The log carries out its next order.
+    /// Lets the log carry out its next order.
     pub fn log_step(&mut self) {
         if let Some(log) = self.host.log() {
             log.step();

@@ -137,7 +137,7 @@ impl Cluster {
         client.pending = Some(Pending { number, is_committed, request, sent, token, before });
     }
 
-    /// The node that leads has the locks on which clients rely.
+    /// Asserts that the node that leads has the locks on which clients rely.
     pub(crate) fn check_holds(&self, leader: NodeId) {
         let held = self.clients.iter().filter_map(|client| client.holding);
         let held = held.filter(|holding| holding.until > self.now);

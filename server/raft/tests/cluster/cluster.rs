@@ -480,7 +480,7 @@ impl Cluster {
         Some(Execution { number, token, is_committed })
     }
 
-    /// The node that leads ends what is due.
+    /// Lets the node that leads end the leases that are due.
     fn end_leases(&mut self) {
         let Some((id, _)) = self.leader else { return };
         let due = {

@@ -143,7 +143,7 @@ impl Cluster {
     }
 }
 
-/// The leader sends entries slowly to the follower, which asks it quickly.
+/// Checks reads while the leader sends entries slowly to the follower, which asks it quickly.
 async fn check_acknowledged() {
     let cluster = Cluster::start(3).await;
     let leader = cluster.leader(None).await;
@@ -158,8 +158,8 @@ async fn check_acknowledged() {
     }
 }
 
-/// A leader that is cut off from the majority, with a follower that has not been notified of the
-/// next leader.
+/// Checks reads with a leader that is cut off from the majority, and a follower that has not been
+/// notified of the next leader.
 async fn check_divided_leader() {
     let cluster = Cluster::start(5).await;
     let old = cluster.leader(None).await;
@@ -178,7 +178,7 @@ async fn check_divided_leader() {
     assert!(cluster.has(follower, b"word"));
 }
 
-/// The connection to a leader that has ended is replaced.
+/// Checks that the connection to a leader that has ended is replaced.
 async fn check_next_leader() {
     let cluster = Cluster::start(3).await;
     let old = cluster.leader(None).await;

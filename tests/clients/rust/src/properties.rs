@@ -39,8 +39,8 @@ pub trait Extends: Locks {
     async fn extend(&self, held: &mut Self::Held, lease: Duration) -> bool;
 }
 
-/// Many contenders read a counter, wait, and write the incremented value: if two hold the lock at
-/// the same time, an increment is lost.
+/// Checks that a lock excludes: many contenders read a counter, wait, and write the incremented
+/// value. If two hold the lock at the same time, an increment is lost.
 pub async fn excludes<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (number, inside) = (Cell::new(0), Cell::new(0));
     join_all((0..WORKERS).map(|_| async {
@@ -60,14 +60,14 @@ pub async fn excludes<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     assert_eq!(number.get(), WORKERS * ROUNDS);
 }
 
-/// The lock is granted again when its lease has ended, and not before.
+/// Checks that the lock is granted again when its lease has ended, and not before.
 pub async fn expires<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (_held, before) = taken(&holder, key, SHORT).await;
     wait_for_end(&other, key, before, SHORT).await;
 }
 
-/// A released lock is free at once, however long its lease is.
+/// Checks that a released lock is free at once, however long its lease is.
 pub async fn releases<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let held = holder.try_lock(key, LONG).await.expect("the lock is free");
@@ -76,7 +76,7 @@ pub async fn releases<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     assert!(other.try_lock(key, LONG).await.is_some(), "the lock was not released");
 }
 
-/// A release after the end of the lease fails and does not affect the next holder.
+/// Checks that a release after the end of the lease fails and does not affect the next holder.
 pub async fn refuses_late_release<L: Locks>(key: &str, contender: impl AsyncFn() -> L) {
     let (late, next, third) = (contender().await, contender().await, contender().await);
     let (held, _) = taken(&late, key, SHORT).await;
@@ -89,8 +89,8 @@ pub async fn refuses_late_release<L: Locks>(key: &str, contender: impl AsyncFn()
     assert!(next.unlock(kept).await, "the next holder had lost the lock");
 }
 
-/// An extended lease counts from the extension, the lock is not granted before its end, and only
-/// the holder can extend it.
+/// Checks that an extended lease counts from the extension, that the lock is not granted before its
+/// end, and that only the holder can extend it.
 pub async fn extends<L: Extends>(key: &str, contender: impl AsyncFn() -> L) {
     let (holder, other) = (contender().await, contender().await);
     let (mut held, before) = extended(&holder, key, SHORT * 2, SHORT * 3).await;

@@ -72,7 +72,7 @@ fn refuses_late_release() {
 fn renews() {
     behaviour(LIBRARY, "a lock that is held is renewed beyond its lease", async {
         let (holder, other, key) = (contender().await, contender().await, unique("renews"));
-        // A busy machine may stand for two seconds.
+        // A busy machine may stall for two seconds.
         let renewed = Options::new().ttl(SHORT * 4).extend(SHORT / 4);
         let held = holder.0.acquire_with_options(&renewed, &key).await.expect("it is free");
         let begin = Instant::now();

@@ -23,7 +23,7 @@ pub struct LockClient {
     random: Random,
     ttl_us: i64,
     longest_us: i64,
-    /// Counts the attempts that need an owner of their own.
+    /// Number of attempts that need an owner of their own.
     attempt: u64,
     owner: String,
     /// The request without a reply, and its bytes to send it again.

@@ -12,7 +12,7 @@ use crate::plan::Durability;
 /// The channel of messages about marks.
 pub const CHANNEL: &str = "marks";
 
-/// Writes a mark and publishes that, as one unit.
+/// Script that writes a mark and publishes that, as one unit.
 const WRITE: &str = "redis.call('set', KEYS[1], ARGV[1]) \
     redis.call('publish', ARGV[2], 'written ' .. KEYS[1]) return redis.status_reply('OK')";
 

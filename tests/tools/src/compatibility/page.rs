@@ -88,7 +88,7 @@ fn write_overview(out: &mut String, all: &[(&Server, Option<Results>)]) {
     }
 }
 
-/// A table with a row per name and a column per server.
+/// Writes a table with a row per name and a column per server.
 fn write_matrix(
     out: &mut String,
     heading: &str,

@@ -36,7 +36,7 @@ impl Program {
         kill(Pid::from_raw(process), signal).map_err(|error| format!("{signal}: {error}"))
     }
 
-    /// An error if the process has ended by itself.
+    /// Returns an error if the process has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),

@@ -171,7 +171,8 @@ impl RandomLoad {
         Ok(done)
     }
 
-    /// A client releases a granted lock. After the release it is free.
+    /// Handles the replies of clients: one releases a lock that it was granted, which is free after
+    /// the release.
     fn handle_replies(&mut self) -> Outcome<u64> {
         let mut done = 0;
         let now = Instant::now();

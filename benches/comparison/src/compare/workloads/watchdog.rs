@@ -91,7 +91,7 @@ fn renewal(renew: &str, first: u64) -> Vec<u8> {
     request(&words.collect::<Vec<_>>())
 }
 
-/// Each connection renews all groups of 100 locks in turn, and starts with a different one.
+/// Clients of which each renews all groups of 100 locks in turn, and starts with a different one.
 struct Renewals {
     requests: Vec<Vec<u8>>,
     next: Vec<usize>,

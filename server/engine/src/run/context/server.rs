@@ -60,7 +60,7 @@ impl Context<'_> {
         self.engine.recent_buffer_peaks()
     }
 
-    /// An error if this server follows another one.
+    /// Returns an error if this server follows another one.
     pub fn check_leads(&mut self) -> Result<(), Error> {
         self.engine.check_leads(self.client)
     }
@@ -73,7 +73,7 @@ impl Context<'_> {
         &mut self.engine.random
     }
 
-    /// What the caller of the engine does after the reply.
+    /// Sets what the caller of the engine does after the reply.
     pub fn end_with(&mut self, flow: Flow) {
         self.engine.flow = Some(flow);
     }

@@ -23,8 +23,8 @@ pub(super) trait Dialog {
     /// The bytes of the request of a step, with this lock.
     fn request(&mut self, step: usize, lock: u64) -> &[u8];
 
-    /// Whether the reply to the request of a step is complete; then removes it. An unexpected reply
-    /// is an error.
+    /// Removes the reply to the request of a step, if it is complete; returns whether it was. An
+    /// unexpected reply is an error.
     fn take_reply(&mut self, step: usize, received: &mut Vec<u8>) -> Outcome<bool>;
 }
 
