@@ -211,8 +211,8 @@ fn kill_ends_every_script() {
     }
 }
 
-/// One call that takes long. The host is polled within it, at least once for so many of its items
-/// or bytes, and can end it there.
+/// One call that takes long. The host is polled within it, at least once for this number of its
+/// items or bytes, and can end it there.
 #[test]
 fn host_is_polled_within_long_calls() {
     const NUMBERS: &str = "local t = {} for i = 1, 50000 do t[i] = i * 7919 % 50021 end ";

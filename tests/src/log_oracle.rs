@@ -392,7 +392,8 @@ fn sorted_pairs(items: &[Frame]) -> Vec<Frame> {
     pairs.concat()
 }
 
-/// Redis prints scores with 17 digits before version 7.2.
+/// Returns items with the shortest form of their scores: before version 7.2, Redis prints scores
+/// with 17 digits.
 fn with_shortest_scores(mut items: Vec<Frame>) -> Vec<Frame> {
     for score in items.iter_mut().skip(1).step_by(2) {
         let text = String::from_utf8_lossy(&score.text);

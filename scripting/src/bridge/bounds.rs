@@ -79,9 +79,9 @@ unsafe extern "C-unwind" fn hook(lua: *mut lua_State, _: *mut lua_Debug) {
     }
 }
 
-/// Runs the collector in proportion to large blocks of so many bytes. Lua's own pace counts calls
-/// and not bytes: some large strings would take all memory before the first of them is freed. May
-/// raise.
+/// Runs the collector in proportion to large blocks with this number of bytes. Lua's own pace
+/// counts calls and not bytes: some large strings would take all memory before the first of them is
+/// freed. May raise.
 #[cold]
 unsafe fn keep_pace(lua: *mut lua_State, bridge: &BridgeState, mut large_bytes: usize) {
     const STEP_KIB: c_int = (COLLECTED_PER_STEP >> 10) as c_int;

@@ -51,7 +51,7 @@ impl StringBuilder {
         len: usize,
         bytes: impl Iterator<Item = u8>,
     ) {
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: there is room for these bytes.
         unsafe {
             self.make_room(lua, len);
             for (i, byte) in bytes.take(len).enumerate() {

@@ -250,9 +250,9 @@ impl<'t> Parser<'t, '_> {
         self.set_many(locals, values)
     }
 
-    /// Parses the values of an assignment to so many variables. Manual, 2.4.3: "If the list of
-    /// expressions ends with a function call, then all values returned by that call enter the list
-    /// of values, before the adjustment". That matters if there are fewer expressions than
+    /// Parses the values of an assignment to this number of variables. Manual, 2.4.3: "If the list
+    /// of expressions ends with a function call, then all values returned by that call enter the
+    /// list of values, before the adjustment". That matters if there are fewer expressions than
     /// variables.
     fn values_of(&mut self, variables: usize) -> Result<Vec<Expr>> {
         let (values, results) = self.open_expressions()?;
@@ -609,7 +609,7 @@ impl<'t> Parser<'t, '_> {
         if builtin.arguments.contains(&arguments.len()) { Ok(arguments) } else { Err(what) }
     }
 
-    /// Does the same as [`Parser::arguments`] for a function that takes exactly so many.
+    /// As [`Parser::arguments`], for a function that takes exactly `COUNT` arguments.
     fn arguments_of<const COUNT: usize>(&mut self, builtin: &Builtin) -> Result<[Expr; COUNT]> {
         let what = self.outside("a call like this");
         self.arguments(builtin)?.try_into().map_err(|_| what)
@@ -759,7 +759,8 @@ fn binary(symbol: &str, left: Expr, right: Expr) -> Option<Expr> {
     Some(Expr::Arithmetic(operator, Box::new((left, right))))
 }
 
-/// Lua joins a chain of `..` at once, from the last to the first.
+/// Adds an operand in front of a chain of `..`, which Lua joins at once, from the last to the
+/// first.
 fn concat(left: Expr, right: Expr) -> Expr {
     let mut pieces = vec![left];
     match right {

@@ -244,7 +244,8 @@ pub const DEBUG_VALUE_BYTES_MAX: usize = BULK_BYTES_MAX;
 // Nodes of a cluster.
 
 /// Bytes of the arguments of one request to a node by default (`raft-request-max`): two other nodes
-/// have its effects after about half a minute over a link of 10 Mbit/s. Other clients wait so long.
+/// have its effects after about half a minute over a link of 10 Mbit/s. Other clients wait for that
+/// time.
 pub const RAFT_REQUEST_BYTES_MAX: usize = 16 * MIB;
 
 /// Milliseconds after this node was notified of a leader in which clients may still connect to it

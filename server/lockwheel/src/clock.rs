@@ -37,11 +37,11 @@ const READINGS_MAX: u32 = 5;
 pub(crate) struct Clock {
     /// When the clock was created.
     begin: Moment,
-    /// The wall clock then, in microseconds since the Unix epoch.
+    /// Wall clock when the clock was created, in microseconds since the Unix epoch.
     begin_us: i64,
     /// How far the wall clock was ahead of the lease clock when it was last read.
     wall_ahead_us: AtomicI64,
-    /// The lease clock then.
+    /// Lease clock when the wall clock was last read.
     wall_read_us: AtomicI64,
     /// Whether the clock has been moved, stopped, scaled or stepped: `control` determines the time.
     controlled: AtomicBool,

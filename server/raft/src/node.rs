@@ -571,7 +571,7 @@ impl Node {
         if *to != self.settings.id {
             return Some(format!("this is node {}", self.settings.id));
         }
-        // It would count on votes that this node does not refuse for so long.
+        // It would count on votes that this node does not refuse for that time.
         let own_ms = milliseconds(self.settings.lease);
         (*lease_ms > own_ms).then(|| format!("the lease of this node is shorter: {own_ms} ms"))
     }

@@ -257,7 +257,7 @@ impl Machine {
         }
     }
 
-    /// A client tries to acquire a lock, after another change in the same pipeline.
+    /// Lets a client try to acquire a lock, after another change in the same pipeline.
     fn acquire(&mut self, before: &str) {
         let key = *self.random.pick(&KEYS);
         let lease_ms = *self.random.pick(&[300, 4_000, 30_000, 100_000]);
@@ -280,7 +280,7 @@ impl Machine {
         self.hold(key, owner, lease_ms);
     }
 
-    /// A client that holds a lock renews its lease, also if the disk is full.
+    /// Lets a client that holds a lock renew its lease, also if the disk is full.
     fn renew(&mut self) {
         let key = *self.random.pick(&KEYS);
         let lease_ms = *self.random.pick(&[300, 4_000, 30_000, 100_000]);

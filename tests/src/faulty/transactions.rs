@@ -259,7 +259,7 @@ fn exec_after_an_error(server: &mut FaultyEngine, request: &Request) -> Answer {
     }
 }
 
-/// The keys stay watched after this command.
+/// Keeps the keys watched after this command.
 fn keep_watching(server: &mut FaultyEngine, request: &Request, command: &str) -> Answer {
     let keys = watched(server, request);
     let answer = server.run(request);

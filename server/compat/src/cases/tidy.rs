@@ -12,7 +12,7 @@ use crate::wire::target::Target;
 
 /// The COUNT of the SCAN for the keys of a run.
 const SCAN_COUNT: &str = "1000";
-/// Most steps of a SCAN: one with more is never ended by a broken server.
+/// Most steps of a SCAN: a broken server never ends a longer one.
 const SCAN_STEPS_MAX: usize = 1_000_000;
 
 type Names = BTreeSet<Vec<u8>>;

@@ -82,7 +82,7 @@ const NOT_IN_SCRIPTS: &[&str] = &[
     "WAITAOF",
 ];
 
-/// Lua's numbers hold every integer up to this one.
+/// Largest integer up to which Lua's numbers hold every one.
 const EXACT_IN_LUA_MAX: i64 = 1 << 53;
 
 impl Wrapping {

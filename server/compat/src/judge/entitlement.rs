@@ -197,7 +197,7 @@ struct Round {
     queued_us: i64,
     /// The time of the answer that grants the lock.
     granted_us: Option<i64>,
-    /// The client certainly waited until then.
+    /// Time until which the client certainly waited.
     waited_until_us: i64,
     /// Whether the client certainly did not get the lock in between.
     is_sure: bool,

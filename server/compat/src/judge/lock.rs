@@ -158,7 +158,7 @@ impl LockModel {
         remaining_us.is_none_or(possible).then(now)
     }
 
-    /// The holder released one hold.
+    /// Returns the state after the holder has released one hold.
     fn released(
         &self,
         state: &State,

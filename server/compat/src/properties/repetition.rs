@@ -38,8 +38,8 @@ const ELAPSED_MS_MAX: i64 = 900_000;
 /// The number of events in a story.
 const STORY_LINES: usize = 12;
 
-/// Clients take and release a few locks, whichever client holds them. A lock cannot be released
-/// more often than it was taken.
+/// Checks that each release is reported once: clients take and release a few locks, whichever
+/// client holds them. A lock cannot be released more often than it was taken.
 fn each_release_is_reported_once(arena: &Arena<'_>) -> Result<(), PropertyError> {
     let locks: Vec<String> = (0..LOCKS).map(|lock| arena.key(&format!("lock-{lock}"))).collect();
     let counts = arena.run_clients(arena.connections, |number, client| {

@@ -261,8 +261,8 @@ impl BlockingPop {
     }
 }
 
-/// Clients block one after the other; some are closed, and the server has noticed; then as many
-/// elements are pushed as clients are left.
+/// Checks the order of service: clients block one after the other; some are closed, and the server
+/// has noticed; then as many elements are pushed as clients are left.
 fn served_in_order(arena: &Arena<'_>) -> Result<(), PropertyError> {
     let served = arena.run_clients((arena.connections / 4).clamp(1, 4), |number, control| {
         let mut random = arena.random(number);

@@ -383,7 +383,8 @@ fn object_idletime(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, E
     })
 }
 
-/// Redis shares one object for each value below 10000 and reports the greatest count for it.
+/// Returns the number of references that Redis shows: it shares one object for each value below
+/// 10000, and reports the greatest count for it.
 fn references(value: ValueRef<'_>) -> i64 {
     match value {
         ValueRef::String(text) if text.form == TextForm::Int => match text.integer() {

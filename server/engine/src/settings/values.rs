@@ -60,8 +60,9 @@ impl std::error::Error for ConfigError {}
 /// A layer above the engine that uses directives in a way that can fail, such as reading the files
 /// they name.
 pub trait SettingsUser: Send {
-    /// `CONFIG SET` is about to change the settings to `next`; `names` are the directives of the
-    /// command, also those that keep their values. Afterwards all of them are in use, or none.
+    /// Takes over the settings `next`, to which `CONFIG SET` is about to change; `names` are the
+    /// directives of the command, also those that keep their values. Afterwards all of them are in
+    /// use, or none.
     ///
     /// # Errors
     /// If one of them cannot be used. The settings then stay as they are.

@@ -474,7 +474,7 @@ impl LockNotes {
         }
     }
 
-    /// A client tried to acquire the key in `slot`.
+    /// Notes that a client has tried to acquire the key in `slot`.
     #[cold]
     pub(super) fn refused(&mut self, database: usize, slot: Slot, records: &Records, by: Author) {
         if let Some(note) = self.get_mut(database, slot)

@@ -53,8 +53,8 @@ impl Default for Registry {
     }
 }
 
-/// The server numbers clients itself, so a client cannot prepare collisions, and a product spreads
-/// the numbers well enough.
+/// A hasher of client ids. The server numbers clients itself, so a client cannot prepare
+/// collisions, and a product spreads the numbers well enough.
 #[derive(Debug, Default)]
 struct ClientIdHasher(u64);
 

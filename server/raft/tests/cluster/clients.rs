@@ -19,7 +19,7 @@ pub(crate) struct Client {
     pending: Option<Pending>,
 }
 
-/// A client relies on its lock.
+/// The lock on which a client relies.
 #[derive(Clone, Copy)]
 struct Holding {
     lock: u8,
@@ -49,10 +49,10 @@ const LEASE_VARIES_MS: u64 = 2_000;
 const LARGE_ONE_IN: u64 = 10;
 const LARGE_BYTES: u64 = 200_000;
 
-/// Clients give up a request after this.
+/// Time after which clients give up a request.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Until when a client relies on a lease that it has asked for then. Log time counts whole
+/// Returns until when a client relies on a lease that it asked for at `sent`. Log time counts whole
 /// milliseconds.
 fn reliable_until(sent: Duration, lease_ms: i64) -> Duration {
     let lease_us = lease_ms as u64 * 1_000;
@@ -61,7 +61,7 @@ fn reliable_until(sent: Duration, lease_ms: i64) -> Duration {
 }
 
 impl Cluster {
-    /// Clients get replies and send requests.
+    /// Lets clients get replies and send requests.
     pub(crate) fn let_clients_act(&mut self) {
         for at in 0..self.clients.len() {
             let client = &mut self.clients[at];

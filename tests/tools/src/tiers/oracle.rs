@@ -164,8 +164,8 @@ struct Counts {
 struct Both {
     side: Side,
     wires: [Wire; 2],
-    /// Is subscribed to everything as the client in [`Side`] is, because `PUBLISH` returns the
-    /// number of receivers.
+    /// Connection that is subscribed to everything as the client in [`Side`] is, because `PUBLISH`
+    /// returns the number of receivers.
     _listener: Wire,
     _server: RedisServer,
 }

@@ -74,7 +74,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// All clients begin to wait.
+    /// Lets all clients begin to wait.
     pub(crate) fn begin(clients: usize) -> Outcome<Waits> {
         Ok(Waits {
             released_at: None,
@@ -108,7 +108,7 @@ impl Waits {
 
     pub(crate) fn readings(&self, done: &Throughput, attempts: f64) -> Vec<Reading> {
         let latency = |quantile| self.to_grant.value_at_quantile(quantile) as f64 / 1e3;
-        // A client that still waits has waited for so long.
+        // A client that still waits has waited for that time.
         let present = self.since.iter().map(Instant::elapsed);
         let mut longest: Vec<Duration> = self
             .longest
