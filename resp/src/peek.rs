@@ -7,7 +7,8 @@ use crate::parse::{LINE_END_BYTES, short_length};
 /// The first arguments of a request; missing ones are empty.
 pub type Head<'a> = [&'a [u8]; HEAD_ARGUMENTS];
 
-/// Enough to find the first key, which follows the number of keys of a script.
+/// The number of arguments that are enough to find the first key, which follows the number of keys
+/// of a script.
 const HEAD_ARGUMENTS: usize = 4;
 
 /// Most arguments of a request in the look-ahead, which ends at a longer one.

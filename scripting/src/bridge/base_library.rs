@@ -139,7 +139,8 @@ pub(super) unsafe extern "C-unwind" fn tostring(lua: *mut lua_State) -> c_int {
     1
 }
 
-/// What `tostring` shows looks like addresses of objects that follow each other in memory.
+/// The address that `tostring` shows for the first object; those of later ones follow it, as in
+/// memory.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
 const OBJECT_BYTES: u64 = 0x40;
 

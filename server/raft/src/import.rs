@@ -22,7 +22,7 @@ use crate::vote;
 /// The term of the snapshot with which a log begins.
 const FIRST_TERM: u64 = 1;
 
-/// Its index. Entries that follow have greater ones.
+/// The index of that snapshot. Entries that follow have greater ones.
 const FIRST_INDEX: u64 = 1;
 
 /// What a log contains.

@@ -47,7 +47,7 @@ async fn run(choice: &Choice) -> Vec<String> {
     for language in &languages {
         let mut comparison = Comparison::default();
         for &kind in kinds {
-            let (lines, problems_found) = one(&folder.join(language), kind).await;
+            let (lines, problems_found) = run_suite(&folder.join(language), kind).await;
             let place = |trouble| format!("{language} with {}: {trouble}", kind.name());
             problems.extend(problems_found.into_iter().map(place));
             comparison.add(kind, lines);
@@ -62,7 +62,7 @@ async fn run(choice: &Choice) -> Vec<String> {
 }
 
 /// Runs one suite with one program. Returns its report and other problems.
-async fn one(suite: &Path, kind: ServerProgram) -> (Vec<Line>, Vec<String>) {
+async fn run_suite(suite: &Path, kind: ServerProgram) -> (Vec<Line>, Vec<String>) {
     let folder = Folder::new();
     let report = folder.path("report.jsonl");
     let server = match put_server(&folder, kind) {

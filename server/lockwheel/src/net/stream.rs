@@ -154,8 +154,8 @@ impl Stream {
         false
     }
 
-    /// Must be called before the last write: the bytes are sent together with the shutdown, so that
-    /// the client does not see one without the other and send more in between.
+    /// Begins the last write, which must follow. The bytes are sent together with the shutdown, so
+    /// that the client does not see one without the other and send more in between.
     pub(crate) fn begin_last_write(&self) {
         #[cfg(feature = "simulation")]
         if let Stream::Simulated(_) = self {

@@ -76,7 +76,7 @@ const CHANGES: &[&str] = &[
     "FUNCTION FLUSH",
 ];
 
-/// Reads everything.
+/// The commands that read everything.
 const READS: &[&[&str]] = &[
     &["GET", "k"],
     &["GET", "r"],
@@ -99,7 +99,7 @@ const READS: &[&[&str]] = &[
     &["KEYS", "*"],
 ];
 
-/// Their deadlines.
+/// The keys whose deadlines are read.
 const DEADLINES: &[&str] = &["k", "r", "c"];
 
 /// A client that checks that its keys survive restarts.

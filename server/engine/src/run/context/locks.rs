@@ -85,7 +85,7 @@ impl Context<'_> {
         self.engine.writer.make_conditional();
     }
 
-    /// Notes how the changes that follow are made.
+    /// Sets what the keys that follow are made by.
     pub fn set_made_by(&mut self, made_by: MadeBy) {
         self.engine.writer.set_made_by(made_by);
     }

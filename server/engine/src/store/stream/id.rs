@@ -26,7 +26,7 @@ pub enum NewId {
 const TEXT_BYTES_MAX: usize = 127;
 
 impl StreamId {
-    /// Below every entry's id.
+    /// The smallest possible id; every entry has a greater one.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
     /// The greatest possible id.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
@@ -60,7 +60,7 @@ impl StreamId {
         StreamId { ms: (id >> 64) as u64, seq: id as u64 }
     }
 
-    /// Big-endian, so that ids sort as their bytes do.
+    /// The bytes of the id: big-endian, so that ids sort as their bytes do.
     pub fn bytes(self) -> [u8; 16] {
         (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
     }
