@@ -220,7 +220,7 @@ pub struct Tiers {
 /// A cached script that was looked up. Valid until a script is added to the cache or removed from
 /// it.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundScript {
     /// The declarations of its first line.
     pub script: Script,
     at: usize,
@@ -458,9 +458,9 @@ impl Interpreter {
     }
 
     /// Looks up a cached script. `sha` is forty hexadecimal digits in upper or lower case.
-    pub fn find(&self, sha: &[u8]) -> Option<Found> {
+    pub fn find(&self, sha: &[u8]) -> Option<FoundScript> {
         let (at, _, cached) = self.scripts.get_full(&Digits::read(sha)?)?;
-        Some(Found { script: cached.script, at })
+        Some(FoundScript { script: cached.script, at })
     }
 
     /// The text of a cached script. `sha` is as in [`Interpreter::find`].
@@ -522,7 +522,7 @@ impl Interpreter {
     /// Runs a script that was just found. See [`Interpreter::run`].
     pub fn run_found(
         &mut self,
-        found: Found,
+        found: FoundScript,
         keys: &[&[u8]],
         args: &[&[u8]],
         host: &mut dyn Host,

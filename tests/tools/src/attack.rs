@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lockwheel_compat::fuzz::{Found, Progress};
+use lockwheel_compat::fuzz::{FoundDifference, Progress};
 use lockwheel_compat::time;
 use lockwheel_tests::attack::{Report, arguments, connections, restore, sandbox};
 
@@ -101,7 +101,7 @@ impl Progress for AttackMeter {
         self.print(done as u64, found);
     }
 
-    fn found(&mut self, found: &Found) {
+    fn found(&mut self, found: &FoundDifference) {
         let _ = writeln!(std::io::stderr(), "{}", found.case);
     }
 }

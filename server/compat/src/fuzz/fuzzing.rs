@@ -8,7 +8,7 @@ use super::as_case::as_case;
 use super::episode::{Episode, Manner, Observation, ReadingEnd, called};
 use super::generate;
 use super::grammar::{Grammar, names};
-use super::report::{Found, Report};
+use super::report::{FoundDifference, Report};
 use super::run::{Pair, Played};
 use super::shrink;
 use crate::interrupt::Interrupt;
@@ -44,7 +44,7 @@ pub trait Progress {
     /// Called when `done` of `of` commands were sent and `found` differences were found.
     fn fuzzed(&mut self, _done: usize, _of: usize, _found: usize) {}
     /// Called with each new difference.
-    fn found(&mut self, _found: &Found) {}
+    fn found(&mut self, _found: &FoundDifference) {}
 }
 
 impl Progress for () {}
@@ -144,7 +144,7 @@ impl Run<'_> {
         protocol: u8,
         signature_found: &str,
         played: &Played,
-    ) -> io::Result<Found> {
+    ) -> io::Result<FoundDifference> {
         let end = played.difference.as_ref().map_or(0, |difference| difference.at + 1);
         let mut shortest = Episode { protocol, steps: played.steps[..end].to_vec() };
         let pair = &mut self.pair;
@@ -176,7 +176,7 @@ impl Run<'_> {
         let case = as_case(signature_found, &remarks, &shortest, &shown.events);
         let case = without_prefix(&case, &shown.prefix);
         let signature = signature_found.to_owned();
-        Ok(Found { signature, episode: number, times: 1, repeats, case })
+        Ok(FoundDifference { signature, episode: number, times: 1, repeats, case })
     }
 }
 

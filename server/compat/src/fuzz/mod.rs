@@ -33,4 +33,4 @@ pub mod side;
 
 pub use episode::Manner;
 pub use fuzzing::{Options, Progress, fuzz};
-pub use report::{Found, Report};
+pub use report::{FoundDifference, Report};

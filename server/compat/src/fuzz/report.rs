@@ -16,14 +16,14 @@ pub struct Report {
     /// The duration of the run.
     pub seconds: f64,
     /// The differences, each kind once.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundDifference>,
     /// How often each known difference occurred.
     pub explained: BTreeMap<&'static str, usize>,
 }
 
 /// A difference.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundDifference {
     /// The command and how the replies begin: equal for differences of the same kind.
     pub signature: String,
     /// The first episode with this difference.

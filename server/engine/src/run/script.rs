@@ -5,7 +5,7 @@ use crate::store::lock_notes::MadeBy;
 use crate::store::writer::Writer;
 use lockwheel_resp::{Protocol, Reply};
 pub use lockwheel_scripting::LogLevel;
-use lockwheel_scripting::{CommandId, Found, Host, Interrupt, Script, ShortReply};
+use lockwheel_scripting::{CommandId, FoundScript, Host, Interrupt, Script, ShortReply};
 
 use crate::Engine;
 use crate::command::Caller;
@@ -70,7 +70,7 @@ impl<'e> Context<'e> {
     pub fn run_script(
         &mut self,
         running: Running,
-        script: Found,
+        script: FoundScript,
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Reply {

@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 
 use super::dict::HashSeed;
 use super::effects::{Effect, Effects, Place};
-use super::hash::{Fields, Found, SmallHashLimits};
+use super::hash::{Fields, FoundField, SmallHashLimits};
 use super::list::{Element, End, List, SmallListLimits};
 use super::lock::{Hold, Leases, Lock};
 use super::records::{HashMut, Update};
@@ -84,7 +84,7 @@ impl<'a> HashEdit<'a> {
     }
 
     /// Searches for a field.
-    pub fn find(&self, field: &[u8]) -> Found {
+    pub fn find(&self, field: &[u8]) -> FoundField {
         self.hash.find(field)
     }
 
@@ -110,7 +110,7 @@ impl<'a> HashEdit<'a> {
     #[inline]
     pub fn put(
         &mut self,
-        found: Found,
+        found: FoundField,
         field: &[u8],
         value: &[u8],
         (limits, seed): (SmallHashLimits, HashSeed),

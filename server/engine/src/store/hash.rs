@@ -58,7 +58,7 @@ pub(super) enum FieldsMut<'a, B> {
 
 /// The result of a search for a field. Valid until the hash is changed.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum FoundField {
     /// The field is in the small form.
     Small {
         /// Where the field begins.
@@ -133,19 +133,19 @@ impl Hash {
     }
 }
 
-impl Found {
+impl FoundField {
     /// Whether the field exists.
     pub fn exists(&self) -> bool {
-        !matches!(self, Found::NotSmall(_) | Found::NotLarge)
+        !matches!(self, FoundField::NotSmall(_) | FoundField::NotLarge)
     }
 
     /// Whether setting the field would make the small form too large.
     pub(super) fn outgrows(&self, field: &[u8], value: &[u8], limits: SmallHashLimits) -> bool {
         let long = field.len().max(value.len()) > limits.value_bytes_max;
         match *self {
-            Found::Small { .. } => long,
-            Found::NotSmall(count) => long || count >= limits.entries_max,
-            Found::Large(_) | Found::NotLarge => false,
+            FoundField::Small { .. } => long,
+            FoundField::NotSmall(count) => long || count >= limits.entries_max,
+            FoundField::Large(_) | FoundField::NotLarge => false,
         }
     }
 }
@@ -174,7 +174,7 @@ impl<'a> Fields<'a> {
 
     /// Searches for a field.
     #[inline(always)]
-    pub(super) fn find(self, field: &[u8]) -> Found {
+    pub(super) fn find(self, field: &[u8]) -> FoundField {
         match self {
             Fields::Small(bytes) => {
                 let (mut at, mut count) = (0, 0);
@@ -182,22 +182,24 @@ impl<'a> Fields<'a> {
                     let name = packed::item_at(bytes, at);
                     let value = packed::item_at(bytes, name.end);
                     if bytes[name] == *field {
-                        return Found::Small { start: at, value };
+                        return FoundField::Small { start: at, value };
                     }
                     (at, count) = (value.end, count + 1);
                 }
-                Found::NotSmall(count)
+                FoundField::NotSmall(count)
             }
-            Fields::Large(fields) => fields.find(field).map_or(Found::NotLarge, Found::Large),
+            Fields::Large(fields) => {
+                fields.find(field).map_or(FoundField::NotLarge, FoundField::Large)
+            }
         }
     }
 
     /// The value of a field that has been found.
     #[inline]
-    pub(super) fn value(self, found: &Found) -> Option<&'a [u8]> {
+    pub(super) fn value(self, found: &FoundField) -> Option<&'a [u8]> {
         match (self, found) {
-            (Fields::Small(bytes), Found::Small { value, .. }) => Some(&bytes[value.clone()]),
-            (Fields::Large(fields), Found::Large(slot)) => Some(fields.value(*slot)),
+            (Fields::Small(bytes), FoundField::Small { value, .. }) => Some(&bytes[value.clone()]),
+            (Fields::Large(fields), FoundField::Large(slot)) => Some(fields.value(*slot)),
             _ => None,
         }
     }
@@ -278,9 +280,9 @@ impl<'a> Fields<'a> {
 
 impl<B: PackedMut> FieldsMut<'_, B> {
     /// Sets a field that has just been searched for; returns whether it is new.
-    pub(super) fn put(self, found: &Found, field: &[u8], value: &[u8]) -> bool {
+    pub(super) fn put(self, found: &FoundField, field: &[u8], value: &[u8]) -> bool {
         match (self, found) {
-            (FieldsMut::Small { mut bytes, from }, Found::Small { start, value: old }) => {
+            (FieldsMut::Small { mut bytes, from }, FoundField::Small { start, value: old }) => {
                 if old.len() == value.len() {
                     let old = from + old.start..from + old.end;
                     bytes.bytes_mut()[old].copy_from_slice(value);
@@ -293,7 +295,7 @@ impl<B: PackedMut> FieldsMut<'_, B> {
                 let end = bytes.bytes_mut().len();
                 bytes.splice(end..end, &[Part::Item(field), Part::Item(value)]);
             }
-            (FieldsMut::Large(fields), &Found::Large(slot)) => {
+            (FieldsMut::Large(fields), &FoundField::Large(slot)) => {
                 overwrite(fields.value_mut(slot), value);
             }
             (FieldsMut::Large(fields), _) => drop(fields.insert_new(field, value.into())),
@@ -302,12 +304,12 @@ impl<B: PackedMut> FieldsMut<'_, B> {
     }
 
     /// Removes a field that has just been searched for; returns whether it existed.
-    pub(super) fn remove(self, found: &Found) -> bool {
+    pub(super) fn remove(self, found: &FoundField) -> bool {
         match (self, found) {
-            (FieldsMut::Small { mut bytes, from }, Found::Small { start, value }) => {
+            (FieldsMut::Small { mut bytes, from }, FoundField::Small { start, value }) => {
                 bytes.splice(from + start..from + value.end, &[]);
             }
-            (FieldsMut::Large(fields), &Found::Large(slot)) => drop(fields.remove_slot(slot)),
+            (FieldsMut::Large(fields), &FoundField::Large(slot)) => drop(fields.remove_slot(slot)),
             _ => return false,
         }
         true

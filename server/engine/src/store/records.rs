@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dict::{HashSeed, Slot};
 use super::garbage::Garbage;
-use super::hash::{Fields, FieldsMut, Found, Hash, SmallHashLimits};
+use super::hash::{Fields, FieldsMut, FoundField, Hash, SmallHashLimits};
 use super::index::Index;
 use super::lock::Lock;
 use super::packed::{self, PackedMut, Part};
@@ -212,7 +212,7 @@ pub(super) enum Update<'v> {
     /// The field has the value.
     Overwritten(&'v [u8]),
     /// Nothing: the field, which was found here, is still to be set.
-    Found(Found, &'v [u8]),
+    Found(FoundField, &'v [u8]),
 }
 
 // --- reading ---
@@ -812,7 +812,7 @@ impl HashMut<'_> {
     }
 
     /// Searches for a field.
-    pub fn find(&self, field: &[u8]) -> Found {
+    pub fn find(&self, field: &[u8]) -> FoundField {
         self.fields().find(field)
     }
 
@@ -837,7 +837,7 @@ impl HashMut<'_> {
         let found = fields.find(field);
         let value = next(fields.value(&found))?;
         match &found {
-            Found::Small { value: old, .. } if old.len() == value.len() => {
+            FoundField::Small { value: old, .. } if old.len() == value.len() => {
                 payload[old.clone()].copy_from_slice(value);
                 Ok(Update::Overwritten(value))
             }
@@ -848,7 +848,7 @@ impl HashMut<'_> {
     /// Sets a field that has just been searched for; returns whether it is new.
     pub fn put(
         &mut self,
-        mut found: Found,
+        mut found: FoundField,
         field: &[u8],
         value: &[u8],
         (limits, seed): (SmallHashLimits, HashSeed),
@@ -874,7 +874,7 @@ impl HashMut<'_> {
         self.put_found(&found, field, value)
     }
 
-    fn put_found(&mut self, found: &Found, field: &[u8], value: &[u8]) -> bool {
+    fn put_found(&mut self, found: &FoundField, field: &[u8], value: &[u8]) -> bool {
         if self.overwrite(found, value) {
             return false;
         }
@@ -883,10 +883,10 @@ impl HashMut<'_> {
 
     /// Overwrites a value of the small form with one of the same length; false if that is not
     /// possible.
-    fn overwrite(&mut self, found: &Found, value: &[u8]) -> bool {
+    fn overwrite(&mut self, found: &FoundField, value: &[u8]) -> bool {
         let HashMut { records, slot } = self;
         match found {
-            Found::Small { value: old, .. } if old.len() == value.len() => {
+            FoundField::Small { value: old, .. } if old.len() == value.len() => {
                 let handle = records.headers.get(*slot).handle();
                 let (_, payload) = split_mut(records.strings.get_mut(handle));
                 payload[old.clone()].copy_from_slice(value);

@@ -39,7 +39,7 @@ impl GuardSettings {
 
 /// What a start has found.
 #[derive(Clone, Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundAtStart<'a> {
     /// The record of the earlier run.
     pub(crate) record: Option<CeilingRecord>,
     /// The time of the last frame of the log; `None` if the log is off.
@@ -68,7 +68,7 @@ pub(crate) struct Necessary {
 }
 
 /// Decides whether a guard is necessary, and for how long.
-pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Necessary> {
+pub(crate) fn decide(found: &FoundAtStart<'_>, settings: &GuardSettings) -> Option<Necessary> {
     if defect!(GuardSkippedWithoutLog) && found.log_time.is_none()
         || defect!(GuardSkippedWithLog) && found.log_time.is_some()
     {
@@ -124,7 +124,7 @@ pub(crate) fn decide(found: &Found<'_>, settings: &GuardSettings) -> Option<Nece
 /// The time that has passed since the record was written, as far as it is certain.
 fn elapsed_ms(
     record: &CeilingRecord,
-    found: &Found<'_>,
+    found: &FoundAtStart<'_>,
     is_same_boot: bool,
     trusts_wall_clock: bool,
 ) -> i64 {
@@ -180,8 +180,8 @@ mod tests {
         GuardSettings { is_on: true, minimum_ms: 7, exempt, trusts_wall_clock: false }
     }
 
-    fn found(kept: Kept) -> Found<'static> {
-        Found {
+    fn found(kept: Kept) -> FoundAtStart<'static> {
+        FoundAtStart {
             record: Some(record(kept)),
             log_time: None,
             torn: None,
@@ -195,7 +195,7 @@ mod tests {
         Some(LastTime { lease_ms, boot_ms: 500, wall_ms: 9_000, boot_id: BOOT })
     }
 
-    fn left_ms(found: &Found<'_>) -> i64 {
+    fn left_ms(found: &FoundAtStart<'_>) -> i64 {
         decide(found, &settings()).map_or(0, |guard| guard.left_ms)
     }
 
@@ -212,7 +212,8 @@ mod tests {
     #[test]
     fn guard_names_the_groups_whose_leases_are_not_over() {
         let mut found = found(Kept::Nothing);
-        let names = |found: &Found<'_>| decide(found, &settings()).map(|it| it.groups.names());
+        let names =
+            |found: &FoundAtStart<'_>| decide(found, &settings()).map(|it| it.groups.names());
         assert_eq!(names(&found), Some(vec!["session:".to_owned(), "job:".to_owned()]));
         found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 20_500, wall_ms: 0 };
         assert_eq!(names(&found), Some(vec!["session:".to_owned()]));
@@ -222,7 +223,8 @@ mod tests {
     fn wall_clock_counts_only_if_it_is_trusted() {
         let trusting = GuardSettings { trusts_wall_clock: true, ..settings() };
         let mut found = found(Kept::Nothing);
-        let left_ms = |found: &Found<'_>| decide(found, &trusting).map(|guard| guard.left_ms);
+        let left_ms =
+            |found: &FoundAtStart<'_>| decide(found, &trusting).map(|guard| guard.left_ms);
         assert_eq!(left_ms(&found), Some(50_001));
         found.now.wall_ms = 0;
         assert_eq!(left_ms(&found), Some(60_000));
@@ -230,12 +232,12 @@ mod tests {
 
     #[test]
     fn complete_log_needs_no_guard() {
-        let mut found = Found { log_time: log_time(2_000), ..found(Kept::Durable) };
+        let mut found = FoundAtStart { log_time: log_time(2_000), ..found(Kept::Durable) };
         assert_eq!(left_ms(&found), 0);
         found.marker = Some("the log was repaired");
         assert_eq!(left_ms(&found), 60_000);
         // The files of the log have been removed.
-        found = Found { log_time: None, marker: None, ..found };
+        found = FoundAtStart { log_time: None, marker: None, ..found };
         assert_eq!(left_ms(&found), 60_000);
     }
 
@@ -246,17 +248,20 @@ mod tests {
             [(7, 8, 60_000), (70_000, 8, 70_000), (7, 80_000, 80_000), (90_000, 80_000, 90_000)]
         {
             let settings = GuardSettings { minimum_ms, ..settings() };
-            let found = Found { keys_left_ms, ..found(Kept::Durable) };
+            let found = FoundAtStart { keys_left_ms, ..found(Kept::Durable) };
             let left_ms = |found| decide(&found, &settings).map(|guard| guard.left_ms);
             // Only the record counts, if a server has used the directory.
             assert_eq!(left_ms(found.clone()), Some(60_000));
-            assert_eq!(left_ms(Found { marker: Some("repaired"), ..found }), Some(expected_ms));
+            assert_eq!(
+                left_ms(FoundAtStart { marker: Some("repaired"), ..found }),
+                Some(expected_ms)
+            );
         }
     }
 
     #[test]
     fn log_that_was_only_written_needs_guard_after_a_crash_of_the_machine() {
-        let mut found = Found { log_time: log_time(21_000), ..found(Kept::Written) };
+        let mut found = FoundAtStart { log_time: log_time(21_000), ..found(Kept::Written) };
         assert_eq!(left_ms(&found), 40_001);
         found.now = MachineTime { boot_id: Some(BOOT), boot_ms: 600, wall_ms: 0 };
         assert_eq!(left_ms(&found), 0);
@@ -266,8 +271,8 @@ mod tests {
 
     #[test]
     fn empty_directory_needs_the_minimum() {
-        let nothing = Found { record: None, keys_left_ms: 50, ..found(Kept::Nothing) };
+        let nothing = FoundAtStart { record: None, keys_left_ms: 50, ..found(Kept::Nothing) };
         assert_eq!(left_ms(&nothing), 7);
-        assert_eq!(left_ms(&Found { marker: Some("restored"), ..nothing }), 50);
+        assert_eq!(left_ms(&FoundAtStart { marker: Some("restored"), ..nothing }), 50);
     }
 }

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::clock::{Clock, MachineTime};
 use crate::durability::ceiling_file::CeilingFile;
-use crate::durability::restart_guard::{self, Found, GuardSettings, Necessary};
+use crate::durability::restart_guard::{self, FoundAtStart, GuardSettings, Necessary};
 use crate::error::{Error, ErrorKind};
 use crate::host::Host;
 use crate::limits;
@@ -147,7 +147,7 @@ impl Restored {
         };
         let keys = self.track_ceiling(host).map_err(|error| in_this_path(&error))?;
         let now_ms = host.now().now.0;
-        let found = Found {
+        let found = FoundAtStart {
             record: self.record.clone(),
             log_time: self.log.and_then(|log| log.time),
             torn,

@@ -19,7 +19,7 @@ use lockwheel_raft::{Contents, Guard, Peer, begin_with, read_log};
 use super::setup::{FIRST_NODE, failed};
 use crate::clock::{Clock, MachineTime};
 use crate::durability::directory;
-use crate::durability::restart_guard::{Found, GuardSettings, decide};
+use crate::durability::restart_guard::{FoundAtStart, GuardSettings, decide};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::seeds::seeds;
@@ -136,7 +136,7 @@ impl Origin<'_> {
         if !settings.is_on {
             return (None, gap.map(|gap| format!("no restart guard although {gap}")));
         }
-        let found = Found {
+        let found = FoundAtStart {
             record: self.record.clone(),
             log_time: recovered.time,
             torn: recovered.torn,

@@ -21,13 +21,14 @@ use crate::limits;
 pub(super) struct KnownNodes {
     own: NodeId,
     authority: Option<Authority>,
-    known: watch::Sender<Known>,
+    known: watch::Sender<KnownMembers>,
     /// Notified when a key was refused.
     refused: Notify,
 }
 
+/// The nodes of the cluster, as far as this node knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct KnownMembers {
     /// The nodes after the last change that is committed.
     settled: Members,
     /// The nodes after a change that is not committed. A node that it removes is accepted until it
@@ -46,7 +47,7 @@ impl KnownNodes {
     ) -> KnownNodes {
         let members = node.members();
         let settled = if members.at > announced.at { members } else { announced };
-        let known = watch::Sender::new(Known { settled, pending: BTreeMap::new() });
+        let known = watch::Sender::new(KnownMembers { settled, pending: BTreeMap::new() });
         KnownNodes { own, authority, known, refused: Notify::new() }
     }
 
@@ -69,7 +70,7 @@ impl KnownNodes {
     /// Waits until there is no node with this key any more.
     pub(super) async fn until_removed(&self, shown: &Shown) {
         let authority = self.authority.as_ref();
-        let is_removed = |known: &Known| find(known, shown, authority).is_none();
+        let is_removed = |known: &KnownMembers| find(known, shown, authority).is_none();
         // The sender is this.
         let _ = self.known.subscribe().wait_for(is_removed).await;
     }
@@ -99,7 +100,7 @@ impl KnownNodes {
         self.known.send_if_modified(|known| {
             let is_later = members.at > known.settled.at;
             if is_later {
-                *known = Known { settled: members, pending: BTreeMap::new() };
+                *known = KnownMembers { settled: members, pending: BTreeMap::new() };
             }
             is_later
         });
@@ -125,7 +126,7 @@ impl KnownNodes {
     }
 }
 
-impl Known {
+impl KnownMembers {
     /// Notes a change that may not be committed, and what the log said before it; returns whether
     /// it was unknown.
     fn begin(&mut self, members: &Members, before: &Members) -> bool {
@@ -141,7 +142,7 @@ impl Known {
     }
 }
 
-fn find(known: &Known, shown: &Shown, authority: Option<&Authority>) -> Option<NodeId> {
+fn find(known: &KnownMembers, shown: &Shown, authority: Option<&Authority>) -> Option<NodeId> {
     // If a change records the fingerprint of a node, this is the one that counts.
     let settled = known.settled.nodes.iter().filter(|(id, _)| !known.pending.contains_key(id));
     let mut nodes = known.pending.iter().chain(settled);
@@ -163,18 +164,18 @@ mod tests {
     #[test]
     fn removed_node_counts_until_the_removal_is_committed() {
         let (all, left) = (members(1, &[1, 2]), members(2, &[2]));
-        let mut known = Known { settled: all.clone(), pending: BTreeMap::new() };
+        let mut known = KnownMembers { settled: all.clone(), pending: BTreeMap::new() };
         assert!(known.begin(&left, &all));
         assert_eq!((&known.settled, &known.pending), (&all, &left.nodes));
         // The log has lost it again.
         assert!(known.begin(&all, &left));
-        assert_eq!(known, Known { settled: all, pending: BTreeMap::new() });
+        assert_eq!(known, KnownMembers { settled: all, pending: BTreeMap::new() });
     }
 
     #[test]
     fn change_that_the_log_loses_is_forgotten() {
         let (all, left) = (members(1, &[1, 2]), members(2, &[2]));
-        let mut known = Known { settled: left.clone(), pending: BTreeMap::new() };
+        let mut known = KnownMembers { settled: left.clone(), pending: BTreeMap::new() };
         assert!(!known.begin(&left, &left));
         assert!(known.begin(&all, &left));
         assert_eq!(known.settled, all);

@@ -66,7 +66,7 @@ const PART_NUMBERS: usize = 40;
 
 /// What was executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct Executed {
     /// The number of each unit, in order.
     pub(crate) units: Vec<u64>,
     pub(crate) holds: BTreeMap<u8, Hold>,
@@ -90,7 +90,7 @@ pub(crate) type Complaints = Arc<Mutex<Vec<String>>>;
 /// The state of a node: its locks.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    state: Mutex<(Known, Option<Leading>)>,
+    state: Mutex<(Executed, Option<Leading>)>,
     complaints: Complaints,
 }
 
@@ -99,12 +99,12 @@ impl Locks {
         Locks { complaints: Arc::clone(complaints), ..Locks::default() }
     }
 
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> Executed {
         self.state.lock().0.clone()
     }
 
     /// Reads the state without a copy.
-    pub(crate) fn with<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Executed) -> T) -> T {
         read(&self.state.lock().0)
     }
 
@@ -157,7 +157,7 @@ impl Leading {
     }
 }
 
-impl Known {
+impl Executed {
     /// What a request changes; `None` if it is refused.
     fn change_for(&self, request: Request, now_ms: i64) -> Option<Change> {
         let is_held = |lock, token| self.holds.get(&lock).is_some_and(|hold| hold.token == token);
@@ -221,7 +221,7 @@ impl Known {
 
 impl State for Locks {
     fn clear(&self) {
-        self.state.lock().0 = Known::default();
+        self.state.lock().0 = Executed::default();
     }
 
     fn load(&self, effects: &[u8], lease_ms: i64) -> Result<(), String> {
@@ -262,7 +262,7 @@ impl State for Locks {
 
 /// A snapshot.
 struct Parts {
-    known: Known,
+    known: Executed,
     last: Option<u64>,
 }
 
@@ -272,7 +272,7 @@ impl SnapshotParts for Parts {
     }
 
     fn write(&mut self, file: &mut Snapshot) -> io::Result<bool> {
-        let Known { units, holds, last_token, lease_ms } = &self.known;
+        let Executed { units, holds, last_token, lease_ms } = &self.known;
         for numbers in units.chunks(PART_NUMBERS) {
             file.write(&encode(&Effects::Numbers(numbers.to_vec())))?;
         }

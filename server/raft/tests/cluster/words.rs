@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 /// The effects of all batches, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Words(pub(crate) Mutex<Known>);
+pub(crate) struct Words(pub(crate) Mutex<KnownWords>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownWords {
     pub(crate) words: Vec<Vec<u8>>,
     /// The barrier of the batches of this process, if it leads.
     pub(crate) leading: Option<u64>,

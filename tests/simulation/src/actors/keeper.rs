@@ -111,7 +111,7 @@ pub struct Keeper {
     timer: u64,
     pending: Option<Pending>,
     /// What it has found last, and when it asked for that; none if it is not certain.
-    known: Option<Found>,
+    known: Option<FoundState>,
 }
 
 struct Pending {
@@ -123,7 +123,7 @@ struct Pending {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Found {
+struct FoundState {
     state: Vec<Frame>,
     /// The remaining lives of keys, at a time in this range.
     lives_ms: Vec<i64>,
@@ -201,7 +201,7 @@ impl Keeper {
             }
         }
         let (asked_us, returned_us) = (pending.asked_us, core.now_us);
-        let found = Found { state, lives_ms, asked_us, returned_us };
+        let found = FoundState { state, lives_ms, asked_us, returned_us };
         if pending.change.is_none() {
             if let Some(known) = &self.known {
                 compare(core, known, &found);
@@ -221,7 +221,7 @@ fn sort_fields(frame: &mut Frame) {
     frame.items = fields.concat();
 }
 
-fn compare(core: &mut Core, known: &Found, found: &Found) {
+fn compare(core: &mut Core, known: &FoundState, found: &FoundState) {
     for ((was, is), read) in known.state.iter().zip(&found.state).zip(READS) {
         if was != is {
             let text =

@@ -383,7 +383,7 @@ fn mistake<'a>(
 }
 
 /// A violation that a check has found.
-struct Found {
+struct FoundViolation {
     lock_key: LockKey,
     /// The last entry of its story.
     until: u64,
@@ -398,8 +398,10 @@ impl Engine {
         let journal = self.journal()?;
         let mut found = journal.violations(check, scope);
         found.extend(journal.present_violations(self, check, scope, time));
-        let is_lock = |found: &Found| scope.key.is_some() || journal.is_lock(&found.lock_key);
-        let (broken, possible): (Vec<Found>, Vec<Found>) = found.into_iter().partition(is_lock);
+        let is_lock =
+            |found: &FoundViolation| scope.key.is_some() || journal.is_lock(&found.lock_key);
+        let (broken, possible): (Vec<FoundViolation>, Vec<FoundViolation>) =
+            found.into_iter().partition(is_lock);
         let mut result = CheckResult {
             check,
             holds: broken.is_empty(),
@@ -461,12 +463,12 @@ impl Journal {
     }
 
     /// The recorded violations of a check.
-    fn violations(&self, check: Check, scope: Scope<'_>) -> Vec<Found> {
+    fn violations(&self, check: Check, scope: Scope<'_>) -> Vec<FoundViolation> {
         let broken = self.record.violations.broken_checks.iter();
         broken
             .filter(|broken| broken.check == check)
             .filter(|broken| scope.includes(&broken.lock_key, &broken.clients, broken.seq))
-            .map(|broken| Found {
+            .map(|broken| FoundViolation {
                 lock_key: broken.lock_key.clone(),
                 until: broken.seq,
                 at: Some(broken.seq),
@@ -482,11 +484,11 @@ impl Journal {
         check: Check,
         scope: Scope<'_>,
         time: Time,
-    ) -> Vec<Found> {
+    ) -> Vec<FoundViolation> {
         let mut found = Vec::new();
         let mut add = |lock_key: &LockKey, seq, sentence| {
             let (lock_key, at) = (lock_key.clone(), Some(seq));
-            found.push(Found { lock_key, until: u64::MAX, at, sentence });
+            found.push(FoundViolation { lock_key, until: u64::MAX, at, sentence });
         };
         for (lock_key, lock) in &self.locks.held {
             if !Locks::exists(engine, lock_key, time) {

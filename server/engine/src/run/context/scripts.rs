@@ -1,6 +1,6 @@
 //! Scripts and function libraries: what is cached, and the end of what runs.
 
-use lockwheel_scripting::{Found, Interpreter, Policy};
+use lockwheel_scripting::{FoundScript, Interpreter, Policy};
 
 use super::Context;
 use crate::Engine;
@@ -23,7 +23,7 @@ impl Context<'_> {
 
     /// The cached script with this SHA-1.
     #[inline(always)]
-    pub fn find_script(&self, sha: &[u8]) -> Option<Found> {
+    pub fn find_script(&self, sha: &[u8]) -> Option<FoundScript> {
         self.engine.interpreter.as_ref().and_then(|interpreter| interpreter.find(sha))
     }
 
@@ -32,7 +32,7 @@ impl Context<'_> {
     pub fn run_cached_script(
         &mut self,
         running: Running,
-        (sha, script): (&[u8], Found),
+        (sha, script): (&[u8], FoundScript),
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Reply {
