@@ -71,7 +71,7 @@ const LAYERS: &[Layers] = &[
             ("Delivery", "sessions"),
             ("Engine", "engine"),
             ("Flow", "engine"),
-            ("Outcome", "engine"),
+            ("RequestOutcome", "engine"),
             ("Stats", "engine"),
         ],
     },

@@ -48,19 +48,19 @@ unsafe fn command(lua: *mut lua_State) -> bool {
     unsafe {
         let bridge = bridge(lua);
         match call_host(lua, bridge) {
-            Outcome::Integer(number) => {
+            CallOutcome::Integer(number) => {
                 ffi::lua_pushnumber(lua, number as f64);
                 false
             }
-            Outcome::Null if bridge.protocol.get() == Protocol::Resp3 => {
+            CallOutcome::Null if bridge.protocol.get() == Protocol::Resp3 => {
                 ffi::lua_pushnil(lua);
                 false
             }
-            Outcome::Null => {
+            CallOutcome::Null => {
                 ffi::lua_pushboolean(lua, 0);
                 false
             }
-            Outcome::Text => {
+            CallOutcome::Text => {
                 match &*bridge.reply.get() {
                     Reply::Simple(text) => {
                         ffi::lua_createtable(lua, 0, 1);
@@ -73,23 +73,23 @@ unsafe fn command(lua: *mut lua_State) -> bool {
                 bridge.set_reply(Reply::Null);
                 false
             }
-            Outcome::Value { failed } => {
+            CallOutcome::Value { failed } => {
                 for value in &*bridge.values.get() {
                     push(lua, value);
                 }
                 bridge.set_values(Vec::new());
                 failed
             }
-            Outcome::Refused(text) => {
+            CallOutcome::Refused(text) => {
                 push_error(lua, text);
                 true
             }
-            Outcome::Stop => stop(lua),
+            CallOutcome::Stop => stop(lua),
         }
     }
 }
 
-enum Outcome {
+enum CallOutcome {
     /// An integer reply.
     Integer(i64),
     /// A null reply.
@@ -105,11 +105,13 @@ enum Outcome {
 }
 
 /// Runs the command whose words are the arguments on the stack. Never raises.
-unsafe fn call_host(lua: *mut lua_State, bridge: &BridgeState) -> Outcome {
+unsafe fn call_host(lua: *mut lua_State, bridge: &BridgeState) -> CallOutcome {
     // SAFETY: calls only functions that never raise; there are as many arguments.
     unsafe {
         match ffi::lua_gettop(lua) as usize {
-            0 => Outcome::Refused("Please specify at least one argument for this redis lib call"),
+            0 => {
+                CallOutcome::Refused("Please specify at least one argument for this redis lib call")
+            }
             count @ 1..=ARGUMENTS_USUAL => {
                 call_host_with(lua, bridge, &mut [&[][..]; ARGUMENTS_USUAL][..count])
             }
@@ -120,7 +122,11 @@ unsafe fn call_host(lua: *mut lua_State, bridge: &BridgeState) -> Outcome {
 
 /// As [`call_host`], for an unusual number of words. Never raises.
 #[inline(never)]
-unsafe fn call_host_with_many(lua: *mut lua_State, bridge: &BridgeState, count: usize) -> Outcome {
+unsafe fn call_host_with_many(
+    lua: *mut lua_State,
+    bridge: &BridgeState,
+    count: usize,
+) -> CallOutcome {
     let (mut inline, mut allocated);
     let argv = if count <= ARGUMENTS_INLINE {
         inline = [&[][..]; ARGUMENTS_INLINE];
@@ -135,10 +141,14 @@ unsafe fn call_host_with_many(lua: *mut lua_State, bridge: &BridgeState, count: 
 
 /// Runs the command whose words are on the stack; `argv` has room for as many words. Never raises.
 #[inline(always)]
-unsafe fn call_host_with(lua: *mut lua_State, bridge: &BridgeState, argv: &mut [&[u8]]) -> Outcome {
+unsafe fn call_host_with(
+    lua: *mut lua_State,
+    bridge: &BridgeState,
+    argv: &mut [&[u8]],
+) -> CallOutcome {
     // SAFETY: the strings stay on the stack until this returns.
     if !unsafe { arguments(lua, bridge, argv) } {
-        return Outcome::Refused("Lua redis lib command arguments must be strings or integers");
+        return CallOutcome::Refused("Lua redis lib command arguments must be strings or integers");
     }
     // SAFETY: as above.
     let command = unsafe { cached_command(lua, bridge, argv) };
@@ -148,10 +158,10 @@ unsafe fn call_host_with(lua: *mut lua_State, bridge: &BridgeState, argv: &mut [
         None => ShortReply::of(host.call(argv), &mut place),
     });
     let outcome = match reply {
-        Some(ShortReply::Integer(number)) => Outcome::Integer(number),
-        Some(ShortReply::Null) => Outcome::Null,
+        Some(ShortReply::Integer(number)) => CallOutcome::Integer(number),
+        Some(ShortReply::Null) => CallOutcome::Null,
         Some(ShortReply::InPlace) => return keep(bridge, place),
-        None => Outcome::Stop,
+        None => CallOutcome::Stop,
     };
     // The place owns nothing here that must be freed, which the compiler cannot see.
     std::mem::forget(place);
@@ -160,16 +170,16 @@ unsafe fn call_host_with(lua: *mut lua_State, bridge: &BridgeState, argv: &mut [
 
 /// Keeps a reply that is to be pushed. Never raises.
 #[inline(never)]
-fn keep(bridge: &BridgeState, reply: Reply) -> Outcome {
+fn keep(bridge: &BridgeState, reply: Reply) -> CallOutcome {
     match reply {
         Reply::Bulk(_) | Reply::Simple(_) => {
             bridge.set_reply(reply);
-            Outcome::Text
+            CallOutcome::Text
         }
         reply => {
             let failed = reply.is_error();
             bridge.set_values(vec![convert::to_lua(reply, bridge.protocol.get())]);
-            Outcome::Value { failed }
+            CallOutcome::Value { failed }
         }
     }
 }

@@ -30,6 +30,6 @@ pub mod store;
 pub(crate) mod testing;
 pub mod timing;
 
-pub(crate) use engine::Outcome;
+pub(crate) use engine::RequestOutcome;
 pub use engine::{Engine, Flow, Stats};
 pub use sessions::deliveries::Delivery;

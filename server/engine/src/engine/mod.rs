@@ -20,4 +20,4 @@ mod users;
 pub use core::Engine;
 pub use counts::Stats;
 pub use requests::Flow;
-pub(crate) use requests::Outcome;
+pub(crate) use requests::RequestOutcome;

@@ -34,7 +34,7 @@ pub enum Flow {
 }
 
 /// What a request has led to.
-pub(crate) struct Outcome {
+pub(crate) struct RequestOutcome {
     pub(crate) flow: Flow,
     /// The reply, if the client gets one.
     pub(crate) reply: Option<Reply>,
@@ -51,7 +51,7 @@ pub(crate) enum Receiver<'a> {
     /// The output of a connection.
     Bytes(&'a mut BytesMut),
     /// A caller in this process, or rules that may still suppress the reply.
-    Value(&'a mut Outcome),
+    Value(&'a mut RequestOutcome),
 }
 
 impl Receiver<'_> {
@@ -85,10 +85,10 @@ impl Receiver<'_> {
     }
 }
 
-impl Outcome {
-    pub(crate) fn without_reply(flow: Flow) -> Outcome {
+impl RequestOutcome {
+    pub(crate) fn without_reply(flow: Flow) -> RequestOutcome {
         let protocol = Protocol::Resp2;
-        Outcome { flow, reply: None, protocol, has_messages: false, cut_after: None }
+        RequestOutcome { flow, reply: None, protocol, has_messages: false, cut_after: None }
     }
 }
 
@@ -170,10 +170,10 @@ impl Engine {
         time: Time,
         client: ClientId,
         argv: &[&[u8]],
-    ) -> Outcome {
-        let mut outcome = Outcome::without_reply(Flow::Next);
+    ) -> RequestOutcome {
+        let mut outcome = RequestOutcome::without_reply(Flow::Next);
         let flow = self.run_request(time, client, argv, &mut Receiver::Value(&mut outcome));
-        Outcome { flow, ..outcome }
+        RequestOutcome { flow, ..outcome }
     }
 
     /// Runs a request without the rules of [`faults`]. One function for both kinds of receivers, so

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::sessions::ClientId;
 use crate::sessions::waiters::RuleBlock;
 use crate::timing::time::{ClockOrder, Millis, Time};
-use crate::{Engine, Flow, Outcome};
+use crate::{Engine, Flow, RequestOutcome};
 
 /// The fault rules. The waits of held clients refer to them.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ enum FaultDecision {
     /// Run the request; the rest of the action follows.
     Run(FaultAction),
     /// Return this instead of running the request.
-    Instead(Outcome),
+    Instead(RequestOutcome),
 }
 
 /// A rule with its state, for display.
@@ -95,7 +95,7 @@ impl Engine {
         time: Time,
         client: ClientId,
         argv: &[&[u8]],
-    ) -> Outcome {
+    ) -> RequestOutcome {
         let action = match self.decide(client, argv) {
             Some((rule, action)) => {
                 self.announce_fault(rule, action.effect());
@@ -118,7 +118,7 @@ impl Engine {
             Some(FaultAction::Lose) if outcome.flow != Flow::Wait => {
                 self.set_loses_reply(client, false);
             }
-            Some(FaultAction::LoseAndClose) => return Outcome::without_reply(Flow::Close),
+            Some(FaultAction::LoseAndClose) => return RequestOutcome::without_reply(Flow::Close),
             Some(FaultAction::Cut { bytes }) => {
                 (outcome.flow, outcome.cut_after) = (Flow::Close, Some(bytes));
             }
@@ -167,7 +167,7 @@ impl Engine {
             | FaultAction::Jump { .. }
             | FaultAction::LoseWrites { .. } => return FaultDecision::Run(action),
         };
-        FaultDecision::Instead(Outcome::without_reply(flow))
+        FaultDecision::Instead(RequestOutcome::without_reply(flow))
     }
 
     fn decide(&mut self, client: ClientId, argv: &[&[u8]]) -> Option<(u64, FaultAction)> {
@@ -197,10 +197,10 @@ impl Engine {
         faults.decide(request)
     }
 
-    fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String) -> Outcome {
+    fn answer_error(&mut self, client: ClientId, argv: &[&[u8]], line: String) -> RequestOutcome {
         let error = self.break_transaction(client, Error::text(line), argv);
         let reply = self.error_reply(error);
-        let mut outcome = Outcome::without_reply(Flow::Next);
+        let mut outcome = RequestOutcome::without_reply(Flow::Next);
         if let Some(state) = self.sessions.get(client) {
             outcome.protocol = state.protocol;
             outcome.reply = (!state.is_muted()).then_some(reply);
