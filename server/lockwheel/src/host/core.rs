@@ -45,8 +45,8 @@ pub(crate) struct Host {
     #[cfg(feature = "replication")]
     pub(super) raft_log: OnceLock<Arc<RaftLog>>,
     pub(super) disk_watch: Mutex<DiskWatch>,
-    /// The host itself, for the thread that writes a snapshot. Only set if there is a log.
-    pub(super) this: OnceLock<Weak<Host>>,
+    /// The host itself, for its threads.
+    pub(super) this: Weak<Host>,
     /// The connected clients.
     pub(crate) registry: Registry,
     /// The files that are removed when the server ends.
@@ -87,9 +87,10 @@ impl Host {
         engine: Engine,
         clock: Clock,
         runtime_files: RuntimeFiles,
-    ) -> io::Result<Host> {
+    ) -> io::Result<Arc<Host>> {
         let is_loading = matches!(engine.readiness(), Readiness::Loading(_));
-        Ok(Host {
+        let deadline_timer = DeadlineTimer::new()?;
+        Ok(Arc::new_cyclic(|this| Host {
             engine: Mutex::new(engine),
             clock,
             gate: Arc::default(),
@@ -97,18 +98,18 @@ impl Host {
             #[cfg(feature = "replication")]
             raft_log: OnceLock::new(),
             disk_watch: Mutex::default(),
-            this: OnceLock::new(),
+            this: Weak::clone(this),
             registry: Registry::default(),
             runtime_files,
             stopped: watch::Sender::new(false),
             has_been_ready: watch::Sender::new(!is_loading),
-            deadline_timer: DeadlineTimer::new()?,
+            deadline_timer,
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
             script_is_slow: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             guard_until_ms: AtomicI64::new(NO_GUARD),
-        })
+        }))
     }
 
     /// Runs `action` with exclusive access to the engine, and delivers the output for other

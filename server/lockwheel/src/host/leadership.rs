@@ -11,7 +11,6 @@ impl Host {
     /// Lets the units of the engine, which follows, go to `log` when it leads.
     pub(crate) fn start_replicated_log(self: &Arc<Self>, log: &Arc<RaftLog>) {
         // Only the start of a server calls this.
-        let _ = self.this.set(Arc::downgrade(self));
         let _ = self.log.set(Arc::<RaftLog>::clone(log));
         let _ = self.raft_log.set(Arc::clone(log));
     }

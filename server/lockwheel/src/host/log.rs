@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, mpsc};
 
 use tracing::{info, warn};
 
@@ -32,18 +32,16 @@ impl Host {
         files: OpenFiles,
         guard: Option<Necessary>,
     ) -> io::Result<()> {
-        let this: Weak<Host> = Arc::downgrade(self);
         if let Some(free_bytes) = files.free_bytes() {
             self.check_disk(free_bytes, files.log.is_some());
         }
-        // Only the start of a server calls this.
-        let _ = self.this.set(this.clone());
         let begun = self.with(|engine| {
             match &files.log {
                 Some(log) => engine.start_log(log.written()),
                 None => engine.start_log_of_ceilings(),
             }
             let policy = engine.settings().appendfsync;
+            let this = Arc::downgrade(self);
             let log = FileLog::new(files, policy, &self.gate, engine.unwritten_bytes(), this);
             log.start_thread()?;
             let _ = self.log.set(Arc::new(log));
@@ -125,7 +123,7 @@ impl Host {
 
     /// Begins to write a snapshot on another thread.
     pub(super) fn start_snapshot(&self) {
-        if let (Some(host), Some(log)) = (self.this.get().and_then(Weak::upgrade), self.log.get()) {
+        if let (Some(host), Some(log)) = (self.this.upgrade(), self.log.get()) {
             log.start_snapshot(&host);
         }
     }

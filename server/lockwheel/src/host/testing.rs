@@ -17,7 +17,7 @@ use crate::clock::Clock;
 pub(crate) fn host() -> Arc<Host> {
     let clock = Clock::controlled(Some(Millis(0)), Rate::STOPPED);
     let engine = Engine::new(Settings::default(), Process::default(), clock.now(), [0; 4]);
-    Arc::new(Host::new(engine, clock, RuntimeFiles::default()).expect("a host"))
+    Host::new(engine, clock, RuntimeFiles::default()).expect("a host")
 }
 
 /// Polls a future once, without waking its task later.

@@ -165,7 +165,7 @@ impl Builder {
         await_state(&mut engine, restored.as_ref(), &clock);
         #[cfg(feature = "tls")]
         engine.set_settings_user(Box::new(tls.clone()));
-        let host = Arc::new(Host::new(engine, clock, runtime_files)?);
+        let host = Host::new(engine, clock, runtime_files)?;
         let monitor = SlowScriptMonitor::new(&host, &acceptor);
         host.with(|engine| engine.set_script_monitor(Box::new(monitor)))?;
         let threads = workers.start(&host, acceptor)?;

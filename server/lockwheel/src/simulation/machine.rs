@@ -128,7 +128,7 @@ impl SimulatedServer {
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
-        let host = Arc::new(Host::new(engine, clock, RuntimeFiles::default())?);
+        let host = Host::new(engine, clock, RuntimeFiles::default())?;
         if let Some(restored) = restored {
             restored.restore(&host)?;
         }
