@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
-use lockwheel_engine::Engine;
-use lockwheel_engine::acl::{AclFile, WriteFailed};
+use lockwheel_engine::acl::{AclFile, AclFileReader, WriteFailed};
 use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::{ClientId, Origin};
 use lockwheel_engine::settings::Settings;
 use lockwheel_engine::timing::time::{Millis, Time};
+use lockwheel_engine::{Engine, Flow};
 use lockwheel_resp::Reply;
 use lockwheel_resp::decode::decode;
 
@@ -34,8 +34,9 @@ impl AclFile for MemoryFile {
         "users.acl"
     }
 
-    fn read(&mut self) -> Result<Vec<u8>, String> {
-        Ok(self.0.lock().expect("no panic").clone())
+    fn reader(&self) -> AclFileReader {
+        let file = Arc::clone(&self.0);
+        Box::new(move || Ok(file.lock().expect("no panic").clone()))
     }
 
     fn write(&mut self, text: &[u8]) -> Result<(), WriteFailed> {
@@ -100,6 +101,9 @@ fn list(engine: &mut Engine, client: ClientId) -> Reply {
 
 fn run(engine: &mut Engine, client: ClientId, argv: &[&[u8]]) -> Reply {
     let mut out = BytesMut::new();
-    engine.run(NOW, client, argv, &mut out);
+    while engine.run(NOW, client, argv, &mut out) == Flow::Again {
+        let read = engine.next_file_read().expect("a request that needs a file");
+        engine.end_file_read(read.run());
+    }
     decode(&out).expect("a well-formed reply").expect("a complete reply").0
 }

@@ -13,11 +13,8 @@ pub trait AclFile: Send {
     /// The name of the file, for errors.
     fn name(&self) -> &str;
 
-    /// Reads the file.
-    ///
-    /// # Errors
-    /// With the reason, for the client.
-    fn read(&mut self) -> Result<Vec<u8>, String>;
+    /// What reads the file.
+    fn reader(&self) -> AclFileReader;
 
     /// Replaces the contents of the file: all or nothing.
     ///
@@ -25,6 +22,10 @@ pub trait AclFile: Send {
     /// If that fails. The reason is in the log of the server.
     fn write(&mut self, text: &[u8]) -> Result<(), WriteFailed>;
 }
+
+/// Reads the ACL file. It may take long, and is called without the engine. An error is the reason,
+/// for the client.
+pub type AclFileReader = Box<dyn FnOnce() -> Result<Vec<u8>, String> + Send>;
 
 /// The ACL file could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ mod users;
 
 pub(crate) use access::AccessControl;
 pub use access::Identity;
-pub use file::{AclFile, WriteFailed};
+pub use file::{AclFile, AclFileReader, WriteFailed};
 pub(crate) use log::Reason;
 pub(crate) use permissions::Request;
 pub use permissions::{Channels, Denial};

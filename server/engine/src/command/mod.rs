@@ -19,6 +19,7 @@ pub mod syntax_error;
 pub use caller::Caller;
 pub use parse::{integer, is, one_of, unsigned};
 pub use row::{
-    AddsNothing, Arity, Categories, Command, CommandStats, CommandTable, Entry, FindKeyFlags,
-    FindKeys, Flags, Group, Handler, KeyFlags, KeySpec, LockMeaning, Options, ScriptArgument,
+    AddsNothing, Arity, Categories, Command, CommandStats, CommandTable, Entry, FileUse,
+    FindKeyFlags, FindKeys, Flags, Group, Handler, KeyFlags, KeySpec, LockMeaning, Options,
+    ScriptArgument,
 };

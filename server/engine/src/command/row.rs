@@ -249,6 +249,15 @@ pub enum ScriptArgument {
     Function,
 }
 
+/// What a command reads files for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// For the users, from the ACL file.
+    Users,
+    /// For the directives among its arguments.
+    Settings,
+}
+
 /// Returns how a call with these arguments accesses its keys.
 pub type FindKeyFlags = fn(&[&[u8]]) -> KeyFlags;
 
@@ -425,6 +434,8 @@ pub struct Command {
     pub channels: Option<Channels>,
     /// The script that it runs, if any.
     pub script: Option<ScriptArgument>,
+    /// What it reads files for, if it does. For commands with the flag `ADMIN`.
+    pub files: Option<FileUse>,
     /// Its group.
     pub group: Group,
     /// The version that introduced it.
@@ -474,6 +485,7 @@ impl Command {
         key_flags: None,
         channels: None,
         script: None,
+        files: None,
         group: Group::Generic,
         since: "1.0.0",
         maker: Vendor::Both,

@@ -4,7 +4,7 @@ use lockwheel_resp::Reply;
 
 use crate::acl::{self, Denial, Request, RuleError, Selector, User};
 use crate::command::argument as arg;
-use crate::command::{Arity, Categories, Command, Flags, Group, integer, is};
+use crate::command::{Arity, Categories, Command, FileUse, Flags, Group, integer, is};
 use crate::commands::help_row;
 use crate::error::Error;
 use crate::limits::GENERATED_PASSWORD_BITS_MAX;
@@ -103,6 +103,7 @@ const SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(2),
         complexity: "O(N) in the number of users and connections",
         doc: "Replaces the users by those of the ACL file, unless it has an error.",
+        files: Some(FileUse::Users),
         example: "ACL LOAD => !ERR This Redis instance is not configured to use an ACL file. ...",
         run: load,
         ..ACL
@@ -264,8 +265,10 @@ fn list(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
 
 /// `ACL LOAD`: replies with OK, or with all errors of the file.
 fn load(context: &mut Context<'_>, _: &[&[u8]]) -> Result<Reply, Error> {
+    // First, so that what was read for this request is used or forgotten.
+    let users = context.users_of_file();
     context.check_leads()?;
-    context.reload_users().map_err(|errors| Error::text(format!("ERR {errors}")))?;
+    context.replace_users(users.map_err(|errors| Error::text(format!("ERR {errors}")))?);
     Ok(Reply::OK)
 }
 
@@ -357,7 +360,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use crate::Flow;
-    use crate::acl::{AclFile, WriteFailed};
+    use crate::acl::{AclFile, AclFileReader, WriteFailed};
     use crate::settings::{CompatVersion, Mode, Secret, Settings};
     use crate::testing::{Stage, check, words};
 
@@ -861,8 +864,11 @@ mod tests {
             "users.acl"
         }
 
-        fn read(&mut self) -> Result<Vec<u8>, String> {
-            self.0.lock().unwrap().clone().map_err(|()| "No such file or directory".to_owned())
+        fn reader(&self) -> AclFileReader {
+            let file = Arc::clone(&self.0);
+            Box::new(move || {
+                file.lock().unwrap().clone().map_err(|()| "No such file or directory".to_owned())
+            })
         }
 
         fn write(&mut self, text: &[u8]) -> Result<(), WriteFailed> {

@@ -3,7 +3,7 @@
 use lockwheel_resp::Reply;
 
 use crate::command::argument as arg;
-use crate::command::{Arity, Command, Flags, Group};
+use crate::command::{Arity, Command, FileUse, Flags, Group};
 use crate::error::Error;
 use crate::glob;
 use crate::run::context::Context;
@@ -66,6 +66,7 @@ const SUBCOMMANDS: &[Command] = &[
             &[arg::string("parameter"), arg::string("value").directive_value()],
         )
         .multiple()],
+        files: Some(FileUse::Settings),
         example: "CONFIG SET notify-keyspace-events Ex timeout 60 => OK",
         run: set,
         ..CONFIG

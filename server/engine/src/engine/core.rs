@@ -12,6 +12,7 @@ use crate::durability::lease_ceiling::LeaseCeiling;
 use crate::durability::persistence::Persistence;
 use crate::durability::readiness::Readiness;
 use crate::durability::unit_log::UnitLog;
+use crate::engine::files::FileReads;
 use crate::engine::inputs::Process;
 use crate::engine::{Flow, Stats};
 use crate::instruments::Instruments;
@@ -91,6 +92,8 @@ pub struct Engine {
     /// Serves other clients while a script runs for a long time.
     pub(crate) script_monitor: Option<Box<dyn ScriptMonitor>>,
     pub(crate) settings_user: Option<Box<dyn SettingsUser>>,
+    /// The requests that need files.
+    pub(crate) file_reads: FileReads,
     /// Log messages, most of them of scripts; the caller takes them.
     pub(crate) script_messages: Vec<(LogLevel, String)>,
     /// The rate of the caller's lease clock; for clients that query it.
@@ -179,6 +182,7 @@ impl Engine {
             script_bytes_before: lua_bytes,
             script_monitor: None,
             settings_user: None,
+            file_reads: FileReads::default(),
             script_messages: Vec::new(),
             clock_rate: Rate::REAL,
             flow: None,

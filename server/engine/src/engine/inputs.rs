@@ -35,6 +35,7 @@
 //!   [`Engine::clear_state`]) or leads ([`Engine::lead`], [`Engine::set_serves`]); the nodes have
 //!   changed ([`Engine::set_nodes`]); held requests may run ([`Engine::grant_reads`]) or have
 //!   waited for too long ([`Engine::refuse_held`]).
+//! - **Files** that a request needs were read: [`Engine::end_file_read`].
 //! - **A snapshot** begins ([`Engine::begin_snapshot`]) or ends ([`Engine::end_snapshot`]).
 //! - **The disk of the log is full**, or not any more: [`Engine::set_disk_is_full`].
 //! - **A script runs for long**: [`Engine::set_busy`], [`Engine::kill_script`].
@@ -48,7 +49,8 @@
 //! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`],
 //!   [`Engine::next_waiter`], [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`]; requests that are held, [`Engine::last_held`] and
-//!   [`Engine::held_reads`].
+//!   [`Engine::held_reads`]; files to read, [`Engine::has_file_reads`] and
+//!   [`Engine::next_file_read`].
 //! - **Effects** of the units: [`Engine::take_effects`]; for a log, [`Engine::take_units`], and the
 //!   unit that the output depends on, [`Engine::take_dependency`]; what is waited for,
 //!   [`Engine::is_flush_awaited`].

@@ -3,7 +3,8 @@
 //! - `inputs` lists all inputs and outputs. Begin here.
 //! - `core` has the parts of the engine; `requests` runs a request; `clients` has those that come
 //!   and go, `users` what they may do; `expiry` ends leases, `locks` holds of native locks;
-//!   `settings` changes directives; `counts` has the counters of `INFO`.
+//!   `settings` changes directives; `files` has requests that need files; `counts` has the
+//!   counters of `INFO`.
 //!
 //! Rule: the same inputs in the same order give the same outputs.
 
@@ -11,6 +12,7 @@ mod clients;
 mod core;
 mod counts;
 mod expiry;
+pub mod files;
 pub mod inputs;
 mod locks;
 mod requests;

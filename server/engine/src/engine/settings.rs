@@ -1,9 +1,10 @@
 //! Changes of directives, and what follows from them.
 
 use crate::command::CommandStats;
+use crate::engine::files::Files;
 use crate::engine::{Engine, Stats};
 use crate::sessions::ClientId;
-use crate::settings::{Change, ConfigError, find};
+use crate::settings::{Change, ConfigError, Settings, SettingsReader, find};
 
 impl Engine {
     /// Sets all named directives, or none, for a command of the caller.
@@ -12,7 +13,8 @@ impl Engine {
         pairs: &[(&[u8], &[u8])],
         caller: ClientId,
     ) -> Result<(), ConfigError> {
-        let changes = self.set_directives(pairs)?;
+        let files = self.take_files(caller);
+        let changes = self.set_directives(pairs, files)?;
         self.apply_settings();
         if changes.iter().any(|change| change.directive.sets_default_password()) {
             self.set_default_password(Some(caller));
@@ -20,7 +22,11 @@ impl Engine {
         Ok(())
     }
 
-    fn set_directives(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Change>, ConfigError> {
+    fn set_directives(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        files: Option<Files>,
+    ) -> Result<Vec<Change>, ConfigError> {
         let mut next = self.settings.clone();
         let changes = next.set(pairs)?;
         let sets_password = changes.iter().any(|change| change.directive.sets_default_password());
@@ -28,13 +34,33 @@ impl Engine {
             let reason = "the default user is replicated: use ACL SETUSER on the leader".into();
             return Err(ConfigError::Refused { name: "requirepass", reason });
         }
-        if let Some(user) = &mut self.settings_user {
-            // Includes directives that keep their value, since their files may have changed.
-            let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));
-            user.adopt(&next, &names.map(|(name, _)| name).collect::<Vec<_>>())?;
+        let adoption = match files {
+            Some(Files::Settings(adoption)) => Some(adoption),
+            _ => self.reader_with(&next, pairs).map(|read| read()),
+        };
+        if let Some(adopt) = adoption {
+            adopt?();
+            self.file_reads.void();
         }
         self.settings = next;
         Ok(changes)
+    }
+
+    /// What reads the files that `CONFIG SET` with these arguments needs, if any.
+    pub(crate) fn reader_of_settings(&self, arguments: &[&[u8]]) -> Option<SettingsReader> {
+        self.settings_user.as_ref()?;
+        let (pairs, []) = arguments.as_chunks::<2>() else { return None };
+        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|&[name, value]| (name, value)).collect();
+        let mut next = self.settings.clone();
+        next.set(&pairs).ok()?;
+        self.reader_with(&next, &pairs)
+    }
+
+    fn reader_with(&self, next: &Settings, pairs: &[(&[u8], &[u8])]) -> Option<SettingsReader> {
+        // Includes directives that keep their value, since their files may have changed.
+        let names = pairs.iter().filter_map(|(name, _)| find(std::str::from_utf8(name).ok()?));
+        let names: Vec<&'static str> = names.map(|(name, _)| name).collect();
+        self.settings_user.as_ref()?.reader(next, &names)
     }
 
     /// Updates the state that the engine derives from its settings.

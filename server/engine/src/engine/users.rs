@@ -10,6 +10,7 @@ use crate::acl::permissions::{Denial, Request};
 use crate::acl::user::{PasswordHash, ReadableKeys, User};
 use crate::acl::{AclFile, Users};
 use crate::command::Entry;
+use crate::engine::files::Files;
 use crate::error::Error;
 use crate::run::gates::{Invocation, Paths};
 use crate::sessions::ClientId;
@@ -30,7 +31,7 @@ impl Engine {
                 return Err(TWO_SOURCES.into());
             }
             let users = self
-                .read_acl_file()
+                .read_acl_file(None)
                 .map_err(|errors| format!("Aborting startup because of ACL errors: {errors}"))?;
             self.change_users(users, None);
         }
@@ -39,23 +40,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads the users of the ACL file.
-    pub(crate) fn read_acl_file(&mut self) -> Result<Users, String> {
-        let Some(file) = self.access.file.as_mut() else { return Err(NO_FILE.into()) };
-        let text = file.read().map_err(|reason| {
-            format!("Error loading ACLs, opening file '{}': {reason}", file.name())
-        })?;
-        Users::from_file(file.name(), &text, self.commands, &self.settings)
-    }
-
-    /// Replaces the users by those of the ACL file: all or nothing.
+    /// The users of the ACL file: of what was read for the request of the caller, or as it is
+    /// now.
     ///
     /// # Errors
     /// If there is no file, or it cannot be read or is not valid; the text describes the reason.
-    pub(crate) fn reload_users(&mut self, caller: Option<ClientId>) -> Result<(), String> {
-        let users: Users = self.read_acl_file()?;
-        self.replace_users(users, caller);
-        Ok(())
+    pub(crate) fn read_acl_file(&mut self, caller: Option<ClientId>) -> Result<Users, String> {
+        let read = caller.and_then(|caller| self.take_files(caller));
+        let Some(file) = self.access.file.as_ref() else { return Err(NO_FILE.into()) };
+        let text = match read {
+            Some(Files::Users(text)) => text,
+            _ => file.reader()(),
+        };
+        self.file_reads.void();
+        let text = text.map_err(|reason| {
+            format!("Error loading ACLs, opening file '{}': {reason}", file.name())
+        })?;
+        Users::from_file(file.name(), &text, self.commands, &self.settings)
     }
 
     /// Writes the users to the ACL file.

@@ -38,6 +38,7 @@ impl Engine {
         }
         self.unpause();
         self.settings = self.first_settings.clone();
+        self.file_reads.void();
         self.apply_settings();
         self.reset_users(Some(caller));
         self.reset_stats();

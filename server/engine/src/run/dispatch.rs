@@ -242,6 +242,7 @@ impl Engine {
             Ok(Admission::Queued) => DispatchResult::Reply(Reply::status("QUEUED")),
             Ok(Admission::Paused) => DispatchResult::Again,
             Err(error) => {
+                self.take_files(client);
                 let error = self.break_transaction(client, error, argv);
                 DispatchResult::Reply(self.error_reply(error))
             }
@@ -498,6 +499,7 @@ impl Engine {
                 self.sessions.hold(client, need);
                 return Ok(Admission::Paused);
             }
+            Err(Closed::Reading) => return Ok(Admission::Paused),
             Err(closed) => {
                 self.sessions.forget_verdict(client);
                 self.command_stats[entry.at].rejected += 1;

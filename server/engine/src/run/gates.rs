@@ -133,6 +133,8 @@ pub enum Closed {
     Paused,
     /// The command is run again when the server may serve it.
     Held(Need),
+    /// The command is run again when its files are read.
+    Reading,
 }
 
 impl From<Error> for Closed {
@@ -290,6 +292,14 @@ pub const GATES: &[Gate] = &[
         when: Conditions::PAUSE_OF_WRITES,
         commands: Commands::With(WRITES),
         check: check_pause,
+    },
+    // The last one, since files are read only for what may run.
+    Gate {
+        name: "files",
+        paths: Paths::REQUEST,
+        when: Conditions::empty(),
+        commands: Commands::With(Flags::ADMIN),
+        check: Engine::check_files,
     },
 ];
 
@@ -460,7 +470,9 @@ impl Engine {
         match closed {
             Closed::Refused(error) => error,
             Closed::Denied(denial) => self.deny(call, denial),
-            Closed::Paused | Closed::Held(_) => Error::line("ERR Clients are paused"),
+            Closed::Paused | Closed::Held(_) | Closed::Reading => {
+                Error::line("ERR Clients are paused")
+            }
         }
     }
 

@@ -33,5 +33,8 @@ pub use types::{
     SavePoint, Secret, Supervised, TlsAuthClients,
 };
 pub use value::{REDACTED, Value, ValueKind, WRONG_NUMBER};
-pub use values::{Change, ConfigError, LOCKWHEEL_VERSION, NOT_UTF8, REDIS_VERSION, SettingsUser};
+pub use values::{
+    Adoption, Change, ConfigError, LOCKWHEEL_VERSION, NOT_UTF8, REDIS_VERSION, SettingsReader,
+    SettingsUser,
+};
 pub use without_effect::{FORBIDDEN, FOREIGN, FOREIGN_PREFIXES};

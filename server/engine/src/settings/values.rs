@@ -60,14 +60,18 @@ impl std::error::Error for ConfigError {}
 /// A layer above the engine that uses directives in a way that can fail, such as reading the files
 /// they name.
 pub trait SettingsUser: Send {
-    /// Takes over the settings `next`, to which `CONFIG SET` is about to change; `names` are the
-    /// directives of the command, also those that keep their values. Afterwards all of them are in
-    /// use, or none.
-    ///
-    /// # Errors
-    /// If one of them cannot be used. The settings then stay as they are.
-    fn adopt(&mut self, next: &Settings, names: &[&'static str]) -> Result<(), ConfigError>;
+    /// What reads the files of the settings `next`, to which `CONFIG SET` is about to change;
+    /// `None` if it concerns none. `names` are the directives of the command, also those that keep
+    /// their values.
+    fn reader(&self, next: &Settings, names: &[&'static str]) -> Option<SettingsReader>;
 }
+
+/// Reads the files that directives name. It may take long, and is called without the engine.
+pub type SettingsReader = Box<dyn FnOnce() -> Adoption + Send>;
+
+/// What puts in use what was read. The error is for a directive that cannot be used: the settings
+/// then stay as they are.
+pub type Adoption = Result<Box<dyn FnOnce() + Send>, ConfigError>;
 
 impl Settings {
     /// The mode of the server.

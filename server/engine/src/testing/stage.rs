@@ -129,7 +129,22 @@ impl Stage {
             _ => ("a", step),
         };
         let client = self.client(name);
-        self.request(client, &words(command)).0
+        let argv = words(command);
+        loop {
+            let (replies, flow) = self.request(client, &argv);
+            if flow != Flow::Again || !self.read_files() {
+                return replies;
+            }
+        }
+    }
+
+    /// Reads the files that requests need; returns whether there are such requests.
+    pub(crate) fn read_files(&mut self) -> bool {
+        let has_read = self.engine.has_file_reads();
+        while let Some(read) = self.engine.next_file_read() {
+            self.engine.end_file_read(read.run());
+        }
+        has_read
     }
 
     /// Advances both clocks and processes everything that is due then.

@@ -47,6 +47,8 @@ pub(crate) struct Host {
     pub(super) disk_watch: Mutex<DiskWatch>,
     /// The host itself, for its threads.
     pub(super) this: Weak<Host>,
+    /// Whether a thread reads files for requests. Changed only under the engine's lock.
+    pub(super) reads_files: AtomicBool,
     /// The connected clients.
     pub(crate) registry: Registry,
     /// The files that are removed when the server ends.
@@ -99,6 +101,7 @@ impl Host {
             raft_log: OnceLock::new(),
             disk_watch: Mutex::default(),
             this: Weak::clone(this),
+            reads_files: AtomicBool::new(false),
             registry: Registry::default(),
             runtime_files,
             stopped: watch::Sender::new(false),

@@ -3,6 +3,7 @@
 //! - `core` has the lock, and the order of this work. Begin here.
 //! - `requests` runs requests; `delivery` passes their output on; `slow_script` serves other
 //!   clients while a script runs for long.
+//! - `files` reads files for requests.
 //! - `log` passes units to the log, and has the restart guard; `leadership` asks a replicated log.
 //! - `clock_orders` moves the clock of a server for tests.
 //!
@@ -11,6 +12,7 @@
 mod clock_orders;
 mod core;
 mod delivery;
+mod files;
 #[cfg(test)]
 mod gate_tests;
 #[cfg(feature = "replication")]

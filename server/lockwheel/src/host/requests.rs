@@ -73,7 +73,10 @@ impl Host {
         match flow {
             Flow::Next => return Next::Request,
             Flow::Wait => return Next::LateReply,
-            Flow::Again => return Next::SameRequest,
+            Flow::Again => {
+                self.read_files(engine);
+                return Next::SameRequest;
+            }
             // Disconnected at once, since a client that sees its last reply must find itself
             // disconnected.
             Flow::Close => self.disconnect(engine, client),

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use lockwheel_engine::acl::{AclFile, WriteFailed};
+use lockwheel_engine::acl::{AclFile, AclFileReader, WriteFailed};
 use tracing::warn;
 
 use crate::bounded_file;
@@ -60,13 +60,16 @@ impl AclFile for AclFileOnDisk {
         &self.path
     }
 
-    fn read(&mut self) -> Result<Vec<u8>, String> {
-        let read = bounded_file::read(Path::new(&self.path), limits::ACL_FILE_BYTES_MAX);
-        read.map_err(|error| match error.kind() {
-            // As in Redis, without the number of the error.
-            io::ErrorKind::NotFound => "No such file or directory".to_owned(),
-            io::ErrorKind::PermissionDenied => "Permission denied".to_owned(),
-            _ => error.to_string(),
+    fn reader(&self) -> AclFileReader {
+        let path = PathBuf::from(&self.path);
+        Box::new(move || {
+            let read = bounded_file::read(&path, limits::ACL_FILE_BYTES_MAX);
+            read.map_err(|error| match error.kind() {
+                // As in Redis, without the number of the error.
+                io::ErrorKind::NotFound => "No such file or directory".to_owned(),
+                io::ErrorKind::PermissionDenied => "Permission denied".to_owned(),
+                _ => error.to_string(),
+            })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwheel_engine::settings::{ConfigError, Settings, SettingsUser};
+use lockwheel_engine::settings::{ConfigError, Settings, SettingsReader, SettingsUser};
 use parking_lot::RwLock;
 use rustls::ServerConfig;
 use tracing::{info, warn};
@@ -46,19 +46,20 @@ impl TlsConfig {
 /// `CONFIG SET` of a directive of TLS reads the files again, also if the value stays the same: a
 /// certificate may have been renewed in its place.
 impl SettingsUser for TlsConfig {
-    fn adopt(&mut self, next: &Settings, names: &[&'static str]) -> Result<(), ConfigError> {
-        let Some(name) = names.iter().find(|name| name.starts_with("tls-")) else {
-            return Ok(());
-        };
-        if self.current().is_none() {
-            return Ok(());
-        }
-        self.load(next).map_err(|error| {
-            warn!("Failed to configure TLS, the old configuration stays in use: {error}");
-            ConfigError::Refused { name, reason: format!("{FAILED} {error}") }
-        })?;
-        info!("TLS is configured anew");
-        Ok(())
+    fn reader(&self, next: &Settings, names: &[&'static str]) -> Option<SettingsReader> {
+        let name = *names.iter().find(|name| name.starts_with("tls-"))?;
+        self.current()?;
+        let (tls, next) = (self.clone(), next.clone());
+        Some(Box::new(move || match build(&next) {
+            Ok(config) => Ok(Box::new(move || {
+                *tls.0.write() = Some(Arc::new(config));
+                info!("TLS is configured anew");
+            })),
+            Err(error) => {
+                warn!("Failed to configure TLS, the old configuration stays in use: {error}");
+                Err(ConfigError::Refused { name, reason: format!("{FAILED} {error}") })
+            }
+        }))
     }
 }
 

@@ -121,12 +121,12 @@ impl Context<'_> {
         self.engine.replace_users(users, Some(self.client));
     }
 
-    /// Replaces the users by those of the ACL file: all or nothing.
+    /// The users of the ACL file.
     ///
     /// # Errors
     /// If there is no file, or it cannot be read or is not valid; the text describes the reason.
-    pub fn reload_users(&mut self) -> Result<(), String> {
-        self.engine.reload_users(Some(self.client))
+    pub fn users_of_file(&mut self) -> Result<Users, String> {
+        self.engine.read_acl_file(Some(self.client))
     }
 
     /// Writes the users to the ACL file.
