@@ -115,6 +115,10 @@ defects! {
         TailNotTruncated = "tail-not-truncated": "an incomplete frame is not cut off",
         FlushedPartCutOff = "flushed-part-cut-off":
             "damage in a part that was flushed is cut off",
+        DamagedSegmentRemoved = "damaged-segment-removed":
+            "a last segment whose first frame is damaged is removed with the units behind it",
+        MissingSegmentNotNoticed = "missing-segment-not-noticed":
+            "a start does not notice that the last segment is missing",
         ChecksumNotChecked = "checksum-not-checked": "checksums are not compared",
         RecoveredUnitsNotFlushed = "recovered-units-not-flushed":
             "what was read at the start is served before it is flushed",
@@ -134,6 +138,8 @@ defects! {
         CeilingByWallClock = "ceiling-by-wall-clock": "the restart guard trusts the wall clock",
         BootIdIgnoredByGuard = "boot-id-ignored-by-guard":
             "the restart guard counts the time of another machine",
+        CeilingWithoutReserve = "ceiling-without-reserve":
+            "the lease ceiling has no space of its own on a full disk",
         GrantOvertakesQueue = "grant-overtakes-queue":
             "a lock is granted although others wait for it",
         QueueNotWokenWhenFirstLeaves = "queue-not-woken-when-first-leaves":

@@ -9,6 +9,7 @@ use std::io;
 
 use crate::disk::{Disk, DiskFile};
 use crate::position::Position;
+use lockwheel_defects::defect;
 
 /// The name of the file.
 pub const CEILING: &str = "ceiling";
@@ -181,14 +182,15 @@ impl CeilingRecord {
         let mut file = spare(disk)?;
         file.write_at(0, &self.encode())?;
         file.sync()?;
-        let has_previous = disk.link(CEILING, PREVIOUS).is_ok();
+        let keeps_space = !defect!(CeilingWithoutReserve);
+        let has_previous = keeps_space && disk.link(CEILING, PREVIOUS).is_ok();
         disk.rename(SPARE, CEILING)?;
         if has_previous {
             // The renaming must be durable before the next one: a crash could otherwise leave one
             // file with both names, and the next record would overwrite the valid one.
             disk.sync()?;
             disk.rename(PREVIOUS, SPARE)?;
-        } else {
+        } else if keeps_space {
             // The first file, or a file system without links. Without a spare file, the next
             // ceiling needs space.
             let _ = spare(disk);

@@ -188,8 +188,10 @@ pub(crate) fn recover_restored(
     recovered.marker = marker::read(disk).map_err(RecoveryError::io(&GUARD))?;
     match (&recovered.marker, missing_segment(ceiling, &names)) {
         (Some(marker), _) => recovered.epoch = recovered.epoch.max(marker.epoch),
-        (None, Some(name)) => return Err(RecoveryError::MissingSegment(name)),
-        (None, None) => {}
+        (None, Some(name)) if !defect!(MissingSegmentNotNoticed) => {
+            return Err(RecoveryError::MissingSegment(name));
+        }
+        (None, _) => {}
     }
     Ok(recovered)
 }
@@ -317,10 +319,14 @@ impl Recovery<'_> {
                     let was_flushed = |frame: &Frame<'_>| {
                         frame.header.flushed > last && !defect!(FlushedPartCutOff)
                     };
+                    let is_ignored = is_last && offset == 0 && defect!(DamagedSegmentRemoved);
                     // The first frame is durable before another one is written.
-                    if !is_last
-                        || offset == 0 && reader.length() > Beginning::FRAME_BYTES
-                        || reader.later_frames(was_flushed).map_err(RecoveryError::io(&name))?
+                    if !is_ignored
+                        && (!is_last
+                            || offset == 0 && reader.length() > Beginning::FRAME_BYTES
+                            || reader
+                                .later_frames(was_flushed)
+                                .map_err(RecoveryError::io(&name))?)
                     {
                         return Err(damaged("no frame, in a part that was flushed"));
                     }

@@ -163,6 +163,15 @@ impl SimulatedDisk {
         state.durable_names.insert(name.into(), at);
     }
 
+    /// Removes a file, durably.
+    pub fn lose(&self, name: &str) {
+        let mut state = self.state();
+        let State { names, durable_names, unflushed_names, .. } = &mut *state;
+        for names in [names, durable_names].into_iter().chain(unflushed_names) {
+            names.remove(name);
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -558,6 +558,10 @@ impl Core {
     /// Ends a server that stops by itself, after it has sent what is released.
     fn end_stopping(&mut self, server: usize) {
         let machine = &mut self.machines[server];
+        if machine.must_go_on && !machine.forget_disk_fault() {
+            self.report("full", format!("server {server} stops since its disk is full"));
+        }
+        let machine = &mut self.machines[server];
         let Machine { server: Some(process), random, .. } = machine else { return };
         process.run_tasks(&mut |bound| random.below(bound));
         process.end_turn();
@@ -587,6 +591,7 @@ impl Core {
     fn restart_later(&mut self, server: usize) {
         let machine = &mut self.machines[server];
         machine.disk.set_space(None);
+        machine.must_go_on = false;
         let after_us = machine.random.between(1_000, 2 * SECOND_US);
         self.drop_connections(server);
         self.schedule(after_us, Event::Start(server));
@@ -648,6 +653,7 @@ impl Core {
             _ if !is_up => {}
             FaultKind::Kill => self.end_process(server),
             FaultKind::Stop => {
+                machine.must_go_on = false;
                 machine.use_clocks(now_us);
                 machine.server.iter_mut().for_each(|process| process.stop());
                 self.after_server(server);
@@ -656,10 +662,14 @@ impl Core {
                 let names = machine.disk.names().unwrap_or_default();
                 let bytes = names.iter().filter_map(|name| machine.disk.contents(name));
                 let used: usize = bytes.map(|bytes| bytes.len()).sum();
-                machine.disk.set_space(Some(used as u64 + machine.random.below(4_000)));
+                let has_log = self.plan.durability.has_log();
+                // Without a log, less than the file of the lease ceiling.
+                let free_max = if has_log { 4_000 } else { 600 };
+                machine.disk.set_space(Some(used as u64 + machine.random.below(free_max)));
+                machine.must_go_on = !has_log;
             }
             FaultKind::SecondStart => self.start_second(server),
-            FaultKind::DamagedRead => self.start_damaged(server),
+            FaultKind::DamagedRead => self.start_damaged(server, number),
             FaultKind::FailedRead => {
                 self.end_process(server);
                 let machine = &mut self.machines[server];
@@ -701,11 +711,13 @@ impl Core {
 
     /// Restarts the process with a damaged log. It may refuse to start; if it starts although the
     /// log is damaged, the judges decide whether that was right.
-    fn start_damaged(&mut self, server: usize) {
+    fn start_damaged(&mut self, server: usize, fault: usize) {
         self.end_process(server);
         let (plan, now_us) = (self.plan.clone(), self.now_us);
         let machine = &mut self.machines[server];
-        let Some((name, intact)) = machine.damage() else { return };
+        // These have choices of their own, so that the other histories stay as they are.
+        let mut random = Random::of(plan.seed, 30_000 + fault as u64);
+        let Some((name, intact)) = machine.damage(&mut random) else { return };
         let started = catch_unwind(AssertUnwindSafe(|| machine.start(&plan, now_us)));
         match started {
             Ok(Ok(())) => {

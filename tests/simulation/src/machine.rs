@@ -6,7 +6,9 @@ use lockwheel::simulation::clocks::{self, Clocks};
 use lockwheel::simulation::{SimulatedServer, StartOptions};
 use lockwheel_compat::random::Random;
 use lockwheel_log::Disk;
+use lockwheel_log::ceiling::{CEILING, CeilingRecord};
 use lockwheel_log::frame::{Header, Kind, Parsed, parse};
+use lockwheel_log::names::Name;
 use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
 
 use crate::plan::Plan;
@@ -31,6 +33,8 @@ pub struct Machine {
     fault_operations: Vec<u64>,
     /// Operations at which only the process is killed.
     kill_operations: Vec<u64>,
+    /// Whether the process must go on although the disk is full.
+    pub must_go_on: bool,
     /// The choices of the machine.
     pub random: Random,
     /// The scheduled events of the process.
@@ -67,6 +71,7 @@ impl Machine {
             slow_until_us: 0,
             fault_operations: Vec::new(),
             kill_operations: Vec::new(),
+            must_go_on: false,
             boot_base_us: random.between(1_000_000, 1_000_000_000),
             random,
             scheduled: Scheduled::default(),
@@ -176,9 +181,47 @@ impl Machine {
         self.fault_operations.len() < before
     }
 
-    /// Changes a bit in a part of the log that was flushed, as a later frame says. Returns the file
-    /// and its intact contents; `None` if there is no such part.
-    pub fn damage(&mut self) -> Option<(String, Vec<u8>)> {
+    /// Damages the log where a start must notice it. Returns the file and its intact contents;
+    /// `None` if there is no such place. `random` decides about the kind of damage.
+    pub fn damage(&mut self, random: &mut Random) -> Option<(String, Vec<u8>)> {
+        let damaged = match random.below(4) {
+            0 => self.damage_first_frame(random),
+            1 => self.lose_last_segment(),
+            _ => None,
+        };
+        damaged.or_else(|| self.damage_flushed_part())
+    }
+
+    /// The last segment with its contents, if it has units.
+    fn last_segment(&self) -> Option<(Name, Vec<u8>)> {
+        let names = self.disk.names().ok()?;
+        let segments = names.iter().filter_map(|name| Name::parse(name));
+        let last = segments.filter(|name| matches!(name, Name::Segment(_))).max()?;
+        let bytes = self.disk.contents(&last.to_string())?;
+        (frames(&bytes).len() > 1).then_some((last, bytes))
+    }
+
+    /// Changes a bit of the first frame of the last segment, which was flushed before the units.
+    fn damage_first_frame(&mut self, random: &mut Random) -> Option<(String, Vec<u8>)> {
+        let (name, intact) = self.last_segment()?;
+        let (first, _) = frames(&intact).into_iter().next()?;
+        let bit = random.below(first.len() as u64 * 8) as usize;
+        self.change_bit(&name.to_string(), &intact, bit);
+        Some((name.to_string(), intact))
+    }
+
+    /// Removes the last segment, if the lease ceiling names it.
+    fn lose_last_segment(&mut self) -> Option<(String, Vec<u8>)> {
+        let (name, intact) = self.last_segment()?;
+        let ceiling = CeilingRecord::decode(&self.disk.contents(CEILING)?)?;
+        (name == Name::Segment(ceiling.segment)).then(|| {
+            self.disk.lose(&name.to_string());
+            (name.to_string(), intact)
+        })
+    }
+
+    /// Changes a bit in a part of the log that was flushed, as a later frame says.
+    fn damage_flushed_part(&mut self) -> Option<(String, Vec<u8>)> {
         let names = self.disk.names().ok()?;
         let mut places = Vec::new();
         for name in names {
@@ -197,11 +240,15 @@ impl Machine {
         }
         let (name, range) = self.random.pick(&places).clone();
         let intact = self.disk.contents(&name)?;
-        let mut damaged = intact.clone();
         let bit = self.random.below(range.len() as u64 * 8) as usize;
-        damaged[range.start + bit / 8] ^= 1 << (bit % 8);
-        self.disk.set_contents(&name, &damaged);
+        self.change_bit(&name, &intact, range.start * 8 + bit);
         Some((name, intact))
+    }
+
+    fn change_bit(&self, name: &str, intact: &[u8], bit: usize) {
+        let mut damaged = intact.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        self.disk.set_contents(name, &damaged);
     }
 }
 

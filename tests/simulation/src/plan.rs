@@ -143,7 +143,7 @@ pub enum FaultKind {
     KillDuringOperation(u64),
     /// That operation of the disk fails.
     OperationFails(u64),
-    /// The disk gets full.
+    /// The disk gets full. A server without a log goes on.
     DiskIsFull,
     /// The disk does nothing for this span.
     DiskIsSlow(i64),
@@ -157,7 +157,8 @@ pub enum FaultKind {
     ClientPauses(i64),
     /// A second server is started with the same directory.
     SecondStart,
-    /// The process is killed, and the next start reads a wrong bit of the log.
+    /// The process is killed, and the next start reads a wrong bit of the log, or the last file of
+    /// it is missing.
     DamagedRead,
     /// The process is killed, and the next start gets an error when it reads the log.
     FailedRead,
@@ -244,6 +245,11 @@ impl Plan {
         let mut faults = draw_faults(&mut random, durability, servers, end_us);
         if is_native && !matches!(durability, Durability::Memory | Durability::Lossy { .. }) {
             add_start_in_the_past(&mut native, end_us, &mut faults);
+        }
+        let mut full = Random::of(seed, u64::MAX - 2);
+        if durability == Durability::Guarded && full.once_in(3) {
+            let at_us = full.between(10_000, end_us);
+            faults.push(Fault { at_us, server: 0, kind: FaultKind::DiskIsFull });
         }
         faults.sort_by_key(|fault| fault.at_us);
         Plan {
