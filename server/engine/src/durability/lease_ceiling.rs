@@ -11,7 +11,7 @@
 
 use crate::durability::key_groups::KeyGroups;
 use crate::durability::readiness::Readiness;
-use crate::settings::directive;
+use crate::settings::{Settings, directive};
 use crate::store::effects::{Effect, Effects, Place};
 use crate::timing::time::{Millis, Time};
 use crate::{Engine, glob, limits};
@@ -77,6 +77,13 @@ pub(crate) struct LeaseCeiling {
 }
 
 impl LeaseCeiling {
+    fn new(settings: &Settings, recorded: Ceiling, exempt: Vec<Vec<u8>>) -> LeaseCeiling {
+        // A guard lasts as long as a lease and what lies ahead.
+        let long_ms = settings.get(directive::RESTART_GUARD_WARN).0 - AHEAD_MS.1;
+        let required = recorded.clone();
+        LeaseCeiling { recorded, required, exempt, long_ms: long_ms.max(0) }
+    }
+
     fn is_exempt(&self, key: &[u8]) -> bool {
         self.exempt.iter().any(|pattern| glob::matches(pattern, key))
     }
@@ -113,11 +120,7 @@ impl Engine {
     /// match a pattern of `exempt` do not count. Fencing tokens are greater than the recorded one.
     pub fn track_ceiling(&mut self, recorded: Ceiling, exempt: Vec<Vec<u8>>) {
         self.token_floor = self.token_floor.max(recorded.token);
-        // A guard lasts as long as a lease and what lies ahead.
-        let long_ms = self.settings.get(directive::RESTART_GUARD_WARN).0 - AHEAD_MS.1;
-        let required = recorded.clone();
-        let ceiling = LeaseCeiling { recorded, required, exempt, long_ms: long_ms.max(0) };
-        self.lease_ceiling = Some(Box::new(ceiling));
+        self.lease_ceiling = Some(Box::new(LeaseCeiling::new(&self.settings, recorded, exempt)));
         self.update_consumers();
     }
 
@@ -154,6 +157,17 @@ impl Engine {
     /// restart guard waits for.
     pub fn ceiling_of_keys(&self) -> Option<Ceiling> {
         let ceiling = self.lease_ceiling.as_ref()?;
+        Some(self.exact_ceiling(ceiling, self.writer.keyspace().now()))
+    }
+
+    /// The groups of the keys that exist whose leases make a guard long that begins at `now`, also
+    /// if no lease ceiling is recorded. Keys that match a pattern of `exempt` do not count.
+    pub fn groups_of_keys(&self, now: Millis, exempt: Vec<Vec<u8>>) -> KeyGroups {
+        let ceiling = LeaseCeiling::new(&self.settings, Ceiling::NONE, exempt);
+        self.exact_ceiling(&ceiling, now).groups
+    }
+
+    fn exact_ceiling(&self, ceiling: &LeaseCeiling, now: Millis) -> Ceiling {
         let token = self.writer.last_token().max(self.token_floor);
         let mut exact = Ceiling { token, ..Ceiling::NONE };
         if let Readiness::Guarded(guard) = self.readiness() {
@@ -161,7 +175,7 @@ impl Engine {
             exact.groups.merge(&guard.groups, Millis(0));
         }
         let keyspace = self.writer.keyspace();
-        let long = ceiling.long_after(keyspace.now());
+        let long = ceiling.long_after(now);
         for database in (0..keyspace.count()).map(|number| keyspace.database(number)) {
             let records = database.records();
             let (slots, _) = records.scan(0, usize::MAX);
@@ -173,7 +187,7 @@ impl Engine {
                 exact.raise(records.deadline(slot), long, || records.key(slot));
             }
         }
-        Some(exact)
+        exact
     }
 
     /// Lowers the ceiling to that of the leases that still run, since a command has ended the
@@ -355,6 +369,9 @@ mod tests {
         assert_eq!(names("+8600000ms; SET e:1 v NX EX 9000"), recorded("e: a:"));
         let keys = stage.engine.ceiling_of_keys().expect("a ceiling");
         assert_eq!(keys.groups.names(), ["e:"], "a lease that is nearly over is not long");
+        let now = stage.time().now;
+        assert_eq!(stage.engine.groups_of_keys(now, Vec::new()).names(), ["e:"]);
+        assert!(stage.engine.groups_of_keys(now, vec![b"e:*".to_vec()]).is_empty());
     }
 
     #[test]

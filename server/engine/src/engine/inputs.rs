@@ -55,7 +55,7 @@
 //!   unit that the output depends on, [`Engine::take_dependency`]; what is waited for,
 //!   [`Engine::is_flush_awaited`].
 //! - **The lease ceiling**: [`Engine::take_ceiling`], [`Engine::lower_ceiling`],
-//!   [`Engine::ceiling_of_keys`].
+//!   [`Engine::ceiling_of_keys`], [`Engine::groups_of_keys`].
 //! - **Parts of a snapshot**: [`Engine::snapshot_part`].
 //! - **Messages of scripts** for the log file: [`Engine::take_script_messages`].
 //! - **Views**: [`Engine::settings`], [`Engine::session`], [`Engine::is_watch_broken`],

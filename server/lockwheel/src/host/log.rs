@@ -71,17 +71,17 @@ impl Host {
         let now = self.now().now;
         groups.postpone(now);
         let until = Millis(now.0.saturating_add(left_ms));
-        self.begin_guard_until(engine, until, reason, groups);
+        self.begin_guard_until(engine, until, reason, |_| groups);
     }
 
-    /// Refuses commands until the lease clock reaches `until`. `groups` are groups of keys with
-    /// long leases.
+    /// Refuses commands until the lease clock reaches `until`. `groups` returns the groups of keys
+    /// with long leases, and is called if the guard is long.
     pub(crate) fn begin_guard_until(
         &self,
         engine: &mut Engine,
         until: Millis,
         reason: String,
-        groups: KeyGroups,
+        groups: impl FnOnce(&Engine) -> KeyGroups,
     ) {
         let left_ms = until.0.saturating_sub(self.now().now.0);
         if left_ms > 0 {
@@ -89,6 +89,7 @@ impl Host {
             engine.begin_guard(until, reason);
             self.guard_until_ms.store(until.0, Ordering::Relaxed);
             if left_ms > engine.settings().get(directive::RESTART_GUARD_WARN).0 {
+                let groups = groups(engine);
                 let (names, [end, exempt]) = (groups.names(), WAYS_OUT);
                 if !names.is_empty() {
                     warn!("the restart guard is long, because of keys that begin with {names:?}");

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use lockwheel_engine::Engine;
-use lockwheel_engine::durability::key_groups::KeyGroups;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_engine::timing::time::Millis;
 use lockwheel_log::files::Snapshot;
 use lockwheel_raft::{Batch, Guard, SnapshotParts, State};
 
 use super::raft_log::{RaftLog, ended};
+use crate::durability::restart_guard::GuardSettings;
 use crate::durability::snapshots;
 use crate::host::Host;
 use crate::limits;
@@ -63,8 +63,12 @@ impl State for NodeState {
             engine.set_clock_rate(host.clock.rate());
             engine.lead(position, host.now());
             if let Some(Guard { until_ms, reason }) = guard {
-                let until = Millis(*until_ms);
-                host.begin_guard_until(engine, until, reason.clone(), KeyGroups::NONE);
+                // What the guard waits for is in the state, or is not known.
+                let groups = |engine: &Engine| {
+                    let exempt = GuardSettings::of(engine.settings()).exempt;
+                    engine.groups_of_keys(host.now().now, exempt)
+                };
+                host.begin_guard_until(engine, Millis(*until_ms), reason.clone(), groups);
             }
             position
         });
@@ -134,12 +138,30 @@ impl SnapshotParts for Parts {
 
 #[cfg(test)]
 mod tests {
+    use lockwheel_engine::durability::readiness::Readiness;
     use lockwheel_log::files::{Clocks, Files};
     use lockwheel_simulated_disk::SimulatedDisk;
 
     use super::*;
     use crate::host::testing::host;
     use crate::in_process::Client;
+
+    #[test]
+    fn long_guard_names_the_keys_that_it_waits_for() {
+        let host = host();
+        let mut client = Client::connect(&host).expect("a client");
+        for (key, seconds) in [("session:1", "90000"), ("short:1", "60"), ("job", "80000")] {
+            client.call(&["SET", key, "v", "NX", "EX", seconds]).expect("OK");
+        }
+        let state = NodeState::new(&host, &Arc::new(RaftLog::new(&host)));
+        let guard = Guard { until_ms: 90_000_000, reason: "a copy".to_owned() };
+        state.begin_leading(1, 1, Some(&guard));
+        let names = host.with(|engine| match engine.readiness() {
+            Readiness::Guarded(guard) => guard.groups.names(),
+            _ => Vec::new(),
+        });
+        assert_eq!(names.expect("an engine"), ["session:", "job"]);
+    }
 
     #[test]
     fn snapshot_leaves_space_for_the_log() {
