@@ -99,7 +99,7 @@ fn entry(command: &SlowCommand) -> Reply {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use crate::settings::Settings;
+    use crate::settings::{Permission, Settings};
     use crate::testing::{Stage, check};
 
     #[test]
@@ -124,6 +124,22 @@ mod tests {
              SLOWLOG LEN => 2; SLOWLOG RESET; SLOWLOG LEN => 1",
         );
         check("CONFIG SET slowlog-log-slower-than -1; GET a; SLOWLOG LEN => 0");
+    }
+
+    #[test]
+    fn sleep_counts_as_time_of_its_command() {
+        static NOW_NS: AtomicU64 = AtomicU64::new(0);
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.settings.enable_debug_command = Permission::Yes;
+        stage.engine.process.clock_ns = || NOW_NS.load(Ordering::Relaxed);
+        stage.engine.process.sleep = |span| {
+            NOW_NS.fetch_add(span.0.unsigned_abs() * 1_000_000, Ordering::Relaxed);
+        };
+        stage.check(
+            "CONFIG SET latency-monitor-threshold 1; DEBUG SLEEP 0.0195 => OK; GET k; \
+             SLOWLOG GET => [[0, ..., 20000, [\"DEBUG\", \"SLEEP\", \"0.0195\"], ...]]; \
+             LATENCY LATEST => [[\"command\", ..., 20, 20]]",
+        );
     }
 
     #[test]

@@ -102,13 +102,15 @@ pub struct Process {
     pub usage: Arc<dyn Fn() -> ProcessUsage + Send + Sync>,
     /// Returns the time since any moment in nanoseconds, by which commands are timed.
     pub clock_ns: fn() -> u64,
+    /// Blocks the calling thread, which holds the engine, for a time.
+    pub sleep: fn(Millis),
 }
 
 impl Default for Process {
     /// A process that nothing is known of.
     fn default() -> Process {
         let usage = Arc::new(ProcessUsage::default);
-        Process { id: 0, executable: String::new(), usage, clock_ns: || 0 }
+        Process { id: 0, executable: String::new(), usage, clock_ns: || 0, sleep: |_| () }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::run::gates::Conditions;
 use crate::run::replies;
 use crate::sessions::{ClientId, ReplyMode, Session};
 use crate::store::lock_notes::Author;
-use crate::timing::time::{ClockOrder, Millis, Time};
+use crate::timing::time::{ClockOrder, Time};
 
 /// The next step for the caller of [`Engine::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,6 @@ pub enum Flow {
     Again,
     /// Send the pending replies and disconnect the client.
     Close,
-    /// Block all clients for this many milliseconds (`DEBUG SLEEP`), then run the next request.
-    Sleep(Millis),
     /// Apply this order to the clock, then run the next request.
     Clock(ClockOrder),
     /// Shut the server down.

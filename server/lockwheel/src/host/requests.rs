@@ -5,10 +5,9 @@ use lockwheel_resp::Reply;
 
 use super::core::Host;
 use crate::net::registry::Receiver;
-use crate::net::turn::{self};
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::ClientId;
-use lockwheel_engine::timing::time::{Millis, Time};
+use lockwheel_engine::timing::time::Time;
 use lockwheel_engine::{Engine, Flow};
 
 /// How a client goes on after a request.
@@ -85,10 +84,6 @@ impl Host {
                 self.start_snapshot();
                 return Next::Request;
             }
-            Flow::Sleep(span) => {
-                sleep_holding_engine(span);
-                return Next::Request;
-            }
             Flow::Clock(order) => {
                 self.run_clock_order_with(engine, order);
                 engine.count_as_active(client, self.now().now);
@@ -120,11 +115,4 @@ impl Host {
             }
         }
     }
-}
-
-/// `DEBUG SLEEP`: the caller holds the engine, so all clients wait.
-#[expect(clippy::disallowed_methods, reason = "its purpose is to block all clients")]
-fn sleep_holding_engine(span: Millis) {
-    turn::end();
-    std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
