@@ -1,5 +1,6 @@
-//! Writes `docs/clients.md`: the matrix of the libraries, then a section per language. A run of
-//! some suites replaces their parts of the page and keeps the rest.
+//! Writes `docs/clients.md`: the matrix of the libraries, a section per language, and the results
+//! of the libraries' own suites, which are run by hand. A run of some suites replaces their parts
+//! of the page and keeps the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -35,8 +36,11 @@ if the tools of its language are missing. `tests/clients/README.md` explains how
 suite.
 ";
 
-/// The heading that the page ends with.
-const REPEAT_HEADING: &str = "Running the suites";
+/// The section on the suites that libraries ship.
+const OWN_SUITES: &str = include_str!("../../../clients/own_suites.md");
+
+/// The headings of the sections that are no languages.
+const OTHER_HEADINGS: [&str; 2] = ["The libraries' own suites", "Running the suites"];
 
 /// The parts of the page.
 #[derive(Default)]
@@ -59,7 +63,7 @@ impl Page {
         let head = sections.next().unwrap_or_default();
         for section in sections {
             let (name, text) = section.split_once('\n').unwrap_or((section, ""));
-            if name == REPEAT_HEADING {
+            if OTHER_HEADINGS.contains(&name) {
                 continue;
             }
             let rows = head.lines().filter(|row| row.starts_with(&format!("| {name} |")));
@@ -112,7 +116,7 @@ impl fmt::Display for Page {
         for (name, language) in &self.languages {
             writeln!(out, "\n## {name}\n{}", language.section)?;
         }
-        out.write_str(REPEAT)
+        write!(out, "\n{OWN_SUITES}{REPEAT}")
     }
 }
 
