@@ -43,22 +43,12 @@ struct State {
 
 #[derive(Debug)]
 enum Stage {
-    /// Not complete.
+    /// Not complete, or complete and not a client yet.
     Running(Box<TlsStream>, Origin),
     /// Completed while a script ran; the connection is a client.
     Admitted(Arc<Connection>),
     /// Over: nothing is left to do.
     Over,
-}
-
-/// How a handshake has ended.
-enum HandshakeEnd {
-    /// Complete.
-    Complete(Box<TlsStream>, Origin),
-    /// The connection is a client already.
-    Admitted(Arc<Connection>),
-    /// Closed from outside.
-    Closed,
 }
 
 impl Handshakes {
@@ -109,17 +99,10 @@ impl Handshake {
         limit: Duration,
     ) {
         let ended = timeout(limit, poll_fn(|context| self.poll(context)));
-        let ended = host.until_stopped(ended).await;
-        handshakes.remove(&self);
-        let connection = match ended {
-            Some(Ok(HandshakeEnd::Complete(stream, origin))) => {
-                let stream = Stream::Tls(stream);
-                let admitted = host.with(|engine| admit(&host, engine, origin, stream));
-                // A failed engine has no clients any more.
-                admitted.ok().flatten()
-            }
-            Some(Ok(HandshakeEnd::Admitted(connection))) => Some(connection),
-            Some(Ok(HandshakeEnd::Closed)) => None,
+        let connection = match host.until_stopped(ended).await {
+            // A slow script may hold the engine; then the connection is admitted from there. A
+            // failed engine has no clients any more.
+            Some(Ok(())) => host.with(|engine| self.admit(&host, engine)).ok().flatten(),
             Some(Err(_)) => {
                 self.close("the TLS handshake was not complete in time");
                 None
@@ -130,6 +113,7 @@ impl Handshake {
                 None
             }
         };
+        handshakes.remove(&self);
         // Only the list and the task have the handshake.
         drop(self);
         if let Some(connection) = connection {
@@ -137,7 +121,16 @@ impl Handshake {
         }
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<HandshakeEnd> {
+    /// The connection, which becomes a client if its handshake is complete.
+    fn admit(&self, host: &Host, engine: &mut Engine) -> Option<Arc<Connection>> {
+        match self.take_stage() {
+            Stage::Running(stream, origin) => admit(host, engine, origin, Stream::Tls(stream)),
+            Stage::Admitted(connection) => Some(connection),
+            Stage::Over => None,
+        }
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         loop {
             let step = match &state.stage {
@@ -155,13 +148,7 @@ impl Handshake {
                 (Ok(HandshakeStep::NeedsOutput), Stage::Running(stream, _)) => {
                     stream.poll_writable(context)
                 }
-                _ => {
-                    return Poll::Ready(match state.take_stage() {
-                        Stage::Running(stream, origin) => HandshakeEnd::Complete(stream, origin),
-                        Stage::Admitted(connection) => HandshakeEnd::Admitted(connection),
-                        Stage::Over => HandshakeEnd::Closed,
-                    });
-                }
+                _ => return Poll::Ready(()),
             };
             if ready.is_pending() {
                 state.waker = Some(context.waker().clone());
