@@ -1,9 +1,9 @@
 //! The entries of the replicated log, and the nodes that replicate it.
 
 use bytes::Bytes;
-use openraft::TokioRuntime;
 use serde::{Deserialize, Serialize};
 
+use crate::runtime::AsyncRuntime;
 use crate::snapshot_file::SnapshotFile;
 use crate::types::NodeId;
 
@@ -16,7 +16,7 @@ openraft::declare_raft_types!(
         Node = Peer,
         Entry = openraft::Entry<Types>,
         SnapshotData = SnapshotFile,
-        AsyncRuntime = TokioRuntime,
+        AsyncRuntime = AsyncRuntime,
 );
 
 /// The effects of units that follow each other, of one leader.

@@ -91,6 +91,7 @@ impl Node {
         warn!("the end of the log was not complete: this node does not vote until it is confirmed");
         let mut stopped = self.stopped();
         tokio::select! {
+            biased;
             () = self.confirm_log_in_time() => {}
             _ = stopped.wait_for(|is_stopped| *is_stopped) => {}
         }

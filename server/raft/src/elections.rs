@@ -12,13 +12,14 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lockwheel_defects::defect;
-use openraft::{LogId, ServerState, TokioRuntime};
+use openraft::{LogId, ServerState};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
 use crate::network::Connection;
 use crate::node::Node;
+use crate::runtime::AsyncRuntime;
 use crate::types::NodeId;
 use crate::wire::{Reply, Request};
 
@@ -34,6 +35,7 @@ impl Node {
             let timeout = self.timeout_of_choice(last > last_attempt);
             let timeout = timeout.unwrap_or_else(|| self.election_timeout());
             tokio::select! {
+                biased;
                 () = sleep_until(last + timeout) => {}
                 // The sender is a part of this node.
                 _ = choice.changed() => continue,
@@ -68,7 +70,7 @@ impl Node {
     /// How long this node waits for a message of a leader. It differs from one to the next, so that
     /// seldom two nodes are candidates at once.
     fn election_timeout(&self) -> Duration {
-        let drawn = self.raft.config().new_rand_election_timeout::<TokioRuntime>();
+        let drawn = self.raft.config().new_rand_election_timeout::<AsyncRuntime>();
         self.settings.lease / 2 + Duration::from_millis(drawn)
     }
 

@@ -23,6 +23,7 @@ mod pace;
 mod place;
 mod promises;
 mod reads;
+mod runtime;
 mod snapshot_file;
 mod state_machine;
 mod types;
@@ -37,8 +38,10 @@ pub use network::{Connect, Connecting};
 pub use node::{Failure, LostLog, Node, Role, Settings};
 pub use place::Guard;
 pub use reads::Reads;
+#[cfg(feature = "simulation")]
+pub use runtime::set_seed;
 pub use snapshot_file::SnapshotFile;
-pub use state_machine::{SnapshotBuilder, SnapshotParts, State, StateMachine};
+pub use state_machine::{SnapshotBuilder, SnapshotParts, State, StateMachine, blocking};
 pub use types::NodeId;
 pub use wire::{Stream, receive, refuse, send};
 

@@ -307,6 +307,7 @@ impl RaftNetwork<Types> for Connection {
         _: RPCOption,
     ) -> Result<SnapshotResponse<NodeId>, StreamingError<Types, Fatal<NodeId>>> {
         let reply = tokio::select! {
+            biased;
             closed = cancel => return Err(closed.into()),
             reply = self.send_snapshot(vote, snapshot) => reply,
         };

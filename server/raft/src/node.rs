@@ -478,6 +478,7 @@ impl Node {
         }
         let barrier = Batch::barrier(self.machine.lease_ms());
         tokio::select! {
+            biased;
             replicated = self.raft.client_write(barrier) => {
                 Some(replicated.ok()?.log_id.index).filter(|_| self.leads_with(vote).is_some())
             }
@@ -507,6 +508,7 @@ impl Node {
                 return "it may have voted for another node";
             }
             tokio::select! {
+                biased;
                 () = sleep(self.settings.heartbeat / 2) => {}
                 () = self.loses_office(vote) => break,
             }
@@ -541,6 +543,7 @@ impl Node {
     pub async fn serve(&self, mut stream: impl Stream) -> io::Result<()> {
         let mut stopped = self.stopped();
         tokio::select! {
+            biased;
             served = self.serve_until_end(&mut stream) => served,
             _ = stopped.wait_for(|is_stopped| *is_stopped) => Ok(()),
         }

@@ -241,7 +241,7 @@ impl StateMachine {
 }
 
 /// Runs a call that may block, so that messages between nodes go on meanwhile.
-pub(crate) fn blocking<T>(call: impl FnOnce() -> T) -> T {
+pub fn blocking<T>(call: impl FnOnce() -> T) -> T {
     // Simulations have one thread.
     match tokio::runtime::Handle::current().runtime_flavor() {
         tokio::runtime::RuntimeFlavor::CurrentThread => call(),

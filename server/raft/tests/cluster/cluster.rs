@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use lockwheel_raft::{Node, NodeId, Peer, Role, Settings, WritesOn};
 use lockwheel_simulated_disk::{Random, SimulatedDisk};
+use lockwheel_simulated_network::{Direction, From, Network};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, yield_now};
@@ -23,7 +24,6 @@ use tokio::time::{Instant, advance};
 use crate::clients::Client;
 use crate::figures::Figures;
 use crate::locks::{Complaints, Locks, Request};
-use crate::network::{Direction, From, Network};
 
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(50);
 pub(crate) const LEASE: Duration = Duration::from_millis(400);

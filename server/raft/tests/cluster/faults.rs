@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use lockwheel_raft::NodeId;
 use lockwheel_simulated_disk::DiskFault;
+use lockwheel_simulated_network::Direction;
 use tokio::task::JoinHandle;
 
 use crate::clients::Client;
 use crate::cluster::{Cluster, both_directions, peer};
 use crate::figures::Figures;
-use crate::network::Direction;
 
 /// Number of clients that share the locks.
 const CLIENTS: usize = 6;

@@ -9,7 +9,6 @@ mod defects;
 mod faults;
 mod figures;
 mod locks;
-mod network;
 mod reads;
 mod scenarios;
 mod storage;

@@ -1,6 +1,8 @@
 //! The network between the nodes: bytes arrive one step after they were sent, unless their
 //! direction is cut.
 
+#![forbid(unsafe_code)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -13,24 +15,24 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, 
 use tokio::runtime::Handle;
 
 /// A direction: from the first node to the second one.
-pub(crate) type Direction = (NodeId, NodeId);
+pub type Direction = (NodeId, NodeId);
 
 /// The simulated network.
 #[derive(Debug, Default)]
-pub(crate) struct Network {
+pub struct Network {
     /// The nodes that accept connections.
-    pub(crate) running: BTreeMap<NodeId, (Arc<Node>, Handle)>,
+    pub running: BTreeMap<NodeId, (Arc<Node>, Handle)>,
     /// Directions in which nothing arrives.
-    pub(crate) cut: BTreeSet<Direction>,
+    pub cut: BTreeSet<Direction>,
     /// Directions in which nothing arrives in every second interval of this length.
-    pub(crate) flapping: Option<(BTreeSet<Direction>, Duration)>,
+    pub flapping: Option<(BTreeSet<Direction>, Duration)>,
     /// What the link of each node carries in a second from it, if that is bounded.
-    pub(crate) bytes_per_second: Option<u64>,
+    pub bytes_per_second: Option<u64>,
     /// When bytes arrived last.
     carried: Duration,
     channels: Vec<Channel>,
     /// The last connection that was made.
-    pub(crate) last_connection: Option<Direction>,
+    pub last_connection: Option<Direction>,
 }
 
 /// One direction of a connection.
@@ -50,7 +52,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 
 impl Network {
     /// Bytes arrive, at this time since the beginning.
-    pub(crate) fn carry(&mut self, now: Duration) {
+    pub fn carry(&mut self, now: Duration) {
         let Network { cut, flapping, channels, bytes_per_second, carried, .. } = self;
         let flapping = flapping.as_ref().filter(|(_, interval)| {
             let intervals = now.as_nanos() / interval.as_nanos();
@@ -75,7 +77,7 @@ impl Network {
     }
 
     /// Opens all directions.
-    pub(crate) fn heal(&mut self) {
+    pub fn heal(&mut self) {
         self.cut.clear();
         self.flapping = None;
     }
@@ -138,7 +140,7 @@ impl Channel {
 
 /// The network as one node sees it.
 #[derive(Debug)]
-pub(crate) struct From(pub(crate) NodeId, pub(crate) Arc<Mutex<Network>>);
+pub struct From(pub NodeId, pub Arc<Mutex<Network>>);
 
 impl Connect for From {
     fn connect(&self, to: NodeId, _: &Peer) -> Connecting<'_> {
