@@ -71,6 +71,8 @@ pub enum Suite {
     Simulation,
     /// The simulation of a cluster, `server/raft/tests/cluster`.
     Cluster,
+    /// The simulation of the servers of a cluster, `tests/simulation` with `--cluster`.
+    Servers,
 }
 
 defects! {
@@ -238,6 +240,24 @@ defects! {
         RaftVoteNotSaved = "raft-vote-not-saved": "a vote is given before it is on the disk",
         RaftVotesDuringLease = "raft-votes-during-lease":
             "a node votes for another one within the lease of a leader",
+    }
+    Servers {
+        BindingsKeptByFollower = "bindings-kept-by-follower":
+            "a former leader releases locks when their connections end",
+        ClientsKeptAtStepDown = "clients-kept-at-step-down":
+            "a former leader keeps the connections of its clients",
+        LeadershipNotChecked = "leadership-not-checked":
+            "a leader serves requests without checking that it still leads",
+        LeaseTimeFromWallClock = "lease-time-from-wall-clock":
+            "the lease clock of a new leader begins at its wall clock",
+        RepliesBeforeCommit = "replies-before-commit":
+            "replies are sent before their units are committed",
+        StateKeptAtStepDown = "state-kept-at-step-down":
+            "a former leader keeps changes that were not committed",
+        UnitsKeptAcrossLeaderships = "units-kept-across-leaderships":
+            "units of a leadership are replicated in the next one",
+        WaitersServedByFollower = "waiters-served-by-follower":
+            "a former leader serves the clients that wait",
     }
 }
 

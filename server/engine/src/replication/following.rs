@@ -7,6 +7,7 @@ use crate::instruments::shadow::Shadow;
 use crate::sessions::bindings::Bindings;
 use crate::store::apply::ApplyError;
 use crate::timing::time::{Millis, Time};
+use lockwheel_defects::defect;
 
 impl Engine {
     /// Whether another server leads, as far as this one has been notified.
@@ -26,9 +27,14 @@ impl Engine {
     }
 
     /// Begins to follow: the state is that of a log which another server writes, nothing is due,
-    /// and [`held`](crate::replication::held) decides what is served.
+    /// and [`held`](crate::replication::held) decides what is served. Clients that wait leave the
+    /// queues; the caller closes their connections.
     pub fn follow(&mut self) {
         self.access.are_replicated = true;
+        // In the state of the log, what they wait for may be free.
+        if !defect!(WaitersServedByFollower) {
+            self.sessions.leave_all_queues();
+        }
         self.end_guard();
         self.end_log();
         // It would end what is kept for the next time when this server leads.
@@ -36,7 +42,9 @@ impl Engine {
             self.sessions.timers.cancel(timer);
         }
         // The leader ends the leases of bound locks; connections that end here must not.
-        self.sessions.bindings = Bindings::default();
+        if !defect!(BindingsKeptByFollower) {
+            self.sessions.bindings = Bindings::default();
+        }
         self.writer.set_lock_notes(false);
         self.readiness = Readiness::Following(None);
         self.update_conditions();
@@ -298,6 +306,31 @@ mod tests {
             ..Nodes::default()
         });
         assert_eq!(flow_of_write(&mut stage, "late"), Flow::Close);
+    }
+
+    #[test]
+    fn former_leader_serves_no_client_that_waits() {
+        let mut stage = leader();
+        stage.check("LOCK.ACQUIRE k a TTL 60000 => ...");
+        let first = stage.client("b");
+        for name in ["b", "c"] {
+            stage.check(&format!("{name}> LOCK.ACQUIRE k {name} TTL 60000 WAIT 5000 => "));
+        }
+        let mut committed = take_effects(&mut stage);
+        let mut holder = leader();
+        holder.check("LOCK.ACQUIRE k a TTL 60000 => ...");
+        take_effects(&mut holder);
+        holder.check("LOCK.RELEASE k a => 0");
+        committed.extend(take_effects(&mut holder));
+        stage.engine.follow();
+        stage.engine.clear_state(stage.time()).expect("it is cleared");
+        apply(&mut stage, &committed, 0);
+        // The connections of the former leader end one after the other.
+        stage.engine.disconnect(first);
+        let time = stage.time();
+        stage.engine.serve_waiters(time);
+        stage.engine.lead(0, time);
+        stage.check("EXISTS k => 0");
     }
 
     #[test]

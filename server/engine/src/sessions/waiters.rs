@@ -445,6 +445,11 @@ impl Sessions {
         }
     }
 
+    /// Takes all clients out of the queues of keys.
+    pub(crate) fn leave_all_queues(&mut self) {
+        self.clients.in_order().into_iter().for_each(|client| self.leave_queues(client));
+    }
+
     fn release_wait(&mut self, client: ClientId, wait: &Wait) {
         self.clients.release(client, wait.bytes(&self.waiters.queues));
         self.waiters.leave(wait);
