@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lockwheel::simulation::pipe::Pipe;
 use lockwheel_compat::judge::history;
@@ -12,6 +14,8 @@ use lockwheel_compat::wire::frame::{Frame, show};
 use lockwheel_compat::wire::request;
 use lockwheel_log::Disk;
 use lockwheel_simulated_disk::DiskFault;
+use lockwheel_simulated_network::{Network, Way};
+use parking_lot::Mutex;
 
 use crate::facts::Facts;
 use crate::machine::Machine;
@@ -23,6 +27,12 @@ use crate::trace::Trace;
 const SNAPSHOT_PART_KEYS: u64 = 4;
 
 const SECOND_US: i64 = 1_000_000;
+
+/// Time between two steps of the network between nodes.
+const NETWORK_STEP_US: i64 = 1_000;
+
+/// Shortest time between two steps of a node; the longest is twice as long.
+const NODE_STEP_US: i64 = 1_500;
 
 /// A scheduled event.
 #[derive(Debug)]
@@ -44,6 +54,10 @@ pub enum Event {
     Fault(usize),
     /// The machine of a server crashes, if the process with this generation still runs.
     Crash(usize, u64),
+    /// Messages between nodes arrive.
+    Network,
+    /// These ways between nodes are open again.
+    Mend(Vec<Way>),
 }
 
 /// A piece of work of a process.
@@ -59,6 +73,8 @@ pub enum Work {
     Second,
     /// A step of a snapshot.
     Snapshot,
+    /// A step of a node.
+    Node,
 }
 
 /// A notification to a client.
@@ -114,6 +130,8 @@ pub struct Core {
     pub plan: Plan,
     /// The machines.
     pub machines: Vec<Machine>,
+    /// The network of the nodes.
+    network: Arc<Mutex<Network>>,
     /// The facts about marks that clients have observed.
     pub facts: Facts,
     /// The facts about native locks that clients have observed.
@@ -161,13 +179,23 @@ impl Ord for Queued {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        // The nodes and the network refer to each other.
+        *self.network.lock() = Network::default();
+    }
+}
+
 impl Core {
     /// The state at the beginning of a history.
     pub fn new(plan: &Plan, trace: Trace) -> Core {
+        let network = Arc::<Mutex<Network>>::default();
+        let machine = |number| Machine::new(plan, number, &network);
         let mut core = Core {
             now_us: 0,
             plan: plan.clone(),
-            machines: (0..plan.servers).map(|number| Machine::new(plan, number)).collect(),
+            machines: (0..plan.servers).map(machine).collect(),
+            network,
             facts: Facts::default(),
             native: Native::default(),
             history: Vec::new(),
@@ -186,6 +214,9 @@ impl Core {
         }
         for (number, fault) in plan.faults.iter().enumerate() {
             core.schedule(fault.at_us, Event::Fault(number));
+        }
+        if plan.is_cluster {
+            core.schedule(0, Event::Network);
         }
         core
     }
@@ -337,6 +368,17 @@ impl Core {
                 self.start(server);
                 None
             }
+            Event::Network => {
+                let now_us = u64::try_from(self.now_us).unwrap_or(0);
+                self.network.lock().carry(Duration::from_micros(now_us));
+                self.schedule(NETWORK_STEP_US, Event::Network);
+                None
+            }
+            Event::Mend(ways) => {
+                let mut network = self.network.lock();
+                network.cut.retain(|way| !ways.contains(way));
+                None
+            }
             Event::Fault(number) => {
                 self.fault(number);
                 None
@@ -351,6 +393,9 @@ impl Core {
     }
 
     fn try_to_connect(&mut self, number: usize) -> Option<(usize, Vec<Notice>)> {
+        if let Some(leader) = self.leader() {
+            self.connections[number].server = leader;
+        }
         let server = self.connections[number].server;
         let machine = &mut self.machines[server];
         let is_up = machine.suspended_until_us <= self.now_us;
@@ -373,6 +418,25 @@ impl Core {
         Some((client, vec![Notice::Connected(slot)]))
     }
 
+    /// The node that leads, as clients find it.
+    fn leader(&self) -> Option<usize> {
+        let leads =
+            |machine: &Machine| machine.suspended_until_us <= self.now_us && machine.leads();
+        self.machines.iter().position(leads)
+    }
+
+    /// Checks that at most one node leads.
+    fn check_leader(&mut self) {
+        let now_us = self.now_us;
+        let leads = |machine: &&Machine| machine.suspended_until_us <= now_us && machine.leads();
+        match self.machines.iter().filter(leads).count() {
+            // Nothing is served for a while.
+            0 => self.disturbed_us = self.disturbed_us.max(now_us),
+            1 => {}
+            count => self.report("leaders", format!("{count} nodes lead")),
+        }
+    }
+
     fn to_client(
         &mut self,
         number: usize,
@@ -391,7 +455,9 @@ impl Core {
         let slot = connection.slot;
         let Some(bytes) = bytes else {
             connection.epoch += 1;
-            let is_over = self.machines[connection.server].generation != connection.generation;
+            // Another node may commit what this one has sent to it.
+            let is_over = !self.plan.is_cluster
+                && self.machines[connection.server].generation != connection.generation;
             let after_us = connection.random.between(1_000, 50_000);
             self.schedule(after_us, Event::Connect(number));
             return Some((client, vec![Notice::Lost(slot, is_over)]));
@@ -443,6 +509,9 @@ impl Core {
                 let generation = machine.generation;
                 self.note(|| format!("server {server} starts"));
                 self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
+                if self.plan.is_cluster {
+                    self.after_server(server);
+                }
             }
             Err(error) => {
                 self.note(|| format!("server {server} does not start: {error}"));
@@ -466,12 +535,19 @@ impl Core {
         let slow_us = if is_of_disk { machine.slow_until_us } else { 0 };
         let ready_us = machine.suspended_until_us.max(slow_us);
         if ready_us > now_us {
+            // The threads of a node go on in any order.
+            let jitter_us = if self.plan.is_cluster { machine.random.below(200) as i64 } else { 0 };
+            let ready_us = ready_us + jitter_us;
             return self.schedule_at(ready_us, Event::Server(server, generation, work));
         }
         machine.use_clocks(now_us);
         let Machine { server: Some(process), random, scheduled, .. } = machine else { return };
         match work {
             Work::Turn => scheduled.turn = false,
+            Work::Node => {
+                scheduled.node = false;
+                process.run_node();
+            }
             Work::Deadline => scheduled.deadline_us = None,
             Work::Log => {
                 scheduled.log = false;
@@ -485,8 +561,14 @@ impl Core {
         }
         process.run_tasks(&mut |bound| random.below(bound));
         process.end_turn();
+        if work == Work::Node {
+            self.check_leader();
+        }
         if work == Work::Second {
             self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
+        }
+        if work == Work::Node {
+            return self.after_server(server);
         }
         let number = [server as u8, work as u8];
         self.trace.add(now_us, "work", &number, || format!("server {server}: {work:?}"));
@@ -522,6 +604,10 @@ impl Core {
         if process.has_snapshot_work() && !scheduled.snapshot {
             scheduled.snapshot = true;
             next.push((20 + random.below(6 * self.plan.flush_us) as i64, Work::Snapshot));
+        }
+        if self.plan.is_cluster && !scheduled.node {
+            scheduled.node = true;
+            next.push((NODE_STEP_US + random.below(NODE_STEP_US as u64) as i64, Work::Node));
         }
         if let Some(left) = process.deadline() {
             let left_us = i64::try_from(left.as_micros()).unwrap_or(i64::MAX / 2);
@@ -621,7 +707,7 @@ impl Core {
         let fault = self.plan.faults[number];
         let server = fault.server;
         self.note(|| format!("fault of server {server}: {:?}", fault.kind));
-        self.disturbed_us = self.now_us;
+        self.disturb(0);
         let now_us = self.now_us;
         let machine = &mut self.machines[server];
         let is_up = machine.server.is_some() && machine.suspended_until_us <= now_us;
@@ -629,18 +715,18 @@ impl Core {
             FaultKind::WallStep(by_us) => machine.step_wall(by_us),
             FaultKind::Suspend(span_us) => {
                 machine.suspend(now_us, span_us);
-                self.disturbed_us = now_us + span_us;
+                self.disturb(span_us);
             }
             FaultKind::Crash { wall_us } => self.crash(server, wall_us, None),
             FaultKind::Move { boot_us } => self.crash(server, 0, Some(boot_us)),
             FaultKind::DiskIsSlow(span_us) => {
                 machine.slow_until_us = now_us + span_us;
-                self.disturbed_us = now_us + span_us;
+                self.disturb(span_us);
             }
             FaultKind::StallThenCrash(span_us) => {
                 machine.slow_until_us = now_us + span_us;
                 let generation = machine.generation;
-                self.disturbed_us = now_us + span_us;
+                self.disturb(span_us);
                 self.schedule(span_us, Event::Crash(server, generation));
             }
             FaultKind::CrashDuringOperation(after) => {
@@ -648,6 +734,12 @@ impl Core {
             }
             FaultKind::KillDuringOperation(after) => machine.kill_during(after),
             FaultKind::OperationFails(after) => machine.add_disk_fault(after, DiskFault::Fails),
+            FaultKind::Pause(span_us) => {
+                machine.pause(now_us, span_us);
+                self.disturb(span_us);
+            }
+            FaultKind::Isolate(span_us) => self.cut(server, true, span_us),
+            FaultKind::Deafen(span_us) => self.cut(server, false, span_us),
             FaultKind::ClientPauses(span_us) => self.pause_a_client(number, span_us),
             FaultKind::ConnectionLost => self.lose_a_connection(number),
             _ if !is_up => {}
@@ -679,11 +771,29 @@ impl Core {
         }
     }
 
+    /// Cuts the ways from other nodes to this one for a span, and those to others.
+    fn cut(&mut self, server: usize, both_ways: bool, span_us: i64) {
+        let node = |server: usize| server as u64 + 1;
+        let others = (0..self.plan.servers).filter(|other| *other != server);
+        let mut ways: Vec<Way> = others.map(|other| (node(other), node(server))).collect();
+        if both_ways {
+            ways.extend(ways.clone().into_iter().map(|(from, to)| (to, from)));
+        }
+        self.network.lock().cut.extend(&ways);
+        self.disturb(span_us);
+        self.schedule(span_us, Event::Mend(ways));
+    }
+
+    /// Servers may not reply for this span.
+    fn disturb(&mut self, span_us: i64) {
+        self.disturbed_us = self.disturbed_us.max(self.now_us + span_us);
+    }
+
     fn pause_a_client(&mut self, number: usize, span_us: i64) {
         let mut random = Random::of(self.plan.seed, 20_000 + number as u64);
         let client = random.below(self.plan.roles.len() as u64) as usize;
         self.paused_until_us[client] = self.now_us + span_us;
-        self.disturbed_us = self.now_us + span_us;
+        self.disturb(span_us);
     }
 
     fn lose_a_connection(&mut self, number: usize) {

@@ -58,7 +58,12 @@ pub fn all() -> impl Iterator<Item = Defect> {
     Suite::Simulation.defects().chain(LEFT_OUT.iter().copied().map(Defect::EffectLeftOut))
 }
 
+/// All defects that histories of clusters must show.
+pub fn of_clusters() -> impl Iterator<Item = Defect> {
+    Suite::Servers.defects()
+}
+
 /// The defect with this name.
 pub fn find(name: &str) -> Option<Defect> {
-    all().find(|defect| defect.to_string() == name)
+    all().chain(of_clusters()).find(|defect| defect.to_string() == name)
 }

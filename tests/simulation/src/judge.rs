@@ -49,7 +49,9 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Vec<Violation> {
 }
 
 fn rules(plan: &Plan, lock: &str) -> Rules {
-    let ends_late = plan.faults.iter().any(|fault| fault.kind.moves_lease_clock());
+    // Log time stops while a leader is elected.
+    let ends_late =
+        plan.is_cluster || plan.faults.iter().any(|fault| fault.kind.moves_lease_clock());
     let restarts = plan.faults.iter().filter(|fault| fault.kind.ends_process()).count() as i64;
     let late_us = if ends_late { i64::MAX / 4 } else { LATE_US * (1 + restarts) };
     let rules = Rules { late_us, ..Rules::LOCK };

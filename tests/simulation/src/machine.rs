@@ -1,26 +1,40 @@
 //! A machine with a disk and clocks, and the server on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwheel::simulation::clocks::{self, Clocks};
-use lockwheel::simulation::{SimulatedServer, StartOptions};
+use lockwheel::simulation::raft::{NodeId, Peer};
+use lockwheel::simulation::{NodeOptions, SimulatedServer, StartOptions};
 use lockwheel_compat::random::Random;
 use lockwheel_log::Disk;
 use lockwheel_log::ceiling::{CEILING, CeilingRecord};
 use lockwheel_log::frame::{Header, Kind, Parsed, parse};
 use lockwheel_log::names::Name;
 use lockwheel_simulated_disk::{DiskFault, SimulatedDisk};
+use lockwheel_simulated_network::{From, Network};
+use parking_lot::Mutex;
 
 use crate::plan::Plan;
 
 /// The wall clock at the beginning.
 const EPOCH_US: i64 = 1_700_000_000_000_000;
 
+/// Time after a message of a leader during which a node votes for no other one.
+const LEASE: Duration = Duration::from_millis(400);
+
+/// The network of a cluster.
+pub type SharedNetwork = Arc<Mutex<Network>>;
+
 /// A simulated machine, and the server on it.
 #[derive(Debug)]
 pub struct Machine {
     /// The disk.
     pub disk: SimulatedDisk,
+    /// The number of the node, if the server is one of a cluster, and its network.
+    pub node: Option<(NodeId, SharedNetwork)>,
+    /// The monotonic clock when it was last used.
+    used_us: i64,
     /// The process.
     pub server: Option<SimulatedServer>,
     /// Counts the processes.
@@ -55,16 +69,20 @@ pub struct Scheduled {
     pub log: bool,
     /// Whether a step of a snapshot is.
     pub snapshot: bool,
+    /// Whether a step of a node is.
+    pub node: bool,
     /// When the tasks of a deadline are scheduled.
     pub deadline_us: Option<i64>,
 }
 
 impl Machine {
     /// A machine without a process.
-    pub fn new(plan: &Plan, number: usize) -> Machine {
+    pub fn new(plan: &Plan, number: usize, network: &SharedNetwork) -> Machine {
         let mut random = Random::of(plan.seed, 1_000 + number as u64);
         Machine {
             disk: SimulatedDisk::new(),
+            node: plan.is_cluster.then(|| (number as NodeId + 1, network.clone())),
+            used_us: 0,
             server: None,
             generation: 0,
             suspended_until_us: 0,
@@ -82,21 +100,38 @@ impl Machine {
         }
     }
 
-    /// Sets the clocks of the thread to those of this machine.
-    pub fn use_clocks(&self, now_us: i64) {
+    /// Sets the clocks of the thread to those of this machine, and moves that of its node.
+    pub fn use_clocks(&mut self, now_us: i64) {
+        let monotonic_us = self.monotonic_us(now_us);
+        let elapsed_us = monotonic_us - std::mem::replace(&mut self.used_us, monotonic_us);
+        if let Some(server) = &self.server {
+            server.advance(Duration::from_micros(elapsed_us.max(0) as u64));
+        }
         let boot_us = now_us - self.booted_at_us + self.boot_base_us;
         clocks::set(Clocks {
-            monotonic_us: boot_us - self.suspended_us,
+            monotonic_us,
             wall_us: EPOCH_US + now_us + self.wall_us,
             boot_us,
             boot_id: [self.boots; 16],
         });
     }
 
+    fn monotonic_us(&self, now_us: i64) -> i64 {
+        now_us - self.booted_at_us + self.boot_base_us - self.suspended_us
+    }
+
+    /// Whether the server is a node that leads.
+    pub fn leads(&self) -> bool {
+        self.server.as_ref().is_some_and(SimulatedServer::leads)
+    }
+
     /// Starts the process.
     pub fn start(&mut self, plan: &Plan, now_us: i64) -> Result<(), String> {
         self.use_clocks(now_us);
         let server = self.start_server(plan)?;
+        if let (Some((id, network)), Some(port)) = (&self.node, server.peer_port()) {
+            network.lock().running.insert(*id, port);
+        }
         self.server = Some(server);
         self.generation += 1;
         self.scheduled = Scheduled::default();
@@ -106,7 +141,10 @@ impl Machine {
     /// Starts a process.
     pub fn start_server(&mut self, plan: &Plan) -> Result<SimulatedServer, String> {
         let log = if plan.durability.has_log() { "yes" } else { "no" };
+        let raft_port = if plan.is_cluster { "1" } else { "0" };
+        let log = if plan.is_cluster { "no" } else { log };
         let settings = [
+            ("raft-port", raft_port),
             ("appendonly", log),
             ("appendfsync", plan.durability.appendfsync()),
             ("notify-keyspace-events", "KEA"),
@@ -117,21 +155,34 @@ impl Machine {
             disk: Arc::new(self.disk.clone()),
             seed: self.random.bits(),
             segment_bytes_max: plan.segment_bytes_max,
+            node: self.node.as_ref().map(|(id, network)| node_options(*id, network, plan)),
         };
         SimulatedServer::start(&options).map_err(|error| error.to_string())
     }
 
     /// Ends the process as `kill -9` does.
     pub fn kill(&mut self) {
-        self.server = None;
+        self.end();
         self.generation += 1;
         self.disk.end_process();
+    }
+
+    fn end(&mut self) {
+        if let Some((id, network)) = &self.node {
+            network.lock().running.remove(id);
+        }
+        self.server = None;
+    }
+
+    /// Pauses the process for `span_us`.
+    pub fn pause(&mut self, now_us: i64, span_us: i64) {
+        self.suspended_until_us = self.suspended_until_us.max(now_us + span_us);
     }
 
     /// Crashes the machine and starts it again, with the wall clock set forward by `wall_us` and
     /// with an uptime of `boot_us`.
     pub fn crash(&mut self, now_us: i64, wall_us: i64, boot_us: i64) {
-        self.server = None;
+        self.end();
         self.generation += 1;
         let random = &mut self.random;
         self.disk.crash(&mut |bound| random.below(bound));
@@ -249,6 +300,18 @@ impl Machine {
         let mut damaged = intact.to_vec();
         damaged[bit / 8] ^= 1 << (bit % 8);
         self.disk.set_contents(name, &damaged);
+    }
+}
+
+/// How a node of a cluster is started. The first one begins the cluster.
+fn node_options(id: NodeId, network: &SharedNetwork, plan: &Plan) -> NodeOptions {
+    let peer = |id: NodeId| Peer { fingerprint: id.to_string(), ..Peer::default() };
+    let nodes = || (1..=plan.servers as NodeId).map(|id| (id, peer(id))).collect();
+    NodeOptions {
+        id,
+        begins: (id == 1).then(nodes),
+        connect: Arc::new(From(id, Arc::clone(network))),
+        lease: LEASE,
     }
 }
 

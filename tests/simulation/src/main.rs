@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --histories 200
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --cluster --histories 200
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects --record
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --story
@@ -25,6 +26,8 @@ struct Options {
     seed: u64,
     defect: Option<Defect>,
     all_defects: bool,
+    /// Whether the servers are the nodes of a cluster.
+    is_cluster: bool,
     record: bool,
     story: bool,
 }
@@ -35,6 +38,7 @@ fn options() -> Result<Options, String> {
         seed: 1,
         defect: None,
         all_defects: false,
+        is_cluster: false,
         record: false,
         story: false,
     };
@@ -48,6 +52,7 @@ fn options() -> Result<Options, String> {
                 let name = value()?;
                 options.defect = Some(defects::find(&name).ok_or(format!("no defect {name}"))?);
             }
+            "--cluster" => options.is_cluster = true,
             "--defects" => options.all_defects = true,
             "--record" => options.record = true,
             "--story" => options.story = true,
@@ -80,7 +85,7 @@ fn run_histories(options: &Options) -> bool {
     let begin = Instant::now();
     let mut requests = 0;
     for seed in options.seed..options.seed + options.histories {
-        let plan = Plan::draw(seed, options.defect);
+        let plan = draw(options.is_cluster, seed, options.defect);
         let outcome = run(&plan, options.story);
         outcome.lines.iter().for_each(|line| println!("{line}"));
         if options.histories == 1 {
@@ -100,6 +105,14 @@ fn run_histories(options: &Options) -> bool {
     true
 }
 
+/// The plan of a seed: of a history of a cluster, or of servers that know nothing of each other.
+fn draw(is_cluster: bool, seed: u64, defect: Option<Defect>) -> Plan {
+    match is_cluster {
+        true => Plan::draw_cluster(seed, defect),
+        false => Plan::draw(seed, defect),
+    }
+}
+
 fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
     println!("seed {}: trace {:016x}", plan.seed, outcome.hash);
     for violation in &outcome.violations {
@@ -107,7 +120,8 @@ fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
     }
     let defect = plan.defect.map(|defect| format!(" --defect {defect}")).unwrap_or_default();
     let package = "--manifest-path tests/simulation/Cargo.toml";
-    println!("repeat: cargo run --release {package} -- --seed {}{defect}", plan.seed);
+    let cluster = if plan.is_cluster { " --cluster" } else { "" };
+    println!("repeat: cargo run --release {package} --{cluster} --seed {}{defect}", plan.seed);
     let (smaller, tried) = shrink(plan, &outcome.violations[0]);
     println!("made smaller in {tried} runs:\n{smaller}");
     let story = run(&smaller, true);
@@ -134,14 +148,16 @@ const FOUND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/found.txt");
 /// Runs all defects: on the recorded history, then on histories from the first seed on.
 fn find_defects(options: &Options) -> bool {
     let recorded = if options.record { BTreeMap::new() } else { recorded_seeds() };
-    let all: Vec<Defect> = defects::all().collect();
+    let of_servers = defects::all().map(|defect| (false, defect));
+    let all: Vec<(bool, Defect)> =
+        of_servers.chain(defects::of_clusters().map(|defect| (true, defect))).collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
     let work = || {
-        while let Some(&defect) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(&(is_cluster, defect)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let name = defect.to_string();
             let recorded = recorded.get(&name).copied();
-            if let Some(seed) = find_defect(defect, recorded, options.seed) {
+            if let Some(seed) = find_defect(is_cluster, defect, recorded, options.seed) {
                 found.lock().expect("no panic").insert(name, seed);
             }
         }
@@ -170,10 +186,10 @@ fn recorded_seeds() -> BTreeMap<String, u64> {
 }
 
 /// Runs histories with a defect until it is found. Returns the seed of that history.
-fn find_defect(defect: Defect, recorded: Option<u64>, first: u64) -> Option<u64> {
+fn find_defect(is_cluster: bool, defect: Defect, recorded: Option<u64>, first: u64) -> Option<u64> {
     let begin = Instant::now();
     let found = recorded.into_iter().chain(first..first + HISTORIES_MAX).find_map(|seed| {
-        let outcome = run(&Plan::draw(seed, Some(defect)), false);
+        let outcome = run(&draw(is_cluster, seed, Some(defect)), false);
         outcome.violations.into_iter().next().map(|violation| (seed, violation))
     });
     let seconds = begin.elapsed().as_secs_f64();

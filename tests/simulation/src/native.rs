@@ -134,6 +134,8 @@ pub struct Look {
     pub now_us: i64,
     /// When something last kept servers from answering.
     pub disturbed_us: i64,
+    /// Longest time by which the lease clock of the reply may be behind.
+    pub lag_us: i64,
 }
 
 /// The native locks, and what clients have observed of them.
@@ -283,7 +285,7 @@ impl Attempt {
         }
         let loss = self.lost.filter(|loss| look.disturbed_us < loss.at_us)?;
         let granted_us = look.asked_us - (holder.held_ms + 1) * 1000;
-        if granted_us > loss.at_us + SLACK_US {
+        if granted_us > loss.at_us + SLACK_US + look.lag_us {
             return Some("granted after its connection was lost");
         }
         let lasts_us = if loss.is_unanswered { 0 } else { self.grace_us? };

@@ -155,6 +155,12 @@ pub enum FaultKind {
     ConnectionLost,
     /// A client does nothing for this span.
     ClientPauses(i64),
+    /// The process does nothing for this span.
+    Pause(i64),
+    /// No message between this node and others arrives for this span.
+    Isolate(i64),
+    /// No message to this node arrives for this span.
+    Deafen(i64),
     /// A second server is started with the same directory.
     SecondStart,
     /// The process is killed, and the next start reads a wrong bit of the log, or the last file of
@@ -182,6 +188,8 @@ pub struct Plan {
     pub seed: u64,
     /// The number of servers.
     pub servers: usize,
+    /// Whether the servers are the nodes of a cluster.
+    pub is_cluster: bool,
     /// The durability of the servers.
     pub durability: Durability,
     /// Whether there is a restart guard.
@@ -255,6 +263,7 @@ impl Plan {
         Plan {
             seed,
             servers,
+            is_cluster: false,
             durability,
             has_guard,
             roles,
@@ -265,6 +274,64 @@ impl Plan {
             network_us: *random.pick(&[20, 200, 3_000]),
             defect,
         }
+    }
+}
+
+impl Plan {
+    /// The plan of a history of a cluster.
+    pub fn draw_cluster(seed: u64, defect: Option<Defect>) -> Plan {
+        let mut random = Random::of(seed, u64::MAX - 2);
+        let servers = if random.once_in(4) { 5 } else { 3 };
+        let end_us = random.between(4 * SECOND_US, 15 * SECOND_US);
+        let mut roles = Vec::new();
+        let durability = Durability::Always;
+        match random.once_in(3) {
+            true => draw_native_roles(&mut random, durability, &mut roles),
+            false => draw_roles(&mut random, durability, &mut roles),
+        }
+        // It would have to be in the process of the leader.
+        roles.retain(|role| *role != Role::InProcess);
+        let roles = roles.into_iter().enumerate();
+        let roles = roles.map(|(number, role)| (number as u64, role)).collect();
+        let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
+        let mut faults: Vec<Fault> = (0..count)
+            .map(|_| Fault {
+                at_us: random.between(SECOND_US, end_us),
+                server: random.below(servers as u64) as usize,
+                kind: draw_fault_of_node(&mut random),
+            })
+            .collect();
+        faults.sort_by_key(|fault| fault.at_us);
+        Plan {
+            seed,
+            servers,
+            is_cluster: true,
+            durability,
+            has_guard: false,
+            roles,
+            faults,
+            end_us,
+            segment_bytes_max: 1 << 20,
+            flush_us: 50,
+            network_us: *random.pick(&[20, 200, 3_000]),
+            defect,
+        }
+    }
+}
+
+fn draw_fault_of_node(random: &mut Random) -> FaultKind {
+    let span = |random: &mut Random| random.between(10_000, 3 * SECOND_US);
+    match random.below(16) {
+        0..2 => FaultKind::Kill,
+        2 => FaultKind::Crash { wall_us: 0 },
+        3 => FaultKind::CrashDuringOperation(1 + random.below(30)),
+        4 => FaultKind::OperationFails(1 + random.below(30)),
+        5 => FaultKind::WallStep(*random.pick(&[-3600, -2, 2, 3600]) * SECOND_US),
+        6 => FaultKind::ConnectionLost,
+        7 => FaultKind::ClientPauses(span(random)),
+        8..11 => FaultKind::Pause(span(random)),
+        11..14 => FaultKind::Isolate(span(random)),
+        _ => FaultKind::Deafen(span(random)),
     }
 }
 

@@ -40,6 +40,7 @@ pub fn catch_panics() {
 /// Runs a history; keeps its lines if `is_story`.
 pub fn run(plan: &Plan, is_story: bool) -> Outcome {
     lockwheel_defects::set(plan.defect);
+    lockwheel::simulation::raft::set_seed(plan.seed);
     PANIC.take();
     let mut core = Core::new(plan, Trace::new(is_story));
     let played = catch_unwind(AssertUnwindSafe(|| play(&mut core)));

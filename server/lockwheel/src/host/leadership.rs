@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::core::Host;
 use crate::net::registry::Receiver;
 use crate::replication::RaftLog;
+use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
 
 impl Host {
@@ -19,7 +20,7 @@ impl Host {
     /// another leader may have changed the keys that they read. They are held meanwhile.
     pub(super) fn check_leadership(&self, engine: &mut Engine) {
         if let Some(log) = self.raft_log.get() {
-            engine.set_serves(log.leads());
+            engine.set_serves(log.leads() || defect!(LeadershipNotChecked));
         }
         self.note_nodes(engine);
     }

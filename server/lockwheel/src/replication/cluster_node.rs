@@ -185,17 +185,27 @@ async fn start_node(
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tasks.spawn(accept(listener, Arc::clone(&services)));
     }
-    tasks.spawn(raft_log::replicate(Arc::clone(log), Arc::clone(&node)));
-    tasks.spawn(raft_log::pass_seconds(Arc::clone(log), Arc::clone(&node)));
-    tasks.spawn(raft_log::leave_full_disk(Arc::clone(log), Arc::clone(&node)));
-    tasks.spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(&node)));
-    tasks.spawn(held::serve(Arc::downgrade(host), log.held(), Arc::clone(&node)));
-    tasks.spawn(stop_with_node(Arc::downgrade(host), Arc::clone(&node)));
+    join(&mut tasks, host, log, &node);
     let membership = connector(MEMBERSHIP)?;
     tasks.spawn(Arc::clone(&known).follow(Arc::clone(&node)));
     tasks.spawn(Arc::clone(&known).learn(membership.clone()));
     tasks.spawn(entering.run(Arc::downgrade(host), Arc::downgrade(&node), known, membership));
     Ok((node, tasks))
+}
+
+/// Spawns the tasks that join the server and its node.
+pub(crate) fn join(
+    tasks: &mut JoinSet<()>,
+    host: &Arc<Host>,
+    log: &Arc<RaftLog>,
+    node: &Arc<Node>,
+) {
+    tasks.spawn(raft_log::replicate(Arc::clone(log), Arc::clone(node)));
+    tasks.spawn(raft_log::pass_seconds(Arc::clone(log), Arc::clone(node)));
+    tasks.spawn(raft_log::leave_full_disk(Arc::clone(log), Arc::clone(node)));
+    tasks.spawn(show_nodes(Arc::downgrade(host), Arc::clone(log), Arc::clone(node)));
+    tasks.spawn(held::serve(Arc::downgrade(host), log.held(), Arc::clone(node)));
+    tasks.spawn(stop_with_node(Arc::downgrade(host), Arc::clone(node)));
 }
 
 /// Waits while a node that has just ended closes its files.

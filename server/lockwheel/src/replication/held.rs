@@ -21,6 +21,7 @@ use crate::limits;
 pub(super) async fn serve(host: Weak<Host>, held: watch::Receiver<u64>, node: Arc<Node>) {
     let mut reads = node.reads();
     tokio::select! {
+        biased;
         () = confirm(&host, held.clone(), &mut reads) => {}
         () = resume(&host, held.clone(), &node) => {}
         () = refuse(&host, held) => {}
@@ -82,6 +83,7 @@ async fn refuse(host: &Weak<Host>, mut held: watch::Receiver<u64>) {
             }
         };
         tokio::select! {
+            biased;
             changed = held.changed() => {
                 if changed.is_err() {
                     return;
@@ -109,7 +111,7 @@ async fn refuse(host: &Weak<Host>, mut held: watch::Receiver<u64>) {
 /// Runs `act` on the engine; `None` if the server ends.
 fn with<T>(host: &Weak<Host>, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
     let host = host.upgrade().filter(|host| !host.is_stopping())?;
-    tokio::task::block_in_place(|| host.with(act)).ok()
+    lockwheel_raft::blocking(|| host.with(act)).ok()
 }
 
 #[cfg(test)]

@@ -26,8 +26,12 @@ mod shown_nodes;
 mod token;
 
 pub(crate) use cluster_node::Replication;
+#[cfg(feature = "simulation")]
+pub(crate) use cluster_node::join;
 pub use import::Taken;
 pub use lockwheel_raft::{NodeStatus, Status};
+#[cfg(feature = "simulation")]
+pub(crate) use node_state::NodeState;
 pub(crate) use raft_log::RaftLog;
 pub(crate) use settings::NodeSettings;
 pub use setup::{

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
+use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
 use lockwheel_engine::store::snapshot::SnapshotProgress;
 use lockwheel_engine::timing::time::Millis;
@@ -36,6 +37,9 @@ impl NodeState {
 
 impl State for NodeState {
     fn clear(&self) {
+        if defect!(StateKeptAtStepDown) {
+            return;
+        }
         // The keys exist, and a failed engine has ended the server.
         let _ = self.with(|host, engine| engine.clear_state(host.now()));
     }
@@ -59,6 +63,7 @@ impl State for NodeState {
     fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64 {
         let begun = self.with(|host, engine| {
             let position = self.log.begin(barrier);
+            let lease_ms = if defect!(LeaseTimeFromWallClock) { 0 } else { lease_ms };
             host.clock.begin_leading(Millis(lease_ms));
             engine.set_clock_rate(host.clock.rate());
             engine.lead(position, host.now());
@@ -82,7 +87,9 @@ impl State for NodeState {
             self.log.end();
             // Their replies may be of units that were not committed, and others must find the
             // leader. First, while it is known which locks are bound to them.
-            host.close_clients(engine);
+            if !defect!(ClientsKeptAtStepDown) {
+                host.close_clients(engine);
+            }
             engine.follow();
             host.forget_guard();
             host.clock.end_leading();
@@ -121,6 +128,9 @@ impl SnapshotParts for Parts {
                 snapshots::write_part(&host, file, &mut part, limits::SNAPSHOT_PART_KEYS)?;
             drop(host);
             match progress {
+                // A simulation has no other threads.
+                #[cfg(feature = "simulation")]
+                SnapshotProgress::Partial if crate::simulation::is_on() => {}
                 SnapshotProgress::Partial => std::thread::sleep(limits::SNAPSHOT_PAUSE),
                 SnapshotProgress::Complete => return Ok(true),
                 SnapshotProgress::Void => return Ok(false),

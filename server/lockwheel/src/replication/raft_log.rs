@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 
+use lockwheel_defects::defect;
 use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::replication::nodes::Nodes;
@@ -117,7 +118,7 @@ impl RaftLog {
         let mut pending = self.pending.lock();
         // Followers would apply units that this server has undone.
         let is_empty = pending.batches.is_empty() && pending.committed.is_empty();
-        assert!(is_empty, "units of an earlier leadership");
+        assert!(is_empty || defect!(UnitsKeptAcrossLeaderships), "units of an earlier leadership");
         (pending.barrier, pending.has_failed) = (Some(barrier), false);
         let last = pending.last;
         pending.committed.push_back((barrier, last));
@@ -128,8 +129,10 @@ impl RaftLog {
     pub(crate) fn end(&self) {
         let mut pending = self.pending.lock();
         pending.barrier = None;
-        pending.batches.clear();
-        pending.committed.clear();
+        if !defect!(UnitsKeptAcrossLeaderships) {
+            pending.batches.clear();
+            pending.committed.clear();
+        }
     }
 
     /// Records that a batch is committed, whose entry has this index and whose last unit is `last`.
@@ -280,7 +283,7 @@ pub(crate) async fn pass_seconds(log: Arc<RaftLog>, node: Arc<Node>) {
     loop {
         sleep(limits::RAFT_SECOND).await;
         let Some(host) = log.host.upgrade() else { return };
-        tokio::task::block_in_place(|| log.second(&host, &node));
+        lockwheel_raft::blocking(|| log.second(&host, &node));
     }
 }
 
@@ -323,6 +326,9 @@ impl Log for RaftLog {
         }
         drop(pending);
         self.work.notify_one();
+        if defect!(RepliesBeforeCommit) {
+            self.release(last);
+        }
     }
 
     fn released(&self) -> Position {

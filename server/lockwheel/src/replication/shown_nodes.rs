@@ -34,11 +34,12 @@ pub(super) async fn show_nodes(host: Weak<Host>, log: Arc<RaftLog>, node: Arc<No
             // Read after that: a client that begins to wait now is served by the engine.
             if is_urgent || host.gate.is_flush_awaited() {
                 // The engine takes them then. A failed one has no clients any more.
-                let _ = tokio::task::block_in_place(|| host.with(|_| {}));
+                let _ = lockwheel_raft::blocking(|| host.with(|_| {}));
             }
         }
         drop(host);
         let changed = tokio::select! {
+            biased;
             changed = metrics.changed() => changed,
             changed = role.changed() => changed,
             changed = progress.changed() => changed,

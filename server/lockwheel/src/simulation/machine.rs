@@ -12,7 +12,10 @@ use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::Origin;
 use lockwheel_engine::settings::Settings;
 use lockwheel_log::Disk;
+use lockwheel_raft::Node;
+use tokio::runtime::{EnterGuard, Handle};
 
+use super::node::{NodeOptions, SimulatedNode};
 use super::pipe::Pipe;
 use crate::clock::{Clock, MachineTime};
 use crate::durability::Restored;
@@ -37,6 +40,8 @@ pub struct StartOptions<'a> {
     pub seed: u64,
     /// Bytes beyond which a segment of the log ends.
     pub segment_bytes_max: u64,
+    /// The node, if the server is one of a cluster.
+    pub node: Option<NodeOptions>,
 }
 
 /// The process of a server. Dropped, it ends as by `kill -9`.
@@ -44,6 +49,7 @@ pub struct SimulatedServer {
     host: Arc<Host>,
     tasks: Vec<Task>,
     snapshot: Option<SnapshotWriter>,
+    node: Option<SimulatedNode>,
 }
 
 /// The task of a connection.
@@ -111,15 +117,11 @@ impl SimulatedServer {
             let refused = |error: String| Error::new(ErrorKind::Config, error);
             settings.apply(name, value).map_err(|error| refused(error.to_string()))?;
         }
-        let (guard, has_log) = (GuardSettings::of(&settings), settings.has_log());
-        let disk = Arc::clone(&options.disk);
-        let lock = if has_log || !guard.is_on { None } else { Some(disk.lock()?) };
-        let find = || {
-            let path = "simulation".to_owned();
-            Restored::find_on(disk, lock, path, has_log, guard.clone(), MachineTime::now())
-        };
-        let restored = (has_log || guard.is_on).then(find).transpose()?;
+        // A node reads its log itself.
+        let is_node = options.node.is_some();
+        let restored = if is_node { None } else { find_log(&settings, &options.disk)? };
         let clock = match restored.as_ref().and_then(Restored::lease_clock) {
+            _ if is_node => Clock::following(),
             Some(lease) => Clock::system_from(lease),
             None => Clock::system(),
         };
@@ -128,11 +130,45 @@ impl SimulatedServer {
         if let Some(restored) = &restored {
             engine.begin_loading(restored.bytes(), restored.last_time(), clock.now());
         }
+        if is_node {
+            engine.follow();
+        }
         let host = Host::new(engine, clock, RuntimeFiles::default())?;
         if let Some(restored) = restored {
             restored.restore(&host)?;
         }
-        Ok(SimulatedServer { host, tasks: Vec::new(), snapshot: None })
+        let start = |node| SimulatedNode::start(&host, Arc::clone(&options.disk), node);
+        let node = options.node.as_ref().map(start).transpose()?;
+        Ok(SimulatedServer { host, tasks: Vec::new(), snapshot: None, node })
+    }
+
+    /// Moves the clock of the node for messages between nodes. Nothing runs meanwhile.
+    pub fn advance(&self, elapsed: Duration) {
+        if let Some(node) = &self.node {
+            node.advance(elapsed);
+        }
+    }
+
+    /// Runs the tasks of the node that are due, and those for which messages have arrived.
+    pub fn run_node(&mut self) {
+        if let Some(node) = &mut self.node {
+            node.run();
+        }
+    }
+
+    /// The node and its runtime, for connections of other nodes.
+    pub fn peer_port(&self) -> Option<(Arc<Node>, Handle)> {
+        self.node.as_ref().map(SimulatedNode::port)
+    }
+
+    /// Whether this node leads for certain.
+    pub fn leads(&self) -> bool {
+        self.node.as_ref().is_some_and(SimulatedNode::leads)
+    }
+
+    /// What runs meanwhile sees the clock of the node.
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.node.as_ref().map(SimulatedNode::enter)
     }
 
     /// Connects a client. `None` if it is refused.
@@ -148,7 +184,9 @@ impl SimulatedServer {
             is_monitoring: false,
         };
         let stream = Stream::Simulated(pipe.clone());
+        let entered = self.enter();
         let admitted = self.host.with(|engine| admit(&self.host, engine, origin, stream));
+        drop(entered);
         let connection = admitted.ok().flatten()?;
         let future = Box::pin(connection.run(Arc::clone(&self.host)));
         let wakener = Arc::new(Wakener(AtomicBool::new(true)));
@@ -167,6 +205,7 @@ impl SimulatedServer {
     /// Runs the tasks that are ready, in an order that `choose` determines, and what the clock has
     /// made due.
     pub fn run_tasks(&mut self, choose: &mut dyn FnMut(u64) -> u64) {
+        let _entered = self.node.as_ref().map(SimulatedNode::enter);
         let mut ready: Vec<usize> = (0..self.tasks.len())
             .filter(|at| self.tasks[*at].wakener.0.swap(false, Ordering::AcqRel))
             .collect();
@@ -189,6 +228,7 @@ impl SimulatedServer {
 
     /// Ends the turn: sends the output that is released.
     pub fn end_turn(&mut self) {
+        let _entered = self.node.as_ref().map(SimulatedNode::enter);
         turn::before_sleep();
         self.host.gate.send_released();
         let Some(current) = CURRENT.get() else { return };
@@ -205,6 +245,7 @@ impl SimulatedServer {
 
     /// The time until the next deadline.
     pub fn deadline(&self) -> Option<Duration> {
+        let _entered = self.enter();
         let next = self.host.with(|engine| engine.next_deadline()).ok().flatten()?;
         self.host.clock.until(next)
     }
@@ -249,6 +290,7 @@ impl SimulatedServer {
 
     /// Stops the server as SIGTERM does. The caller then runs its tasks until they end.
     pub fn stop(&mut self) {
+        let _entered = self.node.as_ref().map(SimulatedNode::enter);
         if let Some(log) = self.host.log() {
             log.finish();
         }
@@ -257,6 +299,7 @@ impl SimulatedServer {
 
     /// The last step of a server that has stopped, after its tasks have ended.
     pub fn end(&mut self) {
+        let _entered = self.enter();
         self.host.end_log();
     }
 
@@ -269,6 +312,17 @@ impl SimulatedServer {
     pub fn has_failed(&self) -> bool {
         self.host.has_failed()
     }
+}
+
+/// What a server that is no node finds in its log.
+fn find_log(settings: &Settings, disk: &Arc<dyn Disk>) -> Result<Option<Restored>, Error> {
+    let (guard, has_log) = (GuardSettings::of(settings), settings.has_log());
+    if !has_log && !guard.is_on {
+        return Ok(None);
+    }
+    let lock = if has_log { None } else { Some(disk.lock()?) };
+    let path = "simulation".to_owned();
+    Restored::find_on(Arc::clone(disk), lock, path, has_log, guard, MachineTime::now()).map(Some)
 }
 
 impl std::fmt::Debug for SimulatedServer {

@@ -110,7 +110,7 @@ impl Actor for InProcess {
     fn notice(&mut self, core: &mut Core, notice: Notice) {
         let Notice::Timer(_) = notice else { return };
         let now_us = core.now_us;
-        let machine = &core.machines[0];
+        let machine = &mut core.machines[0];
         let is_up = machine.suspended_until_us <= now_us && machine.server.is_some();
         if core.is_ending {
             return;
@@ -133,7 +133,7 @@ impl Actor for InProcess {
 
     fn after_step(&mut self, core: &mut Core) {
         let Some((generation, call)) = &mut self.call else { return };
-        let machine = &core.machines[0];
+        let machine = &mut core.machines[0];
         if machine.generation != *generation {
             (self.call, self.pending) = (None, None);
             return core.set_timer(self.client, 10_000, 0);
