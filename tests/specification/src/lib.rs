@@ -1,6 +1,12 @@
-//! The part of replication that is not Raft: which node may grant locks, and when.
-//!
-//! (to be written)
+//! The part of replication that is not Raft, as a model whose states are all checked.
 
-pub mod rules;
-pub mod state;
+mod bounds;
+mod check;
+mod defects;
+mod log;
+mod rules;
+mod state;
+
+pub use bounds::{Bounds, Step};
+pub use check::{Checked, Violation, check};
+pub use defects::Defect;

@@ -1,326 +1,188 @@
-//! The steps of the cluster, and what is true in every state.
+//! What may happen, and what is true in every state.
+//!
+//! Raft is assumed: a node gets the log of its leader, each vote is of one node, and what a
+//! majority has in the vote of its leader is committed.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::bounds::{Bounds, Step};
+use crate::defects::Defect;
+use crate::log::Log;
+use crate::state::{Effect, Entry, FAST, NODES, Node, Nodes, Phase, Power, State, TTL, View};
 
-use stateright::{Model, Property};
+/// What a log must have, if that is not known.
+const UNKNOWN: (u8, u8) = (u8::MAX, 0);
 
-use crate::state::{Effect, Entry, Lease, Log, NODES, Node, Nodes, Phase, Power, State, View};
-
-/// A rule that is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Defect {
-    /// A node that starts again forgets its promise.
-    PromiseForgotten,
-    VotesDespitePromise,
-    CandidateDespitePromise,
-    VotesWhileItLeads,
-    LeadsAfterItsLease,
-    LeaseFromReceipt,
-    LeaseWithoutMargin,
-    LeaseTooLong,
-    LessThanAMajority,
-    BarrierLeftOut,
-    EarlierLeadersApplied,
-    TimeBeginsAnew,
-    TimeJumps,
-    ReplyBeforeCommit,
-    ReadUnconfirmed,
-    ReadBeforeApplied,
-    VoteNotSaved,
-    LostDiskVotes,
-    CutLogTrusted,
-    CutLogLeads,
-    OnlyNewVotersCounted,
-    NoException,
+/// The rules, within bounds. One may be broken.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) bounds: Bounds,
+    pub(crate) defect: Option<Defect>,
 }
 
-impl Defect {
-    pub const ALL: [Defect; 22] = [
-        Defect::PromiseForgotten,
-        Defect::VotesDespitePromise,
-        Defect::CandidateDespitePromise,
-        Defect::VotesWhileItLeads,
-        Defect::LeadsAfterItsLease,
-        Defect::LeaseFromReceipt,
-        Defect::LeaseWithoutMargin,
-        Defect::LeaseTooLong,
-        Defect::LessThanAMajority,
-        Defect::BarrierLeftOut,
-        Defect::EarlierLeadersApplied,
-        Defect::TimeBeginsAnew,
-        Defect::TimeJumps,
-        Defect::ReplyBeforeCommit,
-        Defect::ReadUnconfirmed,
-        Defect::ReadBeforeApplied,
-        Defect::VoteNotSaved,
-        Defect::LostDiskVotes,
-        Defect::CutLogTrusted,
-        Defect::CutLogLeads,
-        Defect::OnlyNewVotersCounted,
-        Defect::NoException,
-    ];
+fn is_majority((before, after): (Nodes, Nodes), nodes: Nodes) -> bool {
+    let is_of = |set: Nodes| (nodes & set).count_ones() * 2 > set.count_ones();
+    is_of(before) && is_of(after)
 }
 
-/// How much of it is checked.
-#[derive(Clone, Debug, Default)]
-pub struct Bounds {
-    pub entries: u8,
-    pub elections: u8,
-    pub faults: u8,
-    pub time: u8,
-    pub fast: Vec<Nodes>,
-    pub members: Vec<Nodes>,
-    pub steps: Vec<Step>,
+fn nodes(is_chosen: impl Fn(usize) -> bool) -> Nodes {
+    (0..NODES).filter(|n| is_chosen(*n)).fold(0, |nodes, n| nodes | 1 << n)
 }
 
-/// What happens. The nodes are those of the [`Action`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    Tick,
-    Heartbeat,
-    Acknowledge,
-    StepDown,
-    Barrier,
-    Begin,
-    Grant,
-    Release,
-    End,
-    Change,
-    Append,
-    Commit,
-    Ask,
-    Answer,
-    Stand,
-    Vote,
-    Elect,
-    Suspend,
-    Resume,
-    Restart,
-    LoseDisk,
-    CutLog,
-    Confirm,
-}
-
-impl Step {
-    pub const ALL: [Step; 23] = [
-        Step::Tick,
-        Step::Heartbeat,
-        Step::Acknowledge,
-        Step::StepDown,
-        Step::Barrier,
-        Step::Begin,
-        Step::Grant,
-        Step::Release,
-        Step::End,
-        Step::Change,
-        Step::Append,
-        Step::Commit,
-        Step::Ask,
-        Step::Answer,
-        Step::Stand,
-        Step::Vote,
-        Step::Elect,
-        Step::Suspend,
-        Step::Resume,
-        Step::Restart,
-        Step::LoseDisk,
-        Step::CutLog,
-        Step::Confirm,
-    ];
-
-    fn has_other(self) -> bool {
-        use Step::{Acknowledge, Answer, Change, Confirm, Heartbeat, Vote};
-        matches!(self, Acknowledge | Answer | Change | Confirm | Heartbeat | Vote)
-    }
-}
-
-/// A step, of `node`; with `other`, or to the members `other`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Action {
-    pub step: Step,
-    pub node: usize,
-    pub other: usize,
-}
-
-/// The time of a promise.
-const PROMISE: u8 = 4;
-/// The part of it that a leader does not use.
-const MARGIN: u8 = 2;
-/// The time of a lease of the lock.
-const TTL: u8 = 2;
-/// How much a fast clock runs in a tick. Others run 1.
-const FAST: u8 = 2;
-
-/// The specification.
-#[derive(Debug, Default)]
-pub struct Specification {
-    pub bounds: Bounds,
-    pub defect: Option<Defect>,
-    pub steps_seen: [AtomicU64; Step::ALL.len()],
-    pub cases_seen: [AtomicU64; 8],
-    pub violation: OnceLock<(&'static str, State)>,
-}
-
-impl Node {
-    fn runs(&self) -> bool {
-        matches!(self.power, Power::On | Power::Resumed(_))
+impl Rules {
+    pub(crate) fn start(&self, fast: Nodes) -> State {
+        let mut state = State { fast, ..State::default() };
+        state.nodes.iter_mut().for_each(|node| node.accept(4, true));
+        state.nodes[0].phase = Phase::Leader;
+        state
     }
 
-    /// Follows the node with this vote, or votes for it.
-    fn accept(&mut self, vote: u8, is_elected: bool) {
-        if (vote, is_elected) > (self.vote, self.is_elected) {
-            (self.vote, self.is_elected) = (vote, is_elected);
-            if !matches!(self.phase, Phase::Asking(_)) {
-                self.phase = Phase::Follower;
-            }
-            (self.unit, self.sent) = (None, [None; NODES]);
-        }
-    }
-
-    fn step_down(&mut self) {
-        (self.leads, self.barrier, self.clock) = (false, 0, 0);
-    }
-
-    fn start(&mut self) {
-        let Node { vote, is_elected, log, needed, .. } = *self;
-        *self = Node { vote, is_elected, log, needed, promise: PROMISE, ..Node::default() };
-    }
-
-    fn permits(&self, last: (u8, u8)) -> bool {
-        self.needed.is_none_or(|needed| last >= needed)
-    }
-}
-
-impl Specification {
     fn has(&self, defect: Defect) -> bool {
         self.defect == Some(defect)
     }
 
     fn members(&self, log: &Log) -> (Nodes, Nodes) {
-        let members = log.entries().iter().rev().find_map(|entry| match entry.effect {
+        let of = |entry: &Entry| match entry.effect {
             Effect::Members(before, after) => Some((before, after)),
             _ => None,
-        });
-        members.unwrap_or((self.bounds.members[0], self.bounds.members[0]))
+        };
+        let first = self.bounds.members[0];
+        log.entries().iter().rev().find_map(of).unwrap_or((first, first))
     }
 
-    fn is_majority(members: (Nodes, Nodes), nodes: Nodes) -> bool {
-        let is_of = |set: Nodes| (nodes & set).count_ones() * 2 > set.count_ones();
-        is_of(members.0) && is_of(members.1)
-    }
-
-    fn longest_lease(&self) -> u8 {
+    fn lease_max(&self) -> u8 {
         match self.defect {
-            Some(Defect::LeaseWithoutMargin) => PROMISE,
-            Some(Defect::LeaseTooLong) => 2 * PROMISE,
-            _ => PROMISE - MARGIN,
+            Some(Defect::LeaseWithoutMargin) => self.bounds.promise,
+            Some(Defect::LeaseTooLong) => self.bounds.promise * 2,
+            _ => self.bounds.promise - self.bounds.margin,
         }
     }
 
-    /// For how long a majority follows the leader.
+    /// For how long a majority confirms the leader.
     fn lease(&self, n: usize, node: &Node) -> u8 {
         let mut members = self.members(&node.log);
         if self.has(Defect::OnlyNewVotersCounted) {
             members.0 = members.1;
         }
         let confirms = |lease: &u8| {
-            let mut nodes: Nodes = 1 << n;
-            nodes |=
-                (0..NODES).filter(|m| node.contact[*m] >= *lease).fold(0, |set, m| set | 1 << m);
+            let mut confirming = nodes(|m| m == n || node.contact[m] >= *lease);
             if self.has(Defect::LessThanAMajority) {
-                nodes |= nodes + 1;
+                confirming |= confirming + 1;
             }
-            Specification::is_majority(members, nodes)
+            is_majority(members, confirming)
         };
-        (1..=self.longest_lease()).rev().find(confirms).unwrap_or(0)
+        (1..=self.lease_max()).rev().find(confirms).unwrap_or(0)
     }
 
-    fn serves(&self, n: usize, node: &Node) -> bool {
-        node.leads && (self.lease(n, node) > 0 || self.has(Defect::LeadsAfterItsLease))
+    /// Whether it answers clients.
+    pub(crate) fn serves(&self, n: usize, node: &Node) -> bool {
+        let has_lease = self.lease(n, node) > 0 || self.has(Defect::LeadsAfterItsLease);
+        node.leads && node.runs() && has_lease
     }
 
-    /// What a leader has executed, or what a node has applied.
+    /// Whether the state of the node has this entry of its log.
+    fn shows(&self, node: &Node, place: usize, entry: &Entry) -> bool {
+        let is_own = entry.vote == node.vote || !self.has(Defect::BarrierLeftOut);
+        place < node.applied.into()
+            || node.leads && is_own && [entry.barrier, place as u8 + 1].contains(&node.barrier)
+    }
+
     fn view(&self, node: &Node) -> View {
         let mut view = View::default();
         for (place, entry) in node.log.entries().iter().enumerate() {
-            let is_own = node.leads && entry.barrier == node.barrier && entry.vote == node.vote;
-            if place < usize::from(node.applied) || is_own {
-                let mut entry = *entry;
-                if self.has(Defect::EarlierLeadersApplied) && entry.barrier > 0 {
-                    entry.barrier = view.barrier;
-                }
-                view.pass(place, &entry, TTL);
+            if self.shows(node, place, entry) {
+                view.pass(place, entry);
             }
-        }
-        if let Some(unit) = node.unit.filter(|unit| node.leads && unit.barrier == node.barrier) {
-            view.pass(node.log.len(), &unit, TTL);
         }
         view
     }
+}
 
-    fn leader_step(&self, state: &mut State, step: Step, n: usize, m: usize) -> bool {
-        let longest = self.longest_lease();
-        let [node, other] = [state.nodes[n], state.nodes[m]];
-        let is_leader = node.phase == Phase::Leader;
-        let has_space = node.log.len() < usize::from(self.bounds.entries);
-        let lease = self.lease(n, &node);
-        let changed = &mut state.nodes;
+// --- what may happen ---
+
+impl Rules {
+    /// The state after a step of node `n`, with node `m`; `None` if it cannot happen.
+    pub(crate) fn next(&self, state: &State, step: Step, n: usize, m: usize) -> Option<State> {
+        let (mut next, node) = (*state, &state.nodes[n]);
+        let happens = match (step, node.power) {
+            (Step::Tick, _) => self.tick(&mut next),
+            (Step::Resume, Power::Suspended) => {
+                next.nodes[n].power = Power::On(self.bounds.promise);
+                true
+            }
+            (Step::Resume, _) | (_, Power::Suspended | Power::Gone) => false,
+            (Step::Confirm, _) => self.confirm(&mut next, n, m),
+            _ if step.is_fault() => self.fault(&mut next, step, n),
+            _ if step.is_command() => self.command(&mut next, step, n, m),
+            _ => match node.phase {
+                Phase::Leader => self.lead(&mut next, step, n, m),
+                Phase::Candidate(votes) if step == Step::Vote => self.elect(&mut next, n, m, votes),
+                Phase::Asking(nodes) => self.ask(&mut next, step, n, m, nodes),
+                Phase::Follower | Phase::Candidate(_) => self.ask(&mut next, step, n, m, 0),
+            },
+        };
+        (happens && next != *state).then_some(next)
+    }
+
+    fn tick(&self, state: &mut State) -> bool {
+        for (n, node) in state.nodes.iter_mut().enumerate().filter(|(_, node)| node.runs()) {
+            let passed = if state.fast & 1 << n != 0 { FAST } else { 1 };
+            let pass = |left: &mut u8| *left = left.saturating_sub(passed);
+            pass(&mut node.promise);
+            node.contact.iter_mut().chain(node.sent.iter_mut().flatten()).for_each(pass);
+            if let Power::On(left) = &mut node.power {
+                pass(left);
+            }
+            node.clock = (node.clock + passed * u8::from(node.leads)).min(self.bounds.time);
+        }
+        for lease in state.leases.iter_mut().filter(|lease| lease.is_executed) {
+            lease.age = (lease.age + FAST).min(TTL);
+        }
+        true
+    }
+
+    fn lead(&self, state: &mut State, step: Step, n: usize, m: usize) -> bool {
+        let (node, other) = (state.nodes[n], state.nodes[m]);
+        let (view, lease) = (self.view(&node), self.lease(n, &node));
+        let has_space = node.log.len() < self.bounds.entries;
+        let leader = &mut state.nodes[n];
         match step {
-            Step::Heartbeat if is_leader && n != m && other.runs() => {
-                if other.vote > node.vote {
-                    changed[n].accept(other.vote, false);
-                    return true;
-                }
-                changed[m].accept(node.vote, true);
-                changed[m].log = node.log;
-                changed[m].applied = other.applied.max(node.applied);
-                changed[m].promise = PROMISE;
-                changed[n].sent[m] = Some(longest);
+            // Its reply arrives at once, or later.
+            Step::Heartbeat | Step::Message if other.runs() && other.vote > node.vote => {
+                leader.accept(other.vote, false);
             }
-            Step::Acknowledge if n != m && node.sent[m].is_some() => {
+            Step::Heartbeat | Step::Message if other.runs() && n != m => {
+                match step {
+                    Step::Heartbeat => leader.contact[m] = self.lease_max(),
+                    _ => leader.sent[m] = Some(self.lease_max()),
+                }
+                let follower = &mut state.nodes[m];
+                follower.accept(node.vote, true);
+                (follower.log, follower.promise) = (node.log, self.bounds.promise);
+                follower.applied = other.applied.max(node.applied);
+            }
+            Step::Reply if node.sent[m].is_some() => {
                 let is_late = self.has(Defect::LeaseFromReceipt);
-                let lease = node.sent[m].filter(|_| !is_late).unwrap_or(longest);
-                changed[n].contact[m] = node.contact[m].max(lease);
-                changed[n].sent[m] = None;
+                let lease = node.sent[m].filter(|_| !is_late).unwrap_or(self.lease_max());
+                leader.contact[m] = node.contact[m].max(lease);
+                leader.sent[m] = None;
             }
-            Step::StepDown if node.leads && (!is_leader || lease == 0) => {
-                changed[n].step_down();
+            Step::StepDown if node.leads && lease == 0 => {
+                (leader.leads, leader.barrier, leader.clock) = (false, 0, 0);
             }
-            Step::Barrier
-                if has_space
-                    && is_leader
-                    && node.barrier == 0
-                    && !node.leads
-                    && node.unit.is_none() =>
-            {
-                let stamp = self.view(&node).time;
-                let effect = Effect::Barrier;
-                changed[n].log.push(Entry { vote: node.vote, barrier: 0, stamp, effect });
-                changed[n].barrier = changed[n].log.len() as u8;
+            Step::Barrier if has_space && node.barrier == 0 => {
+                leader.log.push(Entry { vote: node.vote, stamp: view.time, ..Entry::default() });
+                leader.barrier = leader.log.len();
             }
-            Step::Begin if is_leader && !node.leads && lease > 0 => {
-                let view = self.view(&node);
-                if self.has(Defect::BarrierLeftOut) {
-                    if node.barrier > 0 {
-                        return false;
-                    }
-                    changed[n].barrier = view.barrier;
-                } else if node.barrier == 0 || view.barrier != node.barrier {
-                    return false;
-                }
-                changed[n].leads = true;
-                changed[n].clock = match self.defect {
+            Step::Begin if !node.leads && lease > 0 => {
+                let is_left_out = self.has(Defect::BarrierLeftOut) && node.barrier == 0;
+                (leader.leads, leader.barrier) = (true, view.barrier);
+                leader.clock = match self.defect {
                     Some(Defect::TimeBeginsAnew) => 0,
                     Some(Defect::TimeJumps) => view.time + TTL,
                     _ => view.time,
                 };
+                return is_left_out || node.barrier > 0 && node.barrier == view.barrier;
             }
-            Step::Append if has_space && is_leader && node.unit.is_some() => {
-                changed[n].log.push(node.unit.unwrap_or_default());
-                changed[n].unit = None;
-            }
-            Step::Commit if is_leader => return self.commit(state, n),
+            Step::Commit => return self.commit(state, n),
             _ => return false,
         }
         true
@@ -328,28 +190,29 @@ impl Specification {
 
     fn commit(&self, state: &mut State, n: usize) -> bool {
         let node = state.nodes[n];
-        let members = self.members(&node.log);
-        let is_committed = |length: &usize| {
-            let part = node.log.prefix(*length);
-            let have = (0..NODES).filter(|m| state.nodes[*m].log.has(&part));
-            node.log.entries()[length - 1].vote == node.vote
-                && Specification::is_majority(members, have.fold(0, |set, m| set | 1 << m))
+        let is_committed = |length: &u8| {
+            let log = node.log.prefix(*length);
+            let have = nodes(|m| state.nodes[m].log.has(&log));
+            log.last().0 == node.vote && is_majority(self.members(&node.log), have)
         };
-        let applied = usize::from(node.applied);
-        let Some(length) = (applied + 1..=node.log.len()).rev().find(is_committed) else {
-            return false;
-        };
-        state.nodes[n].applied = length as u8;
+        let committed = (node.applied + 1..=node.log.len()).rev().find(is_committed);
+        state.nodes[n].applied = committed.unwrap_or(node.applied);
         if node.leads {
-            self.acknowledge(state, &node, &node.log.prefix(length));
+            self.acknowledge(state, n);
         }
-        true
+        committed.is_some()
     }
 
-    /// Notifies clients of the entries of this leadership up to here.
-    fn acknowledge(&self, state: &mut State, node: &Node, log: &Log) {
-        if log.len() > state.known.len() {
-            state.known = *log;
+    /// Notifies clients of what a leader has replicated.
+    fn acknowledge(&self, state: &mut State, n: usize) {
+        let node = state.nodes[n];
+        let is_early = self.has(Defect::ReplyBeforeCommit);
+        let log = if is_early { node.log } else { node.log.prefix(node.applied) };
+        let is_shown =
+            |entry: &Entry| !matches!(entry.effect, Effect::Barrier | Effect::Members(..));
+        let shown = log.entries().iter().rposition(is_shown).map_or(0, |place| place as u8 + 1);
+        if shown > state.known.len() {
+            state.known = log.prefix(shown);
         }
         for entry in log.entries() {
             match entry.effect {
@@ -368,322 +231,196 @@ impl Specification {
 
     fn command(&self, state: &mut State, step: Step, n: usize, m: usize) -> bool {
         let node = state.nodes[n];
-        let view = self.view(&node);
-        let length = node.log.len();
-        if node.phase != Phase::Leader
-            || !self.serves(n, &node)
-            || node.unit.is_some()
-            || length >= usize::from(self.bounds.entries)
-        {
+        let has_space = node.log.len() < self.bounds.entries;
+        if !self.serves(n, &node) || !has_space {
             return false;
         }
         let next = state.leases.iter().position(|lease| !lease.is_executed);
-        let effect = match (step, view.holder, next) {
+        let effect = match (step, self.view(&node).holder, next) {
             (Step::Grant, None, Some(grant)) => {
-                state.leases[grant] = Lease { is_executed: true, ..Lease::default() };
+                state.leases[grant].is_executed = true;
                 Effect::Grant(grant as u8)
             }
-            (Step::Release, Some((grant, _)), _)
-                if state.leases[usize::from(grant)].is_acknowledged =>
-            {
-                state.leases[usize::from(grant)].is_over = true;
+            (Step::Release, Some((grant, _)), _) => {
+                let lease = &mut state.leases[usize::from(grant)];
+                lease.is_over = true;
+                if !lease.is_acknowledged {
+                    return false;
+                }
                 Effect::Release(grant)
             }
             (Step::End, Some((grant, end)), _) if end <= node.clock => Effect::End(grant),
             (Step::Change, ..) => {
                 let (before, after) = self.members(&node.log);
-                let next = self
-                    .bounds
-                    .members
-                    .get(m)
-                    .copied()
-                    .filter(|next| *next != after && next & 1 << n != 0);
-                match next {
-                    _ if before != after && m == 0 => Effect::Members(after, after),
-                    Some(next) if before == after && m > 0 => Effect::Members(after, next),
+                let is_committed = self.members(&node.log.prefix(node.applied)) == (before, after);
+                let next = self.bounds.members.get(m).filter(|next| **next & 1 << n != 0);
+                match next.filter(|next| is_committed && **next != before) {
+                    Some(next) if before == after || *next == after => {
+                        Effect::Members(after, *next)
+                    }
                     _ => return false,
                 }
             }
             _ => return false,
         };
-        if step == Step::Change && view_members_pending(&node) {
-            return false;
-        }
-        let unit = Entry { vote: node.vote, barrier: node.barrier, stamp: node.clock, effect };
-        state.nodes[n].unit = Some(unit);
+        let (vote, barrier, stamp) = (node.vote, node.barrier, node.clock);
+        state.nodes[n].log.push(Entry { vote, barrier, stamp, effect });
         if self.has(Defect::ReplyBeforeCommit) {
-            let mut log = node.log;
-            log.push(unit);
-            self.acknowledge(state, &node, &log);
+            self.acknowledge(state, n);
         }
         true
     }
 
-    fn election_step(&self, state: &mut State, step: Step, n: usize, m: usize) -> bool {
-        let [node, other] = [state.nodes[n], state.nodes[m]];
+    fn ask(&self, state: &mut State, step: Step, n: usize, m: usize, nodes: Nodes) -> bool {
+        let (node, other) = (state.nodes[n], state.nodes[m]);
         let members = self.members(&node.log);
-        let is_member = (members.0 | members.1) & 1 << n != 0;
-        let has_promised = |node: &Node| node.promise > 0 && !self.has(Defect::VotesDespitePromise);
-        let leads = self.serves(m, &other) && !self.has(Defect::VotesWhileItLeads);
-        let is_as_far = other.log.last() <= node.log.last() && other.permits(node.log.last());
-        let changed = &mut state.nodes;
-        match (step, node.phase) {
-            (Step::Ask, Phase::Follower) => {
-                changed[n].phase = Phase::Asking(1 << n);
-                is_member
-                    && node.promise == 0
-                    && node.permits(node.log.last())
-                    && node.vote / 4 < self.bounds.elections
+        let may_run = (members.0 | members.1) & 1 << n != 0
+            && node.vote / 4 < self.bounds.terms
+            && node.would_follow(&node);
+        let candidate = &mut state.nodes[n];
+        match step {
+            Step::StepDown => {
+                (candidate.leads, candidate.barrier, candidate.clock) = (false, 0, 0);
+                node.leads
             }
-            (Step::Answer, Phase::Asking(nodes)) => {
-                changed[n].phase = Phase::Asking(nodes | 1 << m);
-                nodes & 1 << m == 0 && other.runs() && !leads && !has_promised(&other) && is_as_far
+            Step::Ask => {
+                candidate.phase = Phase::Asking(nodes | 1 << n | 1 << m);
+                let begins = nodes > 0 || node.promise == 0;
+                let has_promised = other.promise > 0 && !self.has(Defect::VotesDespitePromise);
+                let votes = other.runs() && !self.serves(m, &other) && !has_promised;
+                may_run && begins && votes && other.would_follow(&node)
             }
-            (Step::Stand, Phase::Asking(nodes)) => {
-                changed[n].accept((node.vote / 4 + 1) * 4 + n as u8, false);
-                changed[n].phase = Phase::Candidate(1 << n);
-                Specification::is_majority(members, nodes)
-                    && !node.leads
-                    && node.vote / 4 < self.bounds.elections
-                    && (node.promise == 0 || self.has(Defect::CandidateDespitePromise))
-            }
-            (Step::Vote, Phase::Candidate(nodes)) => {
-                changed[m].accept(node.vote, false);
-                changed[n].phase = Phase::Candidate(nodes | 1 << m);
-                nodes & 1 << m == 0
-                    && other.runs()
-                    && !leads
-                    && other.vote <= node.vote
-                    && is_as_far
-                    && !(other.is_elected && has_promised(&other))
-            }
-            (Step::Elect, Phase::Candidate(nodes)) => {
-                (changed[n].phase, changed[n].is_elected) = (Phase::Leader, true);
-                changed[n].contact = [0; NODES];
-                Specification::is_majority(members, nodes)
+            Step::Stand => {
+                candidate.accept((node.vote / 4 + 1) * 4 + n as u8, false);
+                candidate.phase = Phase::Candidate(1 << n);
+                let asks = self.bounds.steps.contains(&Step::Ask);
+                let is_free = node.promise == 0 || self.has(Defect::CandidateDespitePromise);
+                may_run && is_free && !node.leads && (!asks || is_majority(members, nodes))
             }
             _ => false,
         }
     }
 
-    fn fault(&self, state: &mut State, step: Step, n: usize, m: usize) -> bool {
+    fn elect(&self, state: &mut State, n: usize, m: usize, votes: Nodes) -> bool {
         let (node, other) = (state.nodes[n], state.nodes[m]);
-        let changed = &mut state.nodes[n];
-        match step {
-            Step::Resume => {
-                changed.power = Power::Resumed(PROMISE);
-                return node.power == Power::Suspended;
-            }
-            Step::Confirm => {
-                changed.needed = Some(other.log.last());
-                if node.needed.is_some_and(|needed| node.log.last() >= needed) {
-                    changed.needed = None;
-                    return n == m;
-                }
-                return n != m
-                    && node.needed == Some((u8::MAX, 0))
-                    && self.serves(m, &other)
-                    && other.runs();
-            }
-            _ => {}
+        let votes = votes | 1 << m;
+        let has_promised = other.is_elected && other.promise > 0;
+        let leads = self.serves(m, &other) && !self.has(Defect::VotesWhileItLeads);
+        let may_vote = !leads && (!has_promised || self.has(Defect::VotesDespitePromise));
+        state.nodes[m].accept(node.vote, false);
+        let candidate = &mut state.nodes[n];
+        candidate.phase = Phase::Candidate(votes);
+        if is_majority(self.members(&node.log), votes) {
+            (candidate.phase, candidate.is_elected) = (Phase::Leader, true);
+            candidate.contact = [0; NODES];
         }
+        let votes = other.runs() && other.vote <= node.vote && other.would_follow(&node);
+        votes && may_vote
+    }
+
+    /// A node in doubt asks a leader, or all others, how far its log must be.
+    fn confirm(&self, state: &mut State, n: usize, m: usize) -> bool {
+        let other = &state.nodes[m];
+        let all = state.nodes.iter().map(|node| node.log.last()).max();
+        let answers = match n == m {
+            true => state.nodes.iter().all(Node::runs),
+            false => self.serves(m, other),
+        };
+        let needed = if n == m { all } else { Some(other.log.last()) };
+        std::mem::replace(&mut state.nodes[n].needed, needed) == Some(UNKNOWN) && answers
+    }
+
+    fn fault(&self, state: &mut State, step: Step, n: usize) -> bool {
+        let old = state.nodes[n];
         state.faults += 1;
+        let Node { mut vote, mut is_elected, log, needed, .. } = old;
+        if self.has(Defect::VoteNotSaved) {
+            (vote, is_elected) = (log.last().0, true);
+        }
+        let promise = self.bounds.promise * u8::from(!self.has(Defect::PromiseForgotten));
+        let needed = needed.filter(|needed| *needed > log.last()).map(|_| UNKNOWN);
+        let mut node = Node { vote, is_elected, log, needed, promise, ..Node::default() };
         match step {
-            Step::Suspend => changed.power = Power::Suspended,
-            Step::LoseDisk if !self.has(Defect::LostDiskVotes) => {
-                *changed = Node { power: Power::Gone, ..Node::default() };
+            Step::Suspend => node = Node { power: Power::Suspended, ..old },
+            Step::LoseDisk if self.has(Defect::LostDiskVotes) => node = Node::default(),
+            Step::LoseDisk => node = Node { power: Power::Gone, ..Node::default() },
+            Step::CutLog if log.len() > 0 => {
+                node.log = log.prefix(log.len() - 1);
+                node.needed = Some(UNKNOWN).filter(|_| !self.has(Defect::CutLogTrusted));
+                node.is_elected &= self.has(Defect::CutLogLeads);
             }
-            Step::LoseDisk => *changed = Node::default(),
-            Step::Restart | Step::CutLog => {
-                changed.start();
-                if step == Step::CutLog && !node.log.is_empty() {
-                    changed.log = node.log.prefix(node.log.len() - 1);
-                    let trusts = self.has(Defect::CutLogTrusted);
-                    changed.needed = Some((u8::MAX, 0)).filter(|_| !trusts);
-                    changed.is_elected &= self.has(Defect::CutLogLeads);
-                }
-                if self.has(Defect::VoteNotSaved) {
-                    (changed.vote, changed.is_elected) = (changed.log.last().0, true);
-                }
-                if self.has(Defect::PromiseForgotten) {
-                    changed.promise = 0;
-                }
-                if changed.is_elected && usize::from(changed.vote % 4) == n {
-                    changed.phase = Phase::Leader;
-                }
-            }
+            Step::Restart => {}
             _ => return false,
         }
-        state.faults <= self.bounds.faults && node.runs()
-    }
-
-    fn tick(&self, state: &mut State) {
-        for (n, node) in state.nodes.iter_mut().enumerate().filter(|(_, node)| node.runs()) {
-            let passed = if state.fast & 1 << n != 0 { FAST } else { 1 };
-            for left in node.contact.iter_mut().chain([&mut node.promise]) {
-                *left = left.saturating_sub(passed);
-            }
-            let is_late = self.has(Defect::LeaseFromReceipt);
-            for sent in &mut node.sent {
-                *sent = sent
-                    .map(|left| left.saturating_sub(passed))
-                    .filter(|left| *left > 0 || is_late);
-            }
-            if node.leads {
-                node.clock = (node.clock + passed).min(self.bounds.time);
-            }
-            if let Power::Resumed(left) = node.power {
-                node.power = match left.saturating_sub(passed) {
-                    0 => Power::On,
-                    left => Power::Resumed(left),
-                };
-            }
+        if step != Step::Suspend && node.is_elected && usize::from(node.vote % 4) == n {
+            node.phase = Phase::Leader;
         }
-        for lease in state.leases.iter_mut().filter(|lease| lease.is_executed) {
-            lease.age = (lease.age + FAST).min(TTL);
-        }
+        state.nodes[n] = node;
+        state.faults <= self.bounds.faults
     }
 }
 
-fn view_members_pending(node: &Node) -> bool {
-    let is_members = |entry: &Entry| matches!(entry.effect, Effect::Members(..));
-    node.log
-        .entries()
-        .iter()
-        .rposition(is_members)
-        .is_some_and(|place| place >= usize::from(node.applied))
-}
+// --- what is true ---
 
-impl Specification {
-    /// Whether a client may get an old state of this leader, in the documented case.
-    fn is_excepted(&self, node: &Node) -> bool {
-        let was_suspended = matches!(node.power, Power::Suspended | Power::Resumed(_));
-        was_suspended && !self.has(Defect::NoException)
-    }
+/// An invariant, and its name.
+type Invariant = (&'static str, fn(&Rules, &State) -> bool);
 
-    fn serving<'a>(&'a self, state: &'a State) -> impl Iterator<Item = &'a Node> {
-        let serves = |(n, node): &(usize, &Node)| self.serves(*n, node) && !self.is_excepted(node);
-        state.nodes.iter().enumerate().filter(serves).map(|(_, node)| node)
-    }
-
-    fn invariants() -> [(&'static str, fn(&Specification, &State) -> bool); 6] {
-        [
-            ("one node leads", |it, state| it.serving(state).count() <= 1),
-            ("no lock is granted twice", |_, state| {
-                let holds = |lease: &&Lease| lease.is_acknowledged && !lease.is_over;
-                state.leases.iter().filter(holds).count() <= 1
-            }),
-            ("no lease ends early", |_, state| !state.is_early),
-            ("log time never goes back", |it, state| {
-                let known = state.known.entries().iter().map(|entry| entry.stamp);
-                let time = known.max().unwrap_or(0);
-                it.serving(state).all(|node| node.clock >= time)
-            }),
-            ("leader reads all that is acknowledged", |it, state| {
-                it.serving(state).all(|node| it.reads(node, &state.known))
-            }),
-            ("follower reads all that is acknowledged", |it, state| it.followers_read(state)),
-        ]
-    }
-
-    fn reads(&self, node: &Node, known: &Log) -> bool {
-        let has = |(place, entry): (usize, &Entry)| {
-            place < usize::from(node.applied)
-                || entry.barrier == node.barrier
-                || place + 1 == usize::from(node.barrier)
-        };
-        node.log.has(known) && known.entries().iter().enumerate().all(has)
-    }
-
-    fn followers_read(&self, state: &State) -> bool {
-        let answers = |(n, node): &(usize, &Node)| {
-            let leads = self.serves(*n, node)
-                || self.has(Defect::ReadUnconfirmed) && node.phase == Phase::Leader;
-            leads && node.runs() && !self.is_excepted(node)
-        };
-        state.nodes.iter().enumerate().filter(answers).all(|(_, leader)| {
-            state
-                .nodes
-                .iter()
-                .filter(|node| {
-                    node.runs()
-                        && node.is_elected
-                        && node.vote == leader.vote
-                        && !node.leads
-                        && (node.applied >= leader.applied || self.has(Defect::ReadBeforeApplied))
-                })
-                .all(|node| node.log.prefix(node.applied.into()).has(&state.known))
+pub(crate) const INVARIANTS: [Invariant; 6] = [
+    ("one node leads", |rules, state| rules.leaders(state).count() <= 1),
+    ("no lock is granted twice", |_, state| state.holders() <= 1),
+    ("no lease ends early", |_, state| !state.is_early),
+    ("log time never goes back", |rules, state| {
+        let known = state.known.entries().iter().map(|entry| entry.stamp).max().unwrap_or(0);
+        rules.leaders(state).all(|(_, node)| node.clock >= known)
+    }),
+    ("leaders read what is acknowledged", |rules, state| {
+        rules.leaders(state).all(|(_, node)| {
+            let mut known = state.known.entries().iter().enumerate();
+            node.log.has(&state.known)
+                && known.all(|(place, entry)| rules.shows(node, place, entry))
         })
+    }),
+    ("followers read what is acknowledged", |rules, state| {
+        rules.readers(state).all(|node| node.log.prefix(node.applied).has(&state.known))
+    }),
+];
+
+impl State {
+    /// Number of clients that hold the lock, as far as they know.
+    pub(crate) fn holders(&self) -> usize {
+        self.leases.iter().filter(|lease| lease.is_acknowledged && !lease.is_over).count()
     }
 }
 
-impl Model for Specification {
-    type State = State;
-    type Action = Action;
+impl Rules {
+    /// Whether a client may get an old state of this node: the documented case.
+    pub(crate) fn is_excepted(&self, node: &Node) -> bool {
+        node.power != Power::On(0) && !self.has(Defect::NoException)
+    }
 
-    fn init_states(&self) -> Vec<State> {
-        let state = |fast: &Nodes| {
-            let mut state = State { fast: *fast, ..State::default() };
-            for node in &mut state.nodes {
-                (node.vote, node.is_elected) = (4, true);
-            }
-            state.nodes[0].phase = Phase::Leader;
-            state
+    /// The nodes that answer clients, apart from the documented case.
+    pub(crate) fn leaders<'a>(
+        &'a self,
+        state: &'a State,
+    ) -> impl Iterator<Item = (usize, &'a Node)> {
+        let nodes = state.nodes.iter().enumerate();
+        nodes.filter(|(n, node)| self.serves(*n, node) && !self.is_excepted(node))
+    }
+
+    /// The followers that read, since they have what their leader has.
+    pub(crate) fn readers<'a>(&'a self, state: &'a State) -> impl Iterator<Item = &'a Node> {
+        let answers = move |n: usize, node: &Node| {
+            let is_elected = node.phase == Phase::Leader && node.runs();
+            let leads = self.serves(n, node) || is_elected && self.has(Defect::ReadUnconfirmed);
+            leads && !self.is_excepted(node)
         };
-        self.bounds.fast.iter().map(state).collect()
-    }
-
-    fn actions(&self, _: &State, actions: &mut Vec<Action>) {
-        actions.push(Action { step: Step::Tick, node: 0, other: 0 });
-        for step in self.bounds.steps.iter().copied() {
-            for node in 0..NODES {
-                let others = if step.has_other() { NODES } else { 1 };
-                actions.extend((0..others).map(|other| Action { step, node, other }));
-            }
-        }
-    }
-
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
-        let Action { step, node, other } = action;
-        let mut next = *state;
-        let runs = state.nodes[node].runs();
-        let happens = match step {
-            Step::Tick => {
-                self.tick(&mut next);
-                true
-            }
-            Step::Grant | Step::Release | Step::End | Step::Change => {
-                runs && self.command(&mut next, step, node, other)
-            }
-            Step::Ask | Step::Answer | Step::Stand | Step::Vote | Step::Elect => {
-                runs && self.election_step(&mut next, step, node, other)
-            }
-            Step::Suspend
-            | Step::Resume
-            | Step::Restart
-            | Step::LoseDisk
-            | Step::CutLog
-            | Step::Confirm => self.fault(&mut next, step, node, other),
-            _ => runs && self.leader_step(&mut next, step, node, other),
+        let reads = move |node: &&Node| {
+            state.nodes.iter().enumerate().any(|(n, leader)| {
+                let has_all = node.applied >= leader.applied || self.has(Defect::ReadBeforeApplied);
+                answers(n, leader) && node.vote == leader.vote && has_all
+            })
         };
-        let happens = happens && next != *state;
-        if happens {
-            self.steps_seen[step as usize].fetch_add(1, Ordering::Relaxed);
-        }
-        happens.then_some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Specification>> {
-        vec![
-            Property::always("every invariant", |it, state: &State| {
-                let broken =
-                    Specification::invariants().into_iter().find(|(_, holds)| !holds(it, state));
-                match broken {
-                    None => true,
-                    Some((name, _)) => it.violation.get_or_init(|| (name, *state)).1 != *state,
-                }
-            }),
-            Property::sometimes("the end", |_, _| false),
-        ]
+        let follows = |node: &&Node| node.runs() && node.is_elected && node.phase != Phase::Leader;
+        state.nodes.iter().filter(follows).filter(reads)
     }
 }

@@ -1,26 +1,53 @@
-//! All states within bounds, and the shortest way to break an invariant with a defect.
+//! Checks all states within bounds, and that each broken rule breaks an invariant.
 
-use lockwheel_specification::rules::{Bounds, Defect, Specification, Step};
-use stateright::{Checker, HasDiscoveries, Model};
+#![expect(clippy::print_stdout, reason = "the numbers are the result")]
 
-fn check(defect: Option<Defect>) -> (usize, Option<(&'static str, usize)>) {
-    let without = [Step::Change, Step::LoseDisk, Step::CutLog, Step::Confirm, Step::Suspend];
-    let steps = Step::ALL[1..].iter().copied().filter(|step| !without.contains(step)).collect();
-    let (fast, members) = (vec![6], vec![7]);
-    let bounds = Bounds { entries: 2, elections: 2, faults: 0, time: 0, fast, members, steps };
-    let specification = Specification { bounds, defect, ..Specification::default() };
-    let finish = HasDiscoveries::AnyFailures;
-    let checker = specification.checker().finish_when(finish).spawn_bfs().join();
-    let broken = checker.discovery("every invariant").map(|path| {
-        let (name, _) = checker.model().violation.get().expect("a violation");
-        (*name, path.into_actions().len())
-    });
-    (checker.unique_state_count(), broken)
+use std::collections::BTreeMap;
+
+use lockwheel_specification::{Bounds, Defect, Step, check};
+
+/// Checks all states; each step, and each case that an invariant is about, must occur.
+fn check_all(all: Vec<Bounds>) {
+    let (mut steps, mut cases) = (BTreeMap::new(), BTreeMap::new());
+    for bounds in all {
+        let (name, used) = (bounds.name, bounds.steps.clone());
+        let checked = check(bounds, None);
+        println!("{name}: {} states", checked.states);
+        assert!(checked.violation.is_none(), "{name}: {:?}", checked.violation);
+        for (step, count) in checked.steps {
+            assert!(count > 0 || !used.contains(&step), "{name}: {step:?} has not happened");
+            *steps.entry(format!("{step:?}")).or_insert(0) += count;
+        }
+        for (case, count) in checked.cases {
+            *cases.entry(case).or_insert(0) += count;
+        }
+    }
+    println!("{steps:?}\n{cases:?}");
+    assert_eq!(steps.len(), Step::ALL.len());
+    assert!(steps.values().chain(cases.values()).all(|count| *count > 0));
 }
 
 #[test]
-fn one_node_leads_unless_the_margin_is_dropped() {
-    assert_eq!(check(None).1, None);
-    let (_, broken) = check(Some(Defect::LeaseWithoutMargin));
-    assert_eq!(broken.map(|(name, _)| name), Some("one node leads"));
+fn invariants_hold_in_all_states() {
+    check_all(Bounds::small());
+}
+
+#[test]
+fn each_defect_breaks_an_invariant() {
+    let holds = |defect: &&Defect| {
+        let violation = check(defect.bounds(), Some(**defect)).violation;
+        if let Some(violation) = &violation {
+            let (invariant, length) = (violation.invariant, violation.steps.len());
+            println!("{defect:?}: {invariant}, after {length} steps");
+        }
+        violation.is_none()
+    };
+    let missed: Vec<&Defect> = Defect::ALL.iter().filter(holds).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn invariants_hold_in_more_states() {
+    check_all(Bounds::large());
 }

@@ -1,0 +1,184 @@
+//! How much is checked, and the steps that happen.
+
+/// Declares an enum, and a list of its values.
+macro_rules! listed {
+    ($(#[$text:meta])* $visibility:vis enum $name:ident { $($(#[$of:meta])* $value:ident,)* }) => {
+        $(#[$text])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility enum $name { $($(#[$of])* $value,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$value,)*];
+        }
+    };
+}
+pub(crate) use listed;
+
+listed! {
+    /// What happens on one node, in some of the steps with another one.
+    pub enum Step {
+        /// All clocks run on.
+        Tick,
+        /// A leader's message arrives with its log, and the reply at once.
+        Heartbeat,
+        /// A leader's message arrives with its log; the reply is on its way.
+        Message,
+        /// The reply arrives.
+        Reply,
+        /// A node that leads no more stops executing commands.
+        StepDown,
+        /// A leader begins with an entry of its own.
+        Barrier,
+        /// It executes commands, since that entry is applied.
+        Begin,
+        /// A client gets the lock.
+        Grant,
+        /// The client releases it.
+        Release,
+        /// The leader ends the lease.
+        End,
+        /// The leader changes which nodes vote.
+        Change,
+        /// A majority has an entry.
+        Commit,
+        /// A node asks another one whether it would get its vote. Without this step it need not.
+        Ask,
+        /// A node becomes a candidate.
+        Stand,
+        /// A candidate gets a vote.
+        Vote,
+        /// A machine is suspended with all its clocks.
+        Suspend,
+        /// It is resumed.
+        Resume,
+        /// A node starts again.
+        Restart,
+        /// A node loses its disk.
+        LoseDisk,
+        /// A node starts again and lacks the last entry.
+        CutLog,
+        /// It asks how far its log must be.
+        Confirm,
+    }
+}
+
+impl Step {
+    pub(crate) fn is_fault(self) -> bool {
+        use Step::{CutLog, LoseDisk, Restart, Suspend};
+        matches!(self, CutLog | LoseDisk | Restart | Suspend)
+    }
+
+    pub(crate) fn is_command(self) -> bool {
+        matches!(self, Step::Grant | Step::Release | Step::End | Step::Change)
+    }
+
+    pub(crate) fn has_other(self) -> bool {
+        use Step::{Ask, Change, Confirm, Heartbeat, Message, Reply, Vote};
+        matches!(self, Ask | Change | Confirm | Heartbeat | Message | Reply | Vote)
+    }
+}
+
+/// The states that are checked.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Their name.
+    pub name: &'static str,
+    /// The time for which a follower votes for no other node.
+    pub promise: u8,
+    /// The part of it that the leader does not use.
+    pub margin: u8,
+    /// The entries of the log.
+    pub entries: u8,
+    /// The terms. The first one has a leader.
+    pub terms: u8,
+    /// Faults.
+    pub faults: u8,
+    /// Log time.
+    pub time: u8,
+    /// Which clocks are fast, one bit for each node: one history begins with each.
+    pub fast: &'static [u8],
+    /// The nodes that vote first, and those to which a leader may change them.
+    pub members: &'static [u8],
+    /// What happens besides ticks.
+    pub steps: Vec<Step>,
+}
+
+impl Bounds {
+    /// Bounds with little of everything, and the steps that every history needs.
+    fn least(name: &'static str, steps: &[Step]) -> Bounds {
+        use Step::{Barrier, Begin, Commit, Heartbeat, Stand, StepDown, Vote};
+        let common = [Heartbeat, StepDown, Barrier, Begin, Commit, Stand, Vote];
+        Bounds {
+            name,
+            promise: 2,
+            margin: 1,
+            entries: 3,
+            terms: 2,
+            faults: 1,
+            time: 2,
+            fast: &[0b110],
+            members: &[0b111],
+            steps: [&common, steps].concat(),
+        }
+    }
+
+    /// Elections and messages in all detail.
+    pub fn elections() -> Bounds {
+        let steps = [Step::Ask, Step::Message, Step::Reply];
+        Bounds { entries: 2, faults: 0, ..Bounds::least("elections", &steps) }
+    }
+
+    /// Nodes that start again.
+    pub fn restarts() -> Bounds {
+        Bounds::least("restarts", &[Step::Grant, Step::Restart])
+    }
+
+    /// Machines that are suspended.
+    pub fn suspended() -> Bounds {
+        Bounds::least("suspended", &[Step::Grant, Step::Suspend, Step::Resume])
+    }
+
+    /// Disks that are lost, or lack the end of the log.
+    pub fn disks() -> Bounds {
+        let steps = [Step::Grant, Step::LoseDisk, Step::CutLog, Step::Confirm];
+        Bounds { fast: &[0], ..Bounds::least("disks", &steps) }
+    }
+
+    /// Changes of the nodes that vote.
+    pub fn members() -> Bounds {
+        let members = &[0b111, 0b001, 0b011];
+        Bounds { fast: &[0], members, ..Bounds::least("members", &[Step::Change]) }
+    }
+
+    /// All that clients see of a lock.
+    pub fn locks() -> Bounds {
+        let steps = [Step::Grant, Step::Release, Step::End];
+        Bounds { entries: 4, faults: 0, ..Bounds::least("locks", &steps) }
+    }
+
+    /// Those that every change must pass.
+    pub fn small() -> Vec<Bounds> {
+        vec![
+            Bounds::elections(),
+            Bounds::restarts(),
+            Bounds::suspended(),
+            Bounds::disks(),
+            Bounds::members(),
+            Bounds::locks(),
+        ]
+    }
+
+    /// The same with clocks of all rates, a longer promise, and more faults.
+    pub fn large() -> Vec<Bounds> {
+        let clocks = &[0b000, 0b001, 0b110, 0b111];
+        vec![
+            Bounds { fast: clocks, promise: 4, margin: 2, ..Bounds::elections() },
+            Bounds { fast: clocks, ..Bounds::restarts() },
+            Bounds { fast: clocks, ..Bounds::suspended() },
+            Bounds { faults: 2, ..Bounds::disks() },
+            Bounds { entries: 4, ..Bounds::members() },
+            Bounds { entries: 5, ..Bounds::locks() },
+        ]
+    }
+}
