@@ -7,6 +7,8 @@ listed! {
     pub enum Defect {
         /// A node that starts again forgets what it has promised to a leader.
         PromiseForgotten,
+        /// A node whose log was cut forgets what it has promised to a leader.
+        PromiseForgottenInDoubt,
         /// A node votes for another one within its promise to a leader.
         VotesDespitePromise,
         /// A node is a candidate within its promise to a leader.
@@ -56,7 +58,10 @@ impl Defect {
         match self {
             Defect::CandidateDespitePromise | Defect::LeaseFromReceipt => Bounds::elections(),
             Defect::NoException => Bounds::suspended(),
-            Defect::LostDiskVotes | Defect::CutLogTrusted | Defect::CutLogLeads => Bounds::disks(),
+            Defect::LostDiskVotes
+            | Defect::CutLogTrusted
+            | Defect::CutLogLeads
+            | Defect::PromiseForgottenInDoubt => Bounds::disks(),
             Defect::OnlyNewVotersCounted => Bounds::members(),
             Defect::TimeBeginsAnew | Defect::TimeJumps => Bounds::locks(),
             _ => Bounds::restarts(),

@@ -304,7 +304,8 @@ impl Rules {
     fn elect(&self, state: &mut State, n: usize, m: usize, votes: Nodes) -> bool {
         let (node, other) = (state.nodes[n], state.nodes[m]);
         let votes = votes | 1 << m;
-        let has_promised = other.is_elected && other.promise > 0;
+        let is_in_doubt = other.needed.is_some() && !self.has(Defect::PromiseForgottenInDoubt);
+        let has_promised = (other.is_elected || is_in_doubt) && other.promise > 0;
         let leads = self.serves(m, &other) && !self.has(Defect::VotesWhileItLeads);
         let may_vote = !leads && (!has_promised || self.has(Defect::VotesDespitePromise));
         state.nodes[m].accept(node.vote, false);
