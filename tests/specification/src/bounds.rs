@@ -154,7 +154,7 @@ impl Bounds {
     /// All that clients see of a lock.
     pub fn locks() -> Bounds {
         let steps = [Step::Grant, Step::Release, Step::End];
-        Bounds { entries: 4, faults: 0, ..Bounds::least("locks", &steps) }
+        Bounds { entries: 4, faults: 0, time: 3, ..Bounds::least("locks", &steps) }
     }
 
     /// Those that every change must pass.

@@ -131,7 +131,9 @@ impl Rules {
             if let Power::On(left) = &mut node.power {
                 pass(left);
             }
-            node.clock = (node.clock + passed * u8::from(node.leads)).min(self.bounds.time);
+            if node.leads {
+                node.clock = (node.clock + passed).min(self.bounds.time.max(node.clock));
+            }
         }
         for lease in state.leases.iter_mut().filter(|lease| lease.is_executed) {
             lease.age = (lease.age + FAST).min(TTL);
@@ -336,7 +338,7 @@ impl Rules {
         state.faults += 1;
         let Node { mut vote, mut is_elected, log, needed, .. } = old;
         if self.has(Defect::VoteNotSaved) {
-            (vote, is_elected) = (log.last().0, true);
+            (vote, is_elected) = (log.last().0, log.len() > 0);
         }
         let promise = self.bounds.promise * u8::from(!self.has(Defect::PromiseForgotten));
         let needed = needed.filter(|needed| *needed > log.last()).map(|_| UNKNOWN);

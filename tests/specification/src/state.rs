@@ -9,7 +9,7 @@ pub(crate) const NODES: usize = 3;
 pub(crate) type Nodes = u8;
 
 /// The lease of the lock, which is granted twice at most.
-pub(crate) const TTL: u8 = 2;
+pub(crate) const TTL: u8 = 3;
 
 /// How far a fast clock runs in a tick. Others run 1.
 pub(crate) const FAST: u8 = 2;
