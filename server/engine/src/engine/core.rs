@@ -137,8 +137,7 @@ pub struct Engine {
 impl Engine {
     /// Creates an engine without keys or clients. `seed` is its only source of randomness.
     pub fn new(mut settings: Settings, process: Process, time: Time, seed: [u64; 4]) -> Engine {
-        let hash_seed = HashSeed(seed[0], seed[1]);
-        let mut random = Random::new(seed[2]);
+        let (hash_seed, mut random) = (HashSeed(seed[0], seed[1]), Random::new(seed[2]));
         let (run_id, node_id, shard_id) = (random.hex_id(), random.hex_id(), random.hex_id());
         let configured_id = settings.sentinel.as_ref().and_then(|sentinel| sentinel.my_id.clone());
         let commands = CommandTable::of_server(&settings);
