@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use lockwheel_engine::engine::inputs::{CpuTimes, Process, ProcessUsage};
-use lockwheel_engine::timing::time::Millis;
 use nix::sys::resource::{Usage, UsageWho as Scope, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::net::turn;
 
 /// The id of the thread that accepts connections and ends leases, once it runs.
 #[derive(Clone, Debug, Default)]
@@ -32,15 +30,8 @@ pub(crate) fn process(main_thread: &MainThread) -> Process {
         executable: executable.to_string_lossy().into_owned(),
         usage: Arc::new(move || usage(&main_thread)),
         clock_ns: clock::monotonic_ns,
-        sleep: sleep_holding_engine,
+        ..Process::default()
     }
-}
-
-/// `DEBUG SLEEP`: the caller holds the engine, so all clients wait.
-#[expect(clippy::disallowed_methods, reason = "its purpose is to block all clients")]
-fn sleep_holding_engine(span: Millis) {
-    turn::end();
-    std::thread::sleep(std::time::Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
 fn usage(main_thread: &MainThread) -> ProcessUsage {

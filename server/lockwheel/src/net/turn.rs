@@ -33,6 +33,9 @@ use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use lockwheel_engine::timing::time::Millis;
 
 use crate::durability::Log;
 use crate::durability::commit_gate::CommitGate;
@@ -184,6 +187,13 @@ pub(crate) fn end() {
         turn.send_replies();
         turn.send_messages(usize::MAX);
     });
+}
+
+/// `DEBUG SLEEP`: the caller holds the engine, so all clients wait.
+#[expect(clippy::disallowed_methods, reason = "its purpose is to block all clients")]
+pub(crate) fn sleep_holding_engine(span: Millis) {
+    end();
+    std::thread::sleep(Duration::from_millis(u64::try_from(span.0).unwrap_or(0)));
 }
 
 /// Ends the turn of an event loop: sends all replies and some messages. If messages are left, the

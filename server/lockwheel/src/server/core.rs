@@ -23,6 +23,7 @@ use crate::host::Host;
 use crate::host::runtime_files::RuntimeFiles;
 use crate::host::slow_script::SlowScriptMonitor;
 use crate::net::listener::Acceptor;
+use crate::net::turn;
 use crate::net::workers::Workers;
 use crate::process_usage;
 #[cfg(feature = "replication")]
@@ -31,6 +32,7 @@ use crate::seeds::seeds;
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfig;
 use lockwheel_engine::Engine;
+use lockwheel_engine::engine::inputs::Process;
 #[cfg(feature = "tls")]
 use lockwheel_engine::settings::TlsAuthClients;
 use lockwheel_engine::settings::{Directive, Field, Permission, Settings, directive};
@@ -157,6 +159,7 @@ impl Builder {
         }
         note_ports(&mut settings, address, tls_address);
         let process = process_usage::process(&workers.main_thread);
+        let process = Process { sleep: turn::sleep_holding_engine, ..process };
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
         let acl_file = settings.get(directive::ACLFILE).map(AclFileOnDisk::at);
