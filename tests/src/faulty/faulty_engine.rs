@@ -114,7 +114,7 @@ impl FaultyEngine {
         connections.record_time(micros);
         let time = Time::from_micros(micros[0], micros[1]);
         let clock_ns = || wall_us().unsigned_abs() * 1_000;
-        let process = Process { clock_ns, ..Process::default() };
+        let process = Process { clock_ns, sleep: pause, ..Process::default() };
         let mut engine = Engine::new(Settings::default(), process, time, SEED);
         let connections = Arc::new(Mutex::new(connections));
         engine.set_script_monitor(Box::new(SlowScriptWatch {
@@ -206,9 +206,6 @@ impl FaultyEngine {
                     (Vec::new(), Answer { bytes, flow: Flow::Close })
                 }
             };
-            if let Flow::Sleep(span) = answer.flow {
-                pause(span);
-            }
             if answer.flow == Flow::Wait {
                 self.waits.push(Request { client, argv: argv.clone() });
             }
