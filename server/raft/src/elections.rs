@@ -110,10 +110,13 @@ impl Node {
     /// Whether this node would vote for one whose last entry is `last`: it has got no message of a
     /// leader for a lease, and its log is no longer, as far as it knows what it should be.
     pub(crate) fn would_vote_for(&self, last: Option<LogId<NodeId>>) -> bool {
-        let has_leader =
-            self.last_contact().elapsed() < self.settings.lease && !defect!(RaftVotesDuringLease);
         let is_as_far = self.last_entry() <= last && self.doubt.permits(last);
-        !self.leads() && !has_leader && is_as_far
+        !self.leads() && !self.has_promised() && is_as_far
+    }
+
+    /// Whether this node may have promised to vote for no other one than its leader.
+    pub(crate) fn has_promised(&self) -> bool {
+        self.last_contact().elapsed() < self.settings.lease && !defect!(RaftVotesDuringLease)
     }
 
     pub(crate) fn last_entry(&self) -> Option<LogId<NodeId>> {

@@ -626,6 +626,13 @@ impl Node {
         if !self.doubt.permits(request.last_log_id) {
             return Reply::Refused("the log of this node is not confirmed".to_owned());
         }
+        // `openraft` counts a promise only if the vote on the disk is a leader's. That of a node
+        // that was in doubt at its start is not.
+        if self.has_promised() {
+            return Reply::Refused(
+                "this node follows a leader, or did before its start".to_owned(),
+            );
+        }
         let Some(undecided) = self.promises.decide(request.vote, || self.leads()) else {
             return Reply::Refused("this node leads".to_owned());
         };
