@@ -103,6 +103,7 @@ const LAYERS: &[Layers] = &[
             ("host", "replication", "asks the replicated log whether this server leads"),
             ("net", "host", "connections run requests"),
             ("net", "simulation", "a simulated connection is a pipe"),
+            ("replication", "simulation", "a simulated node has no other threads to wait for"),
         ],
         exports: &[],
     },

@@ -1,8 +1,8 @@
 //! What a node has promised to others.
 //!
 //! After a message of a leader, a follower neither votes for another node nor becomes a candidate
-//! for the time of one lease. A leader votes for no other node while it leads. Messages arrive while
-//! an election is being decided, so both decisions are made under one lock.
+//! for the time of one lease. A leader votes for no other node while it leads. Messages arrive
+//! while an election is being decided, so both decisions are made under one lock.
 
 use openraft::Vote;
 use parking_lot::{Mutex, MutexGuard};

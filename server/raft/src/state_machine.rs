@@ -243,8 +243,9 @@ impl StateMachine {
 /// Runs a call that may block, so that messages between nodes go on meanwhile.
 pub fn blocking<T>(call: impl FnOnce() -> T) -> T {
     // Simulations have one thread.
-    match tokio::runtime::Handle::current().runtime_flavor() {
-        tokio::runtime::RuntimeFlavor::CurrentThread => call(),
+    let runtime = tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    match runtime {
+        Ok(tokio::runtime::RuntimeFlavor::CurrentThread) => call(),
         _ => tokio::task::block_in_place(call),
     }
 }

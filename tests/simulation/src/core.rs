@@ -14,7 +14,7 @@ use lockwheel_compat::wire::frame::{Frame, show};
 use lockwheel_compat::wire::request;
 use lockwheel_log::Disk;
 use lockwheel_simulated_disk::DiskFault;
-use lockwheel_simulated_network::{Network, Way};
+use lockwheel_simulated_network::{Direction, Network};
 use parking_lot::Mutex;
 
 use crate::facts::Facts;
@@ -57,7 +57,7 @@ pub enum Event {
     /// Messages between nodes arrive.
     Network,
     /// These ways between nodes are open again.
-    Mend(Vec<Way>),
+    Mend(Vec<Direction>),
 }
 
 /// A piece of work of a process.
@@ -775,7 +775,7 @@ impl Core {
     fn cut(&mut self, server: usize, both_ways: bool, span_us: i64) {
         let node = |server: usize| server as u64 + 1;
         let others = (0..self.plan.servers).filter(|other| *other != server);
-        let mut ways: Vec<Way> = others.map(|other| (node(other), node(server))).collect();
+        let mut ways: Vec<Direction> = others.map(|other| (node(other), node(server))).collect();
         if both_ways {
             ways.extend(ways.clone().into_iter().map(|(from, to)| (to, from)));
         }

@@ -257,7 +257,7 @@ impl Plan {
         let mut full = Random::of(seed, u64::MAX - 2);
         if durability == Durability::Guarded && full.once_in(3) {
             let at_us = full.between(10_000, end_us);
-            faults.push(Fault { at_us, server: 0, kind: FaultKind::DiskIsFull });
+            faults.push(PlannedFault { at_us, server: 0, kind: FaultKind::DiskIsFull });
         }
         faults.sort_by_key(|fault| fault.at_us);
         Plan {
@@ -294,8 +294,8 @@ impl Plan {
         let roles = roles.into_iter().enumerate();
         let roles = roles.map(|(number, role)| (number as u64, role)).collect();
         let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
-        let mut faults: Vec<Fault> = (0..count)
-            .map(|_| Fault {
+        let mut faults: Vec<PlannedFault> = (0..count)
+            .map(|_| PlannedFault {
                 at_us: random.between(SECOND_US, end_us),
                 server: random.below(servers as u64) as usize,
                 kind: draw_fault_of_node(&mut random),
