@@ -214,7 +214,8 @@ impl Machine {
         self.set_clocks();
         let disk = Arc::new(self.disk.clone());
         let is_marked = marker::read(&self.disk).expect("no error").is_some();
-        let options = StartOptions { settings: &settings, disk, seed: 1, segment_bytes_max: 900 };
+        let options =
+            StartOptions { settings: &settings, disk, seed: 1, segment_bytes_max: 900, node: None };
         self.server = Some(SimulatedServer::start(&options).expect("a server"));
         self.note(format!("start {log} {} {minimum}, marked {is_marked}", self.policy));
         self.is_full = self.space_is_low();

@@ -33,7 +33,8 @@ impl Stage {
     fn on(settings: &[(&str, &str)], disk: &SimulatedDisk) -> Stage {
         set_clocks(0);
         let disk = Arc::new(disk.clone());
-        let options = StartOptions { settings, disk, seed: 1, segment_bytes_max: 1 << 20 };
+        let options =
+            StartOptions { settings, disk, seed: 1, segment_bytes_max: 1 << 20, node: None };
         let server = SimulatedServer::start(&options).expect("a server");
         Stage { server, clients: BTreeMap::new(), now_us: 0 }
     }
