@@ -192,7 +192,7 @@ impl State {
         let flow = self.engine.run(Time::at(self.now), self.clients[place], &argv, &mut out);
         assert_well_formed(&out);
         match flow {
-            Flow::Next | Flow::Sleep(_) | Flow::Clock(_) | Flow::Shutdown | Flow::Snapshot => {}
+            Flow::Next | Flow::Clock(_) | Flow::Shutdown | Flow::Snapshot => {}
             Flow::Wait | Flow::Again => self.waiting[place] = true,
             Flow::Close => self.reconnect(place),
         }
