@@ -56,7 +56,7 @@ pub enum Event {
     Crash(usize, u64),
     /// Messages between nodes arrive.
     Network,
-    /// These ways between nodes are open again.
+    /// These directions between nodes are open again.
     Mend(Vec<Direction>),
 }
 
@@ -374,9 +374,9 @@ impl Core {
                 self.schedule(NETWORK_STEP_US, Event::Network);
                 None
             }
-            Event::Mend(ways) => {
+            Event::Mend(directions) => {
                 let mut network = self.network.lock();
-                network.cut.retain(|way| !ways.contains(way));
+                network.cut.retain(|direction| !directions.contains(direction));
                 None
             }
             Event::Fault(number) => {
@@ -561,17 +561,17 @@ impl Core {
         }
         process.run_tasks(&mut |bound| random.below(bound));
         process.end_turn();
-        if work == Work::Node {
-            self.check_leader();
-        }
         if work == Work::Second {
             self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
         }
-        if work == Work::Node {
-            return self.after_server(server);
+        match work {
+            // There are hundreds of these in a second.
+            Work::Node => self.check_leader(),
+            _ => {
+                let number = [server as u8, work as u8];
+                self.trace.add(now_us, "work", &number, || format!("server {server}: {work:?}"));
+            }
         }
-        let number = [server as u8, work as u8];
-        self.trace.add(now_us, "work", &number, || format!("server {server}: {work:?}"));
         self.after_server(server);
     }
 
@@ -771,17 +771,18 @@ impl Core {
         }
     }
 
-    /// Cuts the ways from other nodes to this one for a span, and those to others.
-    fn cut(&mut self, server: usize, both_ways: bool, span_us: i64) {
+    /// Cuts the directions from other nodes to this one for a span, or all between them.
+    fn cut(&mut self, server: usize, both_directions: bool, span_us: i64) {
         let node = |server: usize| server as u64 + 1;
         let others = (0..self.plan.servers).filter(|other| *other != server);
-        let mut ways: Vec<Direction> = others.map(|other| (node(other), node(server))).collect();
-        if both_ways {
-            ways.extend(ways.clone().into_iter().map(|(from, to)| (to, from)));
+        let mut directions: Vec<Direction> =
+            others.map(|other| (node(other), node(server))).collect();
+        if both_directions {
+            directions.extend(directions.clone().into_iter().map(|(from, to)| (to, from)));
         }
-        self.network.lock().cut.extend(&ways);
+        self.network.lock().cut.extend(&directions);
         self.disturb(span_us);
-        self.schedule(span_us, Event::Mend(ways));
+        self.schedule(span_us, Event::Mend(directions));
     }
 
     /// Servers may not reply for this span.

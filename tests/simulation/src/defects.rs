@@ -55,15 +55,16 @@ pub const LEFT_OUT: &[&str] = &[
 
 /// All defects.
 pub fn all() -> impl Iterator<Item = Defect> {
-    Suite::Simulation.defects().chain(LEFT_OUT.iter().copied().map(Defect::EffectLeftOut))
+    let left_out = LEFT_OUT.iter().copied().map(Defect::EffectLeftOut);
+    Suite::Simulation.defects().chain(left_out).chain(Suite::Servers.defects())
 }
 
-/// All defects that histories of clusters must show.
-pub fn of_clusters() -> impl Iterator<Item = Defect> {
-    Suite::Servers.defects()
+/// Whether histories of clusters must show the defect.
+pub fn is_of_clusters(defect: Defect) -> bool {
+    defect.suite() == Suite::Servers
 }
 
 /// The defect with this name.
 pub fn find(name: &str) -> Option<Defect> {
-    all().chain(of_clusters()).find(|defect| defect.to_string() == name)
+    all().find(|defect| defect.to_string() == name)
 }

@@ -105,9 +105,10 @@ fn run_histories(options: &Options) -> bool {
     true
 }
 
-/// The plan of a seed: of a history of a cluster, or of servers that know nothing of each other.
+/// The plan of a seed: of a history of a cluster, if it is wanted or the defect needs one, or of
+/// servers that know nothing of each other.
 fn draw(is_cluster: bool, seed: u64, defect: Option<Defect>) -> Plan {
-    match is_cluster {
+    match is_cluster || defect.is_some_and(defects::is_of_clusters) {
         true => Plan::draw_cluster(seed, defect),
         false => Plan::draw(seed, defect),
     }
@@ -148,16 +149,14 @@ const FOUND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/found.txt");
 /// Runs all defects: on the recorded history, then on histories from the first seed on.
 fn find_defects(options: &Options) -> bool {
     let recorded = if options.record { BTreeMap::new() } else { recorded_seeds() };
-    let of_servers = defects::all().map(|defect| (false, defect));
-    let all: Vec<(bool, Defect)> =
-        of_servers.chain(defects::of_clusters().map(|defect| (true, defect))).collect();
+    let all: Vec<Defect> = defects::all().collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
     let work = || {
-        while let Some(&(is_cluster, defect)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(&defect) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let name = defect.to_string();
             let recorded = recorded.get(&name).copied();
-            if let Some(seed) = find_defect(is_cluster, defect, recorded, options.seed) {
+            if let Some(seed) = find_defect(defect, recorded, options.seed) {
                 found.lock().expect("no panic").insert(name, seed);
             }
         }
@@ -186,10 +185,10 @@ fn recorded_seeds() -> BTreeMap<String, u64> {
 }
 
 /// Runs histories with a defect until it is found. Returns the seed of that history.
-fn find_defect(is_cluster: bool, defect: Defect, recorded: Option<u64>, first: u64) -> Option<u64> {
+fn find_defect(defect: Defect, recorded: Option<u64>, first: u64) -> Option<u64> {
     let begin = Instant::now();
     let found = recorded.into_iter().chain(first..first + HISTORIES_MAX).find_map(|seed| {
-        let outcome = run(&draw(is_cluster, seed, Some(defect)), false);
+        let outcome = run(&draw(false, seed, Some(defect)), false);
         outcome.violations.into_iter().next().map(|violation| (seed, violation))
     });
     let seconds = begin.elapsed().as_secs_f64();

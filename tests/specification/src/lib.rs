@@ -1,7 +1,8 @@
 //! The part of replication that is not Raft, as a model whose states are all checked.
 //!
-//! `docs/specification.md` describes it. `rules` says what may happen and what is true, `state`
-//! what there is, `check` how it is checked.
+//! `docs/specification.md` describes it. `state` has the nodes and what clients know, `rules` the
+//! steps and the invariants, `bounds` the limits within which all states are checked, and `check`
+//! the call of the checker. Begin with `rules`.
 //!
 //! `stateright` checks it. The smallest version had the same 12,418 states in `tla-checker` 0.24,
 //! which computed 3,600 of them per second, and `stateright` 500,000. `tla-checker` also brings 130

@@ -290,7 +290,7 @@ impl SimulatedServer {
 
     /// Stops the server as SIGTERM does. The caller then runs its tasks until they end.
     pub fn stop(&mut self) {
-        let _entered = self.node.as_ref().map(SimulatedNode::enter);
+        let _entered = self.enter();
         if let Some(log) = self.host.log() {
             log.finish();
         }
