@@ -254,6 +254,8 @@ defects! {
             "replies are sent before their units are committed",
         StateKeptAtStepDown = "state-kept-at-step-down":
             "a former leader keeps changes that were not committed",
+        TimersKeepTheirTime = "timers-keep-their-time":
+            "the timers of a former leader wait for its time, which is ahead of the log",
         UnitsKeptAcrossLeaderships = "units-kept-across-leaderships":
             "units of a leadership are replicated in the next one",
         WaitersServedByFollower = "waiters-served-by-follower":

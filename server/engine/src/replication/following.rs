@@ -78,6 +78,11 @@ impl Engine {
     pub fn clear_state(&mut self, time: Time) -> Result<(), ApplyError> {
         self.sessions.pubsub.recent.clear();
         self.sessions.held.void_verdicts();
+        // The time of a former leader may be ahead of that of the log: timers that are due earlier
+        // would wait for it.
+        if !defect!(TimersKeepTheirTime) {
+            self.sessions.timers.restart(time.now);
+        }
         if let Some(shadow) = self.shadow() {
             shadow.clear(time)?;
         }
@@ -331,6 +336,19 @@ mod tests {
         stage.engine.serve_waiters(time);
         stage.engine.lead(0, time);
         stage.check("EXISTS k => 0");
+    }
+
+    #[test]
+    fn timers_of_a_former_leader_do_not_wait_for_its_time() {
+        let mut stage = leader();
+        // It is cut off: its time passes, and that of the log does not.
+        stage.check("+60000ms");
+        stage.tick(10_000);
+        stage.engine.follow();
+        stage.advance(-60_000_000);
+        stage.engine.clear_state(stage.time()).expect("it is cleared");
+        stage.engine.lead(9, stage.time());
+        stage.check("b> BLPOP k 0.1 => ; +99ms; b< => ; +1ms; b< => nil-array");
     }
 
     #[test]

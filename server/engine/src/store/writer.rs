@@ -602,6 +602,8 @@ impl Writer {
     pub fn clear(&mut self, now: Millis) -> Result<(), ApplyError> {
         self.snapshot = None;
         self.state.users.clear();
+        // The log has all tokens that clients were given.
+        self.state.last_token = 0;
         let mut effects = Effects::default();
         for database in 0..self.state.keyspace.count() {
             effects.push(Place { database, key: &[] }, &Effect::Flushed {});

@@ -117,6 +117,16 @@ impl<T: Copy> Timers<T> {
         }
     }
 
+    /// Sets the wheel's own time, also to an earlier one. All timers stay.
+    pub fn restart(&mut self, now: Millis) {
+        let places = 0..self.slab.nodes.len();
+        let indices = places.map(|place| u32::try_from(place).unwrap_or(NIL));
+        let active: Vec<u32> = indices.filter(|at| self.slab.links(*at).is_linked()).collect();
+        active.iter().for_each(|index| self.wheel.cancel(&mut self.slab, *index));
+        self.wheel = Wheel::new(now);
+        active.iter().for_each(|index| self.wheel.insert(&mut self.slab, *index));
+    }
+
     /// When `pop_due` next has work; see [`Wheel::next_deadline`].
     pub fn next_deadline(&self) -> Option<Millis> {
         self.wheel.next_deadline()
@@ -262,6 +272,23 @@ mod tests {
             assert_eq!(fired, wanted, "at {now}");
             timers.check_invariants();
         }
+    }
+
+    #[test]
+    fn timers_fire_in_order_after_a_restart_at_an_earlier_time() {
+        let mut timers = Timers::new(Millis(0));
+        timers.advance(Millis(9_000));
+        for deadline in [5_000, 20, 70_000] {
+            timers.insert(Millis(deadline), deadline);
+        }
+        let cancelled = timers.insert(Millis(30), 30);
+        timers.cancel(cancelled);
+        timers.restart(Millis(10));
+        assert_eq!((timers.len(), timers.next_deadline()), (3, Some(Millis(20))));
+        for (now, fired) in [(19, None), (20, Some(20)), (4_999, None), (70_000, Some(5_000))] {
+            assert_eq!(timers.pop_due(Millis(now), &mut 1_000).map(|(_, payload)| payload), fired);
+        }
+        timers.wheel.check_invariants();
     }
 
     #[test]
