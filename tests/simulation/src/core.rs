@@ -1,26 +1,28 @@
 //! The world of a history: machines, connections, events in the order of their times, and what was
 //! recorded.
 
+mod cluster;
+mod faults;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::Operator;
 use lockwheel::simulation::pipe::Pipe;
 use lockwheel_compat::judge::history;
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::frame::{Frame, show};
 use lockwheel_compat::wire::request;
-use lockwheel_log::Disk;
-use lockwheel_simulated_disk::DiskFault;
 use lockwheel_simulated_network::{Direction, Network};
 use parking_lot::Mutex;
 
 use crate::facts::Facts;
 use crate::machine::Machine;
 use crate::native::Native;
-use crate::plan::{FaultKind, Plan, Role};
+use crate::plan::{Plan, Role};
 use crate::trace::Trace;
 
 /// Maximum number of keys in one step of a snapshot.
@@ -58,6 +60,14 @@ pub enum Event {
     Network,
     /// These directions between nodes are open again.
     Mend(Vec<Direction>),
+    /// The links between nodes are fast again.
+    MendLinks,
+    /// The operator with this number goes on.
+    Operator(usize),
+    /// All faults of a cluster end.
+    Heal,
+    /// Whether a cluster has healed is checked.
+    CheckHealed,
 }
 
 /// A piece of work of a process.
@@ -150,6 +160,11 @@ pub struct Core {
     pub is_ending: bool,
     /// Number of clients that still must read all marks at the end.
     pub unread: usize,
+    /// Whether no effect of the faults of a cluster is left, after their end.
+    pub is_healed: bool,
+    operators: Vec<Operator>,
+    /// The node that led last.
+    known_leader: usize,
     connections: Vec<Connection>,
     queue: BinaryHeap<Reverse<(i64, u64, Queued)>>,
     sequence: u64,
@@ -204,7 +219,10 @@ impl Core {
             paused_until_us: vec![0; plan.roles.len()],
             disturbed_us: 0,
             is_ending: false,
-            unread: plan.roles.iter().filter(|(_, role)| *role == Role::ReadsMarks).count(),
+            unread: plan.roles.iter().filter(|(_, role)| role.reads_marks()).count(),
+            is_healed: !plan.is_cluster,
+            operators: Vec::new(),
+            known_leader: 0,
             connections: Vec::new(),
             queue: BinaryHeap::new(),
             sequence: 0,
@@ -217,6 +235,7 @@ impl Core {
         }
         if plan.is_cluster {
             core.schedule(0, Event::Network);
+            core.schedule(plan.end_us, Event::Heal);
         }
         core
     }
@@ -379,6 +398,22 @@ impl Core {
                 network.cut.retain(|direction| !directions.contains(direction));
                 None
             }
+            Event::MendLinks => {
+                self.network.lock().bytes_per_second = None;
+                None
+            }
+            Event::Operator(number) => {
+                self.operate(number);
+                None
+            }
+            Event::Heal => {
+                self.heal();
+                None
+            }
+            Event::CheckHealed => {
+                self.check_healed();
+                None
+            }
             Event::Fault(number) => {
                 self.fault(number);
                 None
@@ -393,8 +428,11 @@ impl Core {
     }
 
     fn try_to_connect(&mut self, number: usize) -> Option<(usize, Vec<Notice>)> {
-        if let Some(leader) = self.leader() {
-            self.connections[number].server = leader;
+        let (_, role) = self.plan.roles[self.connections[number].client];
+        match (role, self.leader()) {
+            (Role::ReadsMarksOf(server), _) => self.connections[number].server = server,
+            (_, Some(leader)) => self.connections[number].server = leader,
+            (_, None) => {}
         }
         let server = self.connections[number].server;
         let machine = &mut self.machines[server];
@@ -419,21 +457,47 @@ impl Core {
     }
 
     /// The node that leads, as clients find it.
-    fn leader(&self) -> Option<usize> {
-        let leads =
-            |machine: &Machine| machine.suspended_until_us <= self.now_us && machine.leads();
-        self.machines.iter().position(leads)
+    fn leader(&mut self) -> Option<usize> {
+        self.leaders().first().copied()
+    }
+
+    /// The nodes that lead and are not suspended.
+    fn leaders(&mut self) -> Vec<usize> {
+        let now_us = self.now_us;
+        let mut leaders = Vec::new();
+        for (number, machine) in self.machines.iter_mut().enumerate() {
+            if machine.suspended_until_us <= now_us && machine.leads(now_us) {
+                leaders.push(number);
+            }
+        }
+        leaders
     }
 
     /// Checks that at most one node leads.
     fn check_leader(&mut self) {
-        let now_us = self.now_us;
-        let leads = |machine: &&Machine| machine.suspended_until_us <= now_us && machine.leads();
-        match self.machines.iter().filter(leads).count() {
+        match &self.leaders()[..] {
             // Nothing is served for a while.
-            0 => self.disturbed_us = self.disturbed_us.max(now_us),
-            1 => {}
-            count => self.report("leaders", format!("{count} nodes lead")),
+            [] => self.disturbed_us = self.disturbed_us.max(self.now_us),
+            [leader] => self.follow_leader(*leader),
+            leaders => {
+                let count = leaders.len();
+                self.report("leaders", format!("{count} nodes lead"));
+            }
+        }
+    }
+
+    /// Lets some clients find a new leader while their connections to the former one last.
+    fn follow_leader(&mut self, leader: usize) {
+        if std::mem::replace(&mut self.known_leader, leader) == leader {
+            return;
+        }
+        for number in 0..self.connections.len() {
+            let connection = &mut self.connections[number];
+            let (_, role) = self.plan.roles[connection.client];
+            let follows = !matches!(role, Role::ReadsMarksOf(_)) && connection.server != leader;
+            if follows && connection.random.once_in(2) {
+                self.drop_connection(number);
+            }
         }
     }
 
@@ -492,7 +556,8 @@ impl Core {
     fn start(&mut self, server: usize) {
         let (now_us, plan) = (self.now_us, self.plan.clone());
         let machine = &mut self.machines[server];
-        if machine.server.is_some() {
+        let is_admitted = !self.plan.is_cluster || machine.node_id() > 0;
+        if machine.server.is_some() || !is_admitted {
             return;
         }
         if machine.suspended_until_us > now_us {
@@ -532,6 +597,8 @@ impl Core {
             return;
         }
         let is_of_disk = matches!(work, Work::Log | Work::Second | Work::Snapshot);
+        // A node waits for its disk.
+        let is_of_disk = is_of_disk || work == Work::Node;
         let slow_us = if is_of_disk { machine.slow_until_us } else { 0 };
         let ready_us = machine.suspended_until_us.max(slow_us);
         if ready_us > now_us {
@@ -585,6 +652,7 @@ impl Core {
         let machine = &mut self.machines[server];
         let generation = machine.generation;
         machine.use_clocks(now_us);
+        let left_us = machine.deadline_us();
         let Machine { server: Some(process), random, scheduled, .. } = machine else { return };
         if process.has_failed() {
             return self.report("panic", format!("the engine of server {server} has failed"));
@@ -609,8 +677,7 @@ impl Core {
             scheduled.node = true;
             next.push((NODE_STEP_US + random.below(NODE_STEP_US as u64) as i64, Work::Node));
         }
-        if let Some(left) = process.deadline() {
-            let left_us = i64::try_from(left.as_micros()).unwrap_or(i64::MAX / 2);
+        if let Some(left_us) = left_us {
             let at_us = now_us.saturating_add(left_us);
             if scheduled.deadline_us.is_none_or(|scheduled_us| at_us < scheduled_us) {
                 scheduled.deadline_us = Some(at_us);
@@ -699,151 +766,6 @@ impl Core {
         let boot_us = boot_us.unwrap_or_else(|| machine.random.between(1_000, 5 * SECOND_US));
         machine.crash(now_us, wall_us, boot_us);
         self.restart_later(server);
-    }
-
-    // --- faults ---
-
-    fn fault(&mut self, number: usize) {
-        let fault = self.plan.faults[number];
-        let server = fault.server;
-        self.note(|| format!("fault of server {server}: {:?}", fault.kind));
-        self.disturb(0);
-        let now_us = self.now_us;
-        let machine = &mut self.machines[server];
-        let is_up = machine.server.is_some() && machine.suspended_until_us <= now_us;
-        match fault.kind {
-            FaultKind::WallStep(by_us) => machine.step_wall(by_us),
-            FaultKind::Suspend(span_us) => {
-                machine.suspend(now_us, span_us);
-                self.disturb(span_us);
-            }
-            FaultKind::Crash { wall_us } => self.crash(server, wall_us, None),
-            FaultKind::Move { boot_us } => self.crash(server, 0, Some(boot_us)),
-            FaultKind::DiskIsSlow(span_us) => {
-                machine.slow_until_us = now_us + span_us;
-                self.disturb(span_us);
-            }
-            FaultKind::StallThenCrash(span_us) => {
-                machine.slow_until_us = now_us + span_us;
-                let generation = machine.generation;
-                self.disturb(span_us);
-                self.schedule(span_us, Event::Crash(server, generation));
-            }
-            FaultKind::CrashDuringOperation(after) => {
-                machine.add_disk_fault(after, DiskFault::Crash);
-            }
-            FaultKind::KillDuringOperation(after) => machine.kill_during(after),
-            FaultKind::OperationFails(after) => machine.add_disk_fault(after, DiskFault::Fails),
-            FaultKind::Pause(span_us) => {
-                machine.pause(now_us, span_us);
-                self.disturb(span_us);
-            }
-            FaultKind::Isolate(span_us) => self.cut(server, true, span_us),
-            FaultKind::Deafen(span_us) => self.cut(server, false, span_us),
-            FaultKind::ClientPauses(span_us) => self.pause_a_client(number, span_us),
-            FaultKind::ConnectionLost => self.lose_a_connection(number),
-            _ if !is_up => {}
-            FaultKind::Kill => self.end_process(server),
-            FaultKind::Stop => {
-                machine.must_go_on = false;
-                machine.use_clocks(now_us);
-                machine.server.iter_mut().for_each(|process| process.stop());
-                self.after_server(server);
-            }
-            FaultKind::DiskIsFull => {
-                let names = machine.disk.names().unwrap_or_default();
-                let bytes = names.iter().filter_map(|name| machine.disk.contents(name));
-                let used: usize = bytes.map(|bytes| bytes.len()).sum();
-                let has_log = self.plan.durability.has_log();
-                // Without a log, less than the file of the lease ceiling.
-                let free_max = if has_log { 4_000 } else { 600 };
-                machine.disk.set_space(Some(used as u64 + machine.random.below(free_max)));
-                machine.must_go_on = !has_log;
-            }
-            FaultKind::SecondStart => self.start_second(server),
-            FaultKind::DamagedRead => self.start_damaged(server, number),
-            FaultKind::FailedRead => {
-                self.end_process(server);
-                let machine = &mut self.machines[server];
-                let after = 1 + machine.random.below(12);
-                machine.add_disk_fault(after, DiskFault::Fails);
-            }
-        }
-    }
-
-    /// Cuts the directions from other nodes to this one for a span, or all between them.
-    fn cut(&mut self, server: usize, both_directions: bool, span_us: i64) {
-        let node = |server: usize| server as u64 + 1;
-        let others = (0..self.plan.servers).filter(|other| *other != server);
-        let mut directions: Vec<Direction> =
-            others.map(|other| (node(other), node(server))).collect();
-        if both_directions {
-            directions.extend(directions.clone().into_iter().map(|(from, to)| (to, from)));
-        }
-        self.network.lock().cut.extend(&directions);
-        self.disturb(span_us);
-        self.schedule(span_us, Event::Mend(directions));
-    }
-
-    /// Servers may not reply for this span.
-    fn disturb(&mut self, span_us: i64) {
-        self.disturbed_us = self.disturbed_us.max(self.now_us + span_us);
-    }
-
-    fn pause_a_client(&mut self, number: usize, span_us: i64) {
-        let mut random = Random::of(self.plan.seed, 20_000 + number as u64);
-        let client = random.below(self.plan.roles.len() as u64) as usize;
-        self.paused_until_us[client] = self.now_us + span_us;
-        self.disturb(span_us);
-    }
-
-    fn lose_a_connection(&mut self, number: usize) {
-        let mut random = Random::of(self.plan.seed, 20_000 + number as u64);
-        if !self.connections.is_empty() {
-            let connection = random.below(self.connections.len() as u64) as usize;
-            self.drop_connection(connection);
-        }
-    }
-
-    /// Checks that a second process cannot use the directory.
-    fn start_second(&mut self, server: usize) {
-        if !self.plan.durability.has_log() && !self.plan.has_guard {
-            return;
-        }
-        let (plan, now_us) = (self.plan.clone(), self.now_us);
-        let machine = &mut self.machines[server];
-        machine.use_clocks(now_us);
-        let started = catch_unwind(AssertUnwindSafe(|| machine.start_server(&plan).map(drop)));
-        match started {
-            Ok(Err(error)) => self.note(|| format!("a second server does not start: {error}")),
-            _ => self.report("second", "a second server uses the directory".to_owned()),
-        }
-    }
-
-    /// Restarts the process with a damaged log. It may refuse to start; if it starts although the
-    /// log is damaged, the judges decide whether that was right.
-    fn start_damaged(&mut self, server: usize, fault: usize) {
-        self.end_process(server);
-        let (plan, now_us) = (self.plan.clone(), self.now_us);
-        let machine = &mut self.machines[server];
-        // These have choices of their own, so that the other histories stay as they are.
-        let mut random = Random::of(plan.seed, 30_000 + fault as u64);
-        let Some((name, intact)) = machine.damage(&mut random) else { return };
-        let started = catch_unwind(AssertUnwindSafe(|| machine.start(&plan, now_us)));
-        match started {
-            Ok(Ok(())) => {
-                let generation = machine.generation;
-                self.note(|| format!("server {server} starts although {name} is damaged"));
-                self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
-                self.after_server(server);
-            }
-            _ => {
-                machine.server = None;
-                machine.disk.end_process();
-                machine.disk.set_contents(&name, &intact);
-                self.note(|| format!("server {server} does not start: {name} is damaged"));
-            }
-        }
     }
 }
 

@@ -31,7 +31,8 @@ pub type SharedNetwork = Arc<Mutex<Network>>;
 pub struct Machine {
     /// The disk.
     pub disk: SimulatedDisk,
-    /// The number of the node, if the server is one of a cluster, and its network.
+    /// The number of the node, if the server is one of a cluster, and its network. 0 for one that
+    /// is not admitted yet.
     pub node: Option<(NodeId, SharedNetwork)>,
     /// The monotonic clock when it was last used.
     used_us: i64,
@@ -53,6 +54,8 @@ pub struct Machine {
     pub random: Random,
     /// The scheduled events of the process.
     pub scheduled: Scheduled,
+    /// Millionths by which the clocks are slow.
+    slow_ppm: i64,
     boot_base_us: i64,
     booted_at_us: i64,
     suspended_us: i64,
@@ -90,6 +93,7 @@ impl Machine {
             fault_operations: Vec::new(),
             kill_operations: Vec::new(),
             must_go_on: false,
+            slow_ppm: plan.slow_ppm[number],
             boot_base_us: random.between(1_000_000, 1_000_000_000),
             random,
             scheduled: Scheduled::default(),
@@ -107,21 +111,38 @@ impl Machine {
         if let Some(server) = &self.server {
             server.advance(Duration::from_micros(elapsed_us.max(0) as u64));
         }
-        let boot_us = now_us - self.booted_at_us + self.boot_base_us;
         clocks::set(Clocks {
             monotonic_us,
-            wall_us: EPOCH_US + now_us + self.wall_us,
-            boot_us,
+            wall_us: EPOCH_US + self.shown_us(now_us) + self.wall_us,
+            boot_us: self.shown_us(now_us - self.booted_at_us) + self.boot_base_us,
             boot_id: [self.boots; 16],
         });
     }
 
     fn monotonic_us(&self, now_us: i64) -> i64 {
-        now_us - self.booted_at_us + self.boot_base_us - self.suspended_us
+        self.shown_us(now_us - self.booted_at_us) + self.boot_base_us - self.suspended_us
+    }
+
+    /// What the clocks of the machine show of a span.
+    fn shown_us(&self, span_us: i64) -> i64 {
+        span_us - span_us * self.slow_ppm / 1_000_000
+    }
+
+    /// The time until the next deadline of the process.
+    pub fn deadline_us(&self) -> Option<i64> {
+        let left = self.server.as_ref()?.deadline()?;
+        let left_us = i64::try_from(left.as_micros()).unwrap_or(i64::MAX / 2);
+        Some(match self.slow_ppm {
+            0 => left_us,
+            // Rounded up: it is due then.
+            slow_ppm => left_us.saturating_mul(1_000_000) / (1_000_000 - slow_ppm) + 1,
+        })
     }
 
     /// Whether the server is a node that leads.
-    pub fn leads(&self) -> bool {
+    pub fn leads(&mut self, now_us: i64) -> bool {
+        // It may wait for its disk, and its leadership end meanwhile.
+        self.use_clocks(now_us);
         self.server.as_ref().is_some_and(SimulatedServer::leads)
     }
 
@@ -172,6 +193,33 @@ impl Machine {
             network.lock().running.remove(id);
         }
         self.server = None;
+    }
+
+    /// Replaces the machine by one with an empty disk, which is no node yet.
+    pub fn replace(&mut self) {
+        self.kill();
+        self.disk = SimulatedDisk::new();
+        self.set_node_id(0);
+    }
+
+    /// The number of the node; 0 without one.
+    pub fn node_id(&self) -> NodeId {
+        self.node.as_ref().map_or(0, |(id, _)| *id)
+    }
+
+    /// Makes the machine the node with this number.
+    pub fn set_node_id(&mut self, id: NodeId) {
+        if let Some((number, _)) = &mut self.node {
+            *number = id;
+        }
+    }
+
+    /// Ends what keeps the machine from working.
+    pub fn heal(&mut self, now_us: i64) {
+        self.suspended_until_us = self.suspended_until_us.min(now_us);
+        self.slow_until_us = self.slow_until_us.min(now_us);
+        self.disk.clear_faults();
+        self.disk.set_space(None);
     }
 
     /// Pauses the process for `span_us`.
@@ -305,14 +353,20 @@ impl Machine {
 
 /// How a node of a cluster is started. The first one begins the cluster.
 fn node_options(id: NodeId, network: &SharedNetwork, plan: &Plan) -> NodeOptions {
-    let peer = |id: NodeId| Peer { fingerprint: id.to_string(), ..Peer::default() };
+    let peer = |id: NodeId| peer(&id.to_string());
     let nodes = || (1..=plan.servers as NodeId).map(|id| (id, peer(id))).collect();
     NodeOptions {
         id,
         begins: (id == 1).then(nodes),
         connect: Arc::new(From(id, Arc::clone(network))),
         lease: LEASE,
+        entries_kept: plan.entries_kept,
     }
+}
+
+/// A node with this key.
+pub fn peer(fingerprint: &str) -> Peer {
+    Peer { fingerprint: fingerprint.to_owned(), ..Peer::default() }
 }
 
 /// The frames at the beginning of a file: their places and headers.

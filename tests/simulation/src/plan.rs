@@ -114,6 +114,8 @@ pub enum Role {
     WritesMarks,
     /// Reads marks.
     ReadsMarks,
+    /// Reads marks from the node on this machine, whether it leads or not.
+    ReadsMarksOf(usize),
     /// Subscribes to messages, keyspace events and invalidations of marks.
     ReceivesMarks,
     /// Reads and writes marks in the server's process.
@@ -122,6 +124,13 @@ pub enum Role {
     Keeps,
     /// Orders snapshots.
     Snapshots,
+}
+
+impl Role {
+    /// Whether the client reads all marks in the end.
+    pub fn reads_marks(self) -> bool {
+        matches!(self, Role::ReadsMarks | Role::ReadsMarksOf(_))
+    }
 }
 
 /// Something that goes wrong.
@@ -161,6 +170,12 @@ pub enum FaultKind {
     Isolate(i64),
     /// No message to this node arrives for this span.
     Deafen(i64),
+    /// The links between nodes carry little for this span.
+    SlowLinks(i64),
+    /// An operator removes the node, and lets a new one with an empty disk join.
+    Replace,
+    /// An operator hands the leadership to the node.
+    HandOver,
     /// A second server is started with the same directory.
     SecondStart,
     /// The process is killed, and the next start reads a wrong bit of the log, or the last file of
@@ -206,6 +221,10 @@ pub struct Plan {
     pub flush_us: u64,
     /// Longest time that a message is under way.
     pub network_us: u64,
+    /// Millionths by which the clocks of each server are slow.
+    pub slow_ppm: Vec<i64>,
+    /// Entries that a node keeps behind its last snapshot, for followers that lack them.
+    pub entries_kept: u64,
     /// A defect that is switched on.
     pub defect: Option<Defect>,
 }
@@ -272,6 +291,8 @@ impl Plan {
             segment_bytes_max: *random.pick(&[1 << 10, 8 << 10, 64 << 10, 1 << 20]),
             flush_us: *random.pick(&[50, 500, 5_000]),
             network_us: *random.pick(&[20, 200, 3_000]),
+            slow_ppm: vec![0; servers],
+            entries_kept: 0,
             defect,
         }
     }
@@ -291,17 +312,14 @@ impl Plan {
         }
         // It would have to be in the process of the leader.
         roles.retain(|role| *role != Role::InProcess);
+        if roles.contains(&Role::ReadsMarks) {
+            roles.push(Role::ReadsMarksOf(random.below(servers as u64) as usize));
+        }
         let roles = roles.into_iter().enumerate();
         let roles = roles.map(|(number, role)| (number as u64, role)).collect();
-        let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
-        let mut faults: Vec<PlannedFault> = (0..count)
-            .map(|_| PlannedFault {
-                at_us: random.between(SECOND_US, end_us),
-                server: random.below(servers as u64) as usize,
-                kind: draw_fault_of_node(&mut random),
-            })
-            .collect();
-        faults.sort_by_key(|fault| fault.at_us);
+        let have_rates = random.once_in(2);
+        let slow_ppm = |_| if have_rates { random.between(0, SLOW_PPM_MAX) } else { 0 };
+        let slow_ppm = (0..servers).map(slow_ppm).collect();
         Plan {
             seed,
             servers,
@@ -309,19 +327,42 @@ impl Plan {
             durability,
             has_guard: false,
             roles,
-            faults,
+            faults: draw_faults_of_nodes(&mut random, servers, end_us),
             end_us,
-            segment_bytes_max: 1 << 20,
+            segment_bytes_max: *random.pick(&[1 << 10, 64 << 10, 1 << 20]),
             flush_us: 50,
             network_us: *random.pick(&[20, 200, 3_000]),
+            slow_ppm,
+            entries_kept: *random.pick(&[8, 64, 1_000]),
             defect,
         }
     }
 }
 
+/// Millionths by which a clock may be slow, so that two of them differ by what is promised.
+const SLOW_PPM_MAX: i64 = 50_000;
+
+fn draw_faults_of_nodes(random: &mut Random, servers: usize, end_us: i64) -> Vec<PlannedFault> {
+    let count = if random.once_in(8) { 0 } else { random.between(1, 8) };
+    let mut faults: Vec<PlannedFault> = (0..count)
+        .map(|_| PlannedFault {
+            at_us: random.between(SECOND_US, end_us),
+            server: random.below(servers as u64) as usize,
+            kind: draw_fault_of_node(random),
+        })
+        .collect();
+    faults.sort_by_key(|fault| fault.at_us);
+    // What a majority has lost is lost.
+    let mut is_damaged = false;
+    faults.retain(|fault| {
+        fault.kind != FaultKind::DamagedRead || !std::mem::replace(&mut is_damaged, true)
+    });
+    faults
+}
+
 fn draw_fault_of_node(random: &mut Random) -> FaultKind {
     let span = |random: &mut Random| random.between(10_000, 3 * SECOND_US);
-    match random.below(16) {
+    match random.below(24) {
         0..2 => FaultKind::Kill,
         2 => FaultKind::Crash { wall_us: 0 },
         3 => FaultKind::CrashDuringOperation(1 + random.below(30)),
@@ -331,7 +372,13 @@ fn draw_fault_of_node(random: &mut Random) -> FaultKind {
         7 => FaultKind::ClientPauses(span(random)),
         8..11 => FaultKind::Pause(span(random)),
         11..14 => FaultKind::Isolate(span(random)),
-        _ => FaultKind::Deafen(span(random)),
+        14..16 => FaultKind::Deafen(span(random)),
+        16 => FaultKind::SlowLinks(span(random)),
+        17 => FaultKind::DiskIsSlow(span(random)),
+        18 => FaultKind::DiskIsFull,
+        19 => FaultKind::DamagedRead,
+        20..22 => FaultKind::Replace,
+        _ => FaultKind::HandOver,
     }
 }
 

@@ -83,8 +83,8 @@ fn play(core: &mut Core) {
                 actors[*client].after_step(core);
             }
         }
-        let is_read = core.unread == 0 && core.now_us > end_us + FINISH_US;
-        if is_read || !core.violations.is_empty() {
+        let is_over = core.unread == 0 && core.is_healed && core.now_us > end_us + FINISH_US;
+        if is_over || !core.violations.is_empty() {
             break;
         }
     }

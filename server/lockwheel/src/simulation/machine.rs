@@ -11,8 +11,9 @@ use lockwheel_engine::Engine;
 use lockwheel_engine::engine::inputs::Process;
 use lockwheel_engine::sessions::Origin;
 use lockwheel_engine::settings::Settings;
+use lockwheel_engine::store::digest::Digest;
 use lockwheel_log::Disk;
-use lockwheel_raft::Node;
+use lockwheel_raft::{Node, Status};
 use tokio::runtime::{EnterGuard, Handle};
 
 use super::node::{NodeOptions, SimulatedNode};
@@ -159,6 +160,27 @@ impl SimulatedServer {
     /// The node and its runtime, for connections of other nodes.
     pub fn peer_port(&self) -> Option<(Arc<Node>, Handle)> {
         self.node.as_ref().map(SimulatedNode::port)
+    }
+
+    /// Runs what `ask` makes of the node, as one of its tasks.
+    pub fn ask_node<F>(&mut self, ask: impl FnOnce(Arc<Node>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if let Some(node) = &mut self.node {
+            node.spawn(ask);
+        }
+    }
+
+    /// The cluster as the node sees it.
+    pub fn node_status(&self) -> Option<Status> {
+        self.node.as_ref().map(SimulatedNode::status)
+    }
+
+    /// The digest of the state; `None` if the engine has failed.
+    pub fn digest(&self) -> Option<Digest> {
+        let _entered = self.enter();
+        self.host.with(|engine| engine.digest()).ok()
     }
 
     /// Whether this node leads for certain.

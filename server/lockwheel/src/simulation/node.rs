@@ -9,13 +9,12 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lockwheel_log::Disk;
-use lockwheel_raft::{Connect, Node, NodeId, Peer, Settings, WritesOn};
+use lockwheel_raft::{Connect, Node, NodeId, Peer, Settings, Status, WritesOn};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::advance;
 
 use crate::host::Host;
-use crate::limits;
 use crate::replication::{NodeState, RaftLog, join};
 
 /// Turns of a node's runtime in a step. In each it runs up to 61 tasks that have something to do.
@@ -32,6 +31,8 @@ pub struct NodeOptions {
     pub connect: Arc<dyn Connect>,
     /// See [`lockwheel_raft::Settings::lease`].
     pub lease: Duration,
+    /// See [`lockwheel_raft::Settings::entries_kept`].
+    pub entries_kept: u64,
 }
 
 /// A node that runs. Dropped, nothing of it is left.
@@ -58,7 +59,7 @@ impl SimulatedNode {
             cluster: "simulation".to_owned(),
             heartbeat: options.lease / 5,
             lease: options.lease,
-            entries_kept: limits::RAFT_ENTRIES_KEPT,
+            entries_kept: options.entries_kept,
             writes_on: WritesOn::Caller,
         };
         let mut tasks = JoinSet::new();
@@ -102,6 +103,20 @@ impl SimulatedNode {
     /// The node and its runtime, for connections of other nodes.
     pub(super) fn port(&self) -> (Arc<Node>, Handle) {
         (Arc::clone(&self.node), self.runtime.handle().clone())
+    }
+
+    /// Runs what `ask` makes of the node, as its other tasks.
+    pub(super) fn spawn<F>(&mut self, ask: impl FnOnce(Arc<Node>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn_on(ask(Arc::clone(&self.node)), self.runtime.handle());
+    }
+
+    /// The cluster as the node sees it.
+    pub(super) fn status(&self) -> Status {
+        let _entered = self.enter();
+        self.node.status()
     }
 
     /// Whether the node leads for certain.

@@ -28,6 +28,8 @@ pub struct LockClient {
     owner: String,
     /// The request without a reply, and its bytes to send it again.
     pending: Option<(Event, Vec<String>)>,
+    /// Whether it was sent again.
+    is_repeated: bool,
     /// How often the client believes to hold the lock, and since when.
     holds: u32,
     granted_us: i64,
@@ -64,6 +66,7 @@ impl LockClient {
             attempt: 0,
             owner: String::new(),
             pending: None,
+            is_repeated: false,
             holds: 0,
             granted_us: 0,
             is_connected: false,
@@ -141,7 +144,7 @@ impl LockClient {
         };
         let event = Event::asked(&self.lock, &self.owner, recorded, core.now_us);
         core.send(self.connection, &words);
-        self.pending = Some((event, words));
+        (self.pending, self.is_repeated) = (Some((event, words)), false);
         self.set_timer(core, REPLY_TIMEOUT_US);
     }
 
@@ -149,7 +152,10 @@ impl LockClient {
         let Some((event, _)) = self.pending.take() else { return };
         let (action, asked_us) = (event.action, event.invoked_us);
         let Some(answer) = answer else {
-            // An error: it was not carried out.
+            // An error: it was not carried out, unless it was before.
+            if self.is_repeated {
+                core.record(event);
+            }
             let after_us = self.random.between(10_000, 100_000);
             return self.set_timer(core, after_us);
         };
@@ -204,6 +210,7 @@ impl LockClient {
     fn connected(&mut self, core: &mut Core) {
         self.is_connected = true;
         if let Some((_, words)) = &self.pending {
+            self.is_repeated = true;
             core.send(self.connection, words);
             return self.set_timer(core, REPLY_TIMEOUT_US);
         }

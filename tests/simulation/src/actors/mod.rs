@@ -43,7 +43,7 @@ pub fn create(core: &mut Core, client: usize) -> Box<dyn Actor> {
             Box::new(observer::Observer::new(core, client, kind.key(lock)))
         }
         Role::WritesMarks => Box::new(marks::MarkWriter::new(core, client)),
-        Role::ReadsMarks => Box::new(marks::MarkReader::new(core, client)),
+        Role::ReadsMarks | Role::ReadsMarksOf(_) => Box::new(marks::MarkReader::new(core, client)),
         Role::ReceivesMarks => Box::new(subscriber::Subscriber::new(core, client)),
         Role::InProcess => Box::new(in_process::InProcess::new(core, client)),
         Role::Keeps => Box::new(keeper::Keeper::new(core, client)),
