@@ -242,24 +242,56 @@ defects! {
             "a node votes for another one within the lease of a leader",
     }
     Servers {
+        BatchAfterAFailedOne = "batch-after-a-failed-one":
+            "a leader replicates what follows a batch that was not committed",
+        BatchAppliedByItsLeader = "batch-applied-by-its-leader":
+            "a leader applies its own batches again when they are committed",
         BindingsKeptByFollower = "bindings-kept-by-follower":
             "a former leader releases locks when their connections end",
         ClientsKeptAtStepDown = "clients-kept-at-step-down":
             "a former leader keeps the connections of its clients",
+        ClientsOfLocksKept = "clients-of-locks-kept":
+            "a new leader takes its own clients for those of the former one that hold locks",
+        FollowerEndsLeases = "follower-ends-leases":
+            "a server that follows removes keys when their leases end",
         LeadershipNotChecked = "leadership-not-checked":
             "a leader serves requests without checking that it still leads",
+        LeadsWithAnOldBarrier = "leads-with-an-old-barrier":
+            "a node leads although a later barrier is applied",
+        LeaseClockKeptAtStepDown = "lease-clock-kept-at-step-down":
+            "the lease clock of a former leader goes on",
         LeaseTimeFromWallClock = "lease-time-from-wall-clock":
             "the lease clock of a new leader begins at its wall clock",
+        MessagesNotSentAgain = "messages-not-sent-again":
+            "a new leader does not send the last messages of the former one",
+        PositionsBeginAnew = "positions-begin-anew":
+            "a leader uses the numbers of units of its earlier leadership",
+        ReadsGrantedTogether = "reads-granted-together":
+            "a read that arrives while others are confirmed is granted with them",
+        ReadsNotConfirmed = "reads-not-confirmed":
+            "a follower reads without asking the leader",
         RepliesBeforeCommit = "replies-before-commit":
             "replies are sent before their units are committed",
+        SnapshotAtAnyBatch = "snapshot-at-any-batch":
+            "the place of a leader's snapshot is behind a later batch",
         StateKeptAtStepDown = "state-kept-at-step-down":
             "a former leader keeps changes that were not committed",
         TimersKeepTheirTime = "timers-keep-their-time":
             "the timers of a former leader wait for its time, which is ahead of the log",
+        RaftUnansweredWriteAwaited = "raft-unanswered-write-awaited":
+            "a former leader waits for a write that is never answered, also when it leads again",
         UnitsKeptAcrossLeaderships = "units-kept-across-leaderships":
             "units of a leadership are replicated in the next one",
+        UnitsOfOthersReleased = "units-of-others-released":
+            "output waits for the number of a unit, also if another leader has committed it",
+        VerdictsKept = "verdicts-kept":
+            "a held read is granted by a confirmation for a state that was replaced since",
+        VotesWithinItsPromise = "votes-within-its-promise":
+            "a node whose log was cut at the start votes within the lease of a leader",
         WaitersServedByFollower = "waiters-served-by-follower":
             "a former leader serves the clients that wait",
+        WaitersServedInDoubt = "waiters-served-in-doubt":
+            "a leader serves the clients that wait although another one may lead",
     }
 }
 

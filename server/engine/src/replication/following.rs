@@ -456,6 +456,19 @@ mod tests {
     }
 
     #[test]
+    fn leader_that_may_not_be_the_only_one_serves_no_client_that_waits() {
+        let mut stage = leader();
+        stage.check("LOCK.ACQUIRE k a TTL 10 => ...");
+        stage.check("b> LOCK.ACQUIRE k b TTL 90000 WAIT 5000; c> LOCK.ACQUIRE k c TTL 9 WAIT 5000");
+        stage.engine.set_serves(false);
+        // The lease is over, and the key is there: leaders end leases, and there may be another.
+        stage.check("+20ms; c!; b< => ");
+        stage.engine.set_serves(true);
+        stage.tick(10_000);
+        stage.check("b< => ...\"acquired\"...; DBSIZE => 1; LOCK.RELEASE k b => 0; DBSIZE => 0");
+    }
+
+    #[test]
     fn former_leader_keeps_recent_messages() {
         let mut stage = follower();
         apply(&mut stage, &release("old"), 0);

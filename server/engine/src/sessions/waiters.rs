@@ -477,10 +477,17 @@ impl Engine {
     // --- waits are served ---
 
     /// Whether [`Engine::next_waiter`] has something to do: keys are marked, or connections that
-    /// have ended had locks bound to them.
+    /// have ended had locks bound to them. Not while another server may lead.
     #[inline]
     pub fn has_waiters_to_serve(&self) -> bool {
-        self.sessions.has_waiters_to_serve() || self.sessions.bindings.has_ended()
+        let has_some = self.sessions.has_waiters_to_serve() || self.sessions.bindings.has_ended();
+        has_some && self.may_serve_waiters()
+    }
+
+    /// Whether waiting clients are served. Not while another server may lead: then keys whose
+    /// leases have ended stay until the log removes them.
+    fn may_serve_waiters(&self) -> bool {
+        !self.applies_log() || defect!(WaitersServedInDoubt)
     }
 
     /// Names the client that is served next, until no key is marked. The caller answers with
@@ -488,7 +495,7 @@ impl Engine {
     /// is served within a script, which is atomic.
     #[cold]
     pub fn next_waiter(&mut self, time: Time) -> Option<ClientId> {
-        if self.script.is_some() {
+        if self.script.is_some() || !self.may_serve_waiters() {
             return None;
         }
         self.release_bindings(time);

@@ -21,6 +21,10 @@ impl Host {
     pub(super) fn check_leadership(&self, engine: &mut Engine) {
         if let Some(log) = self.raft_log.get() {
             engine.set_serves(log.leads() || defect!(LeadershipNotChecked));
+            // Those that it could not serve while it did not lead for certain.
+            if engine.has_waiters_to_serve() {
+                self.serve_waiters(engine, self.now());
+            }
         }
         self.note_nodes(engine);
     }
