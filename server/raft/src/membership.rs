@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::batch::{Batch, JoinToken, Peer};
 use crate::limits;
-use crate::node::{Node, Role};
+use crate::node::{Node, Role, WriteError};
 use crate::types::NodeId;
 
 /// Why the nodes were not changed.
@@ -40,8 +40,6 @@ impl fmt::Display for MembershipError {
 }
 
 impl std::error::Error for MembershipError {}
-
-type WriteError = RaftError<NodeId, ClientWriteError<NodeId, Peer>>;
 
 impl From<WriteError> for MembershipError {
     fn from(error: WriteError) -> MembershipError {
@@ -216,7 +214,7 @@ impl Node {
         let in_time = timeout(self.settings.lease, is_in_contact).await;
         in_time.map_err(|_| MembershipError::Refused("the new node is not in contact".into()))?;
         let voters = ChangeMembers::AddVoterIds(BTreeSet::from([node]));
-        self.raft.change_membership(voters, true).await?;
+        self.while_leading(self.raft.change_membership(voters, true)).await?;
         Ok(())
     }
 
@@ -257,7 +255,7 @@ impl Node {
             true => ChangeMembers::RemoveVoters(nodes),
             false => ChangeMembers::RemoveNodes(nodes),
         };
-        self.raft.change_membership(change, false).await?;
+        self.while_leading(self.raft.change_membership(change, false)).await?;
         Ok(())
     }
 
@@ -266,7 +264,7 @@ impl Node {
         nodes: impl IntoIterator<Item = (NodeId, Peer)>,
     ) -> Result<(), MembershipError> {
         let nodes = ChangeMembers::SetNodes(nodes.into_iter().collect());
-        self.raft.change_membership(nodes, true).await?;
+        self.while_leading(self.raft.change_membership(nodes, true)).await?;
         Ok(())
     }
 
@@ -303,7 +301,7 @@ impl Node {
             if !next.contains(&self.settings.id) {
                 return Err(self.let_another_lead(|id| next.contains(&id)).await);
             }
-            self.raft.change_membership(next.clone(), false).await?;
+            self.while_leading(self.raft.change_membership(next.clone(), false)).await?;
             let is_settled = |metrics: &RaftServerMetrics<NodeId, Peer>| {
                 metrics.membership_config.membership().get_joint_config().len() == 1
             };
