@@ -61,10 +61,10 @@ pub fn all() -> impl Iterator<Item = Defect> {
 
 /// Whether histories of clusters must show the defect.
 pub fn is_of_clusters(defect: Defect) -> bool {
-    defect.suite() == Suite::Servers
+    defect.suite() != Suite::Simulation
 }
 
-/// The defect with this name.
+/// The defect with this name, which may be one that another suite must find.
 pub fn find(name: &str) -> Option<Defect> {
-    all().find(|defect| defect.to_string() == name)
+    all().chain(Suite::Cluster.defects()).find(|defect| defect.to_string() == name)
 }

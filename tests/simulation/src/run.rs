@@ -45,9 +45,13 @@ pub fn run(plan: &Plan, is_story: bool) -> Outcome {
     let mut core = Core::new(plan, Trace::new(is_story));
     let played = catch_unwind(AssertUnwindSafe(|| play(&mut core)));
     if played.is_err() {
-        core.report("panic", format!("a panic: {}", PANIC.take()));
+        core.report("panic", "a panic".to_owned());
     }
     let mut violations = std::mem::take(&mut core.violations);
+    let panic = PANIC.take();
+    for violation in violations.iter_mut().filter(|violation| violation.kind == "panic") {
+        violation.text = format!("{}: {panic}", violation.text);
+    }
     if violations.is_empty() {
         violations = judge::judge(plan, &core.history);
         violations.extend(core.native.judge());

@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 
+use lockwheel_defects::defect;
+
 use crate::Engine;
 use crate::durability::key_groups::KeyGroups;
 use crate::error::Error;
@@ -140,10 +142,12 @@ impl Engine {
 
     /// Begins to serve commands on a complete state.
     pub(crate) fn begin_service(&mut self, time: Time) {
-        self.forget_clients_of_locks(time);
+        if !defect!(ClientsOfLocksKept) {
+            self.forget_clients_of_locks(time);
+        }
         // The keys of the log were restored without notes.
         self.writer.set_lock_notes(self.settings.lock_view);
-        if !self.sessions.pubsub.recent.is_empty() {
+        if !self.sessions.pubsub.recent.is_empty() && !defect!(MessagesNotSentAgain) {
             self.sessions.publish_recent();
             let until = Millis(time.now.0.saturating_add(MESSAGES_SENT_MS));
             let timer = self.sessions.timers.insert(until, Timer::ForgetMessages);

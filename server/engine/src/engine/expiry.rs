@@ -1,5 +1,7 @@
 //! How time passes: leases end, timers fire, and no key is found after its deadline.
 
+use lockwheel_defects::defect;
+
 use crate::engine::Engine;
 use crate::sessions::Timer;
 use crate::statistics::latency::EXPIRE_CYCLE;
@@ -216,7 +218,7 @@ impl Engine {
             return Some(slot);
         }
         // While a log is applied, its effects remove the key.
-        if !self.applies_log() {
+        if !self.applies_log() || defect!(FollowerEndsLeases) {
             self.expire(database, slot);
         }
         None

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 
+use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
 use lockwheel_raft::{Node, Reads};
 use tokio::sync::watch;
@@ -61,11 +62,21 @@ async fn confirm(host: &Weak<Host>, mut held: watch::Receiver<u64>, reads: &mut 
         match waiting {
             None if held.changed().await.is_err() => return,
             None => {}
-            Some(waiting) => match reads.confirm().await {
-                Ok(()) if with(host, |engine| engine.grant_reads(waiting)).is_none() => return,
-                Ok(()) => {}
-                Err(error) => debug!(%error, "reads are not confirmed"),
-            },
+            Some(waiting) => {
+                let confirmed = match defect!(ReadsNotConfirmed) {
+                    true => Ok(()),
+                    false => reads.confirm().await,
+                };
+                let grant = |engine: &mut Engine| match defect!(ReadsGrantedTogether) {
+                    true => engine.grant_reads(engine.held_reads().unwrap_or(waiting)),
+                    false => engine.grant_reads(waiting),
+                };
+                match confirmed {
+                    Ok(()) if with(host, grant).is_none() => return,
+                    Ok(()) => {}
+                    Err(error) => debug!(%error, "reads are not confirmed"),
+                }
+            }
         }
     }
 }

@@ -53,7 +53,10 @@ impl State for NodeState {
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), String> {
-        if self.log.has_barrier(batch.barrier) {
+        if defect!(UnitsOfOthersReleased) {
+            self.log.release(batch.last);
+        }
+        if self.log.has_barrier(batch.barrier) && !defect!(BatchAppliedByItsLeader) {
             self.log.release(batch.last);
             return Ok(());
         }
@@ -92,7 +95,9 @@ impl State for NodeState {
             }
             engine.follow();
             host.forget_guard();
-            host.clock.end_leading();
+            if !defect!(LeaseClockKeptAtStepDown) {
+                host.clock.end_leading();
+            }
             engine.set_clock_rate(host.clock.rate());
         });
     }

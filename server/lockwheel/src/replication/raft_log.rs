@@ -120,6 +120,9 @@ impl RaftLog {
         let is_empty = pending.batches.is_empty() && pending.committed.is_empty();
         assert!(is_empty || defect!(UnitsKeptAcrossLeaderships), "units of an earlier leadership");
         (pending.barrier, pending.has_failed) = (Some(barrier), false);
+        if defect!(PositionsBeginAnew) {
+            pending.last = 0;
+        }
         let last = pending.last;
         pending.committed.push_back((barrier, last));
         last
@@ -208,7 +211,7 @@ impl RaftLog {
     /// Records that a batch with this barrier was not committed.
     fn note_failed(&self, barrier: u64) {
         let mut pending = self.pending.lock();
-        pending.has_failed |= pending.barrier == Some(barrier);
+        pending.has_failed |= pending.barrier == Some(barrier) && !defect!(BatchAfterAFailedOne);
     }
 
     fn take(&self) -> Option<Batch> {
