@@ -25,8 +25,13 @@ fn serves_on_its_port() {
         assert_eq!(host, "127.0.0.1");
         assert_eq!(server.client_addr(), &ConnectionAddr::Tcp(host.into(), port));
         assert_eq!(use_it(&mut connect(&server)), server.process.id());
-        let log = server.log_file_contents().expect("a log");
-        assert!(log.contains("Ready to accept connections"), "{log}");
+        // The first client may be served before the line is written.
+        let begin = Instant::now();
+        let log = || server.log_file_contents().expect("a log");
+        while !log().contains("Ready to accept connections") {
+            assert!(begin.elapsed() < CONNECT_TIMEOUT, "{}", log());
+            std::thread::yield_now();
+        }
     });
 }
 
