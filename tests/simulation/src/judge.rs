@@ -20,13 +20,8 @@ const STEPS: u64 = 300_000;
 
 /// All violations.
 pub fn judge(plan: &Plan, events: &[Event]) -> Vec<Violation> {
-    let mut locks: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
-    for event in events {
-        locks.entry(&event.lock).or_default().push(event.clone());
-    }
     let mut violations = Vec::new();
-    for (name, mut events) in locks {
-        events.sort_by_key(|event| (event.invoked_us, event.returned_us));
+    for (name, events) in by_lock(events) {
         let rules = rules(plan, name);
         for violation in entitlement::judge(&events, rules) {
             if plan.durability.is_lossy() && violation.kind != ViolationKind::Token {
@@ -48,7 +43,25 @@ pub fn judge(plan: &Plan, events: &[Event]) -> Vec<Violation> {
     violations
 }
 
-fn rules(plan: &Plan, lock: &str) -> Rules {
+/// Whether the violation was found here, in the answers to requests to locks.
+pub fn is_of_answers(violation: &Violation) -> bool {
+    violation.kind.starts_with(|first: char| first.is_ascii_uppercase())
+}
+
+/// The events of each lock, sorted by time.
+pub fn by_lock(events: &[Event]) -> BTreeMap<&str, Vec<Event>> {
+    let mut locks: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
+    for event in events {
+        locks.entry(&event.lock).or_default().push(event.clone());
+    }
+    for events in locks.values_mut() {
+        events.sort_by_key(|event| (event.invoked_us, event.returned_us));
+    }
+    locks
+}
+
+/// What this lock promises.
+pub fn rules(plan: &Plan, lock: &str) -> Rules {
     // Log time stops while a leader is elected.
     let ends_late =
         plan.is_cluster || plan.faults.iter().any(|fault| fault.kind.moves_lease_clock());

@@ -11,6 +11,7 @@ pub mod facts;
 pub mod judge;
 pub mod machine;
 pub mod native;
+pub mod operations;
 pub mod plan;
 pub mod run;
 pub mod shrink;

@@ -6,20 +6,23 @@
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects --record
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --story
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --history FILE
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use lockwheel_defects::Defect;
-use lockwheel_simulation::defects;
 use lockwheel_simulation::plan::Plan;
-use lockwheel_simulation::run::{catch_panics, run};
+use lockwheel_simulation::run::{Outcome, catch_panics, run};
 use lockwheel_simulation::shrink::shrink;
+use lockwheel_simulation::{defects, operations};
 
 struct Options {
     histories: u64,
@@ -30,6 +33,9 @@ struct Options {
     is_cluster: bool,
     record: bool,
     story: bool,
+    /// The file to which the requests to locks are written; of defects, those of histories in
+    /// which the answers to them are wrong.
+    history: Option<PathBuf>,
 }
 
 fn options() -> Result<Options, String> {
@@ -41,6 +47,7 @@ fn options() -> Result<Options, String> {
         is_cluster: false,
         record: false,
         story: false,
+        history: None,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -56,6 +63,7 @@ fn options() -> Result<Options, String> {
             "--defects" => options.all_defects = true,
             "--record" => options.record = true,
             "--story" => options.story = true,
+            "--history" => options.history = Some(value()?.into()),
             other => return Err(format!("unknown option {other}")),
         }
     }
@@ -84,6 +92,7 @@ fn main() -> ExitCode {
 fn run_histories(options: &Options) -> bool {
     let begin = Instant::now();
     let mut requests = 0;
+    let mut written = create(options);
     for seed in options.seed..options.seed + options.histories {
         let plan = draw(options.is_cluster, seed, options.defect);
         let outcome = run(&plan, options.story);
@@ -91,7 +100,11 @@ fn run_histories(options: &Options) -> bool {
         if options.histories == 1 {
             println!("{plan}trace {:016x}", outcome.hash);
         }
-        requests += outcome.requests;
+        requests += outcome.history.len();
+        if let Some(out) = &mut written {
+            let name = plan.seed.to_string();
+            operations::write(out, &name, &plan, &outcome.history).expect("a writable file");
+        }
         if !outcome.violations.is_empty() {
             report_failure(&plan, &outcome);
             return false;
@@ -105,6 +118,11 @@ fn run_histories(options: &Options) -> bool {
     true
 }
 
+fn create(options: &Options) -> Option<BufWriter<File>> {
+    let create = |path| BufWriter::new(File::create(path).expect("a writable file"));
+    options.history.as_ref().map(create)
+}
+
 /// The plan of a seed: of a history of a cluster, if it is wanted or the defect needs one, or of
 /// servers that know nothing of each other.
 fn draw(is_cluster: bool, seed: u64, defect: Option<Defect>) -> Plan {
@@ -114,7 +132,7 @@ fn draw(is_cluster: bool, seed: u64, defect: Option<Defect>) -> Plan {
     }
 }
 
-fn report_failure(plan: &Plan, outcome: &lockwheel_simulation::run::Outcome) {
+fn report_failure(plan: &Plan, outcome: &Outcome) {
     println!("seed {}: trace {:016x}", plan.seed, outcome.hash);
     for violation in &outcome.violations {
         println!("  {}: {}", violation.kind, violation.text);
@@ -152,13 +170,19 @@ fn find_defects(options: &Options) -> bool {
     let all: Vec<Defect> = defects::all().collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
+    let written = Mutex::new(create(options));
     let work = || {
         while let Some(&defect) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let name = defect.to_string();
             let recorded = recorded.get(&name).copied();
-            if let Some(seed) = find_defect(defect, recorded, options.seed) {
-                found.lock().expect("no panic").insert(name, seed);
+            let Some((plan, outcome)) = find_defect(defect, recorded, options.seed) else {
+                continue;
+            };
+            let mut written = written.lock().expect("no panic");
+            if let Some(out) = written.as_mut().filter(|_| operations::are_wrong(&outcome)) {
+                operations::write(out, &name, &plan, &outcome.history).expect("a writable file");
             }
+            found.lock().expect("no panic").insert(name, plan.seed);
         }
     };
     std::thread::scope(|scope| {
@@ -184,20 +208,22 @@ fn recorded_seeds() -> BTreeMap<String, u64> {
     text.lines().filter_map(seed).collect()
 }
 
-/// Runs histories with a defect until it is found. Returns the seed of that history.
-fn find_defect(defect: Defect, recorded: Option<u64>, first: u64) -> Option<u64> {
+/// Runs histories with a defect until it is found. Returns that history.
+fn find_defect(defect: Defect, recorded: Option<u64>, first: u64) -> Option<(Plan, Outcome)> {
     let begin = Instant::now();
     let found = recorded.into_iter().chain(first..first + HISTORIES_MAX).find_map(|seed| {
-        let outcome = run(&draw(false, seed, Some(defect)), false);
-        outcome.violations.into_iter().next().map(|violation| (seed, violation))
+        let plan = draw(false, seed, Some(defect));
+        let outcome = run(&plan, false);
+        (!outcome.violations.is_empty()).then_some((plan, outcome))
     });
     let seconds = begin.elapsed().as_secs_f64();
     match &found {
-        Some((seed, violation)) => {
+        Some((plan, outcome)) => {
+            let (seed, violation) = (plan.seed, &outcome.violations[0]);
             let text: String = violation.text.chars().take(80).collect();
             println!("{defect:<32} {seed:>4} {seconds:>5.1} s  {}: {text}", violation.kind);
         }
         None => println!("{defect:<32} NOT FOUND in {HISTORIES_MAX} histories: {}", defect.text()),
     }
-    found.map(|(seed, _)| seed)
+    found
 }

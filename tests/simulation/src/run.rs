@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use lockwheel_compat::judge::history;
+
 use crate::actors::{self, Actor};
 use crate::core::{Core, Event, Violation};
 use crate::judge;
@@ -24,8 +26,8 @@ pub struct Outcome {
     pub hash: u64,
     /// What happened, if it was wanted.
     pub lines: Vec<String>,
-    /// The number of requests to locks.
-    pub requests: usize,
+    /// The requests to locks.
+    pub history: Vec<history::Event>,
 }
 
 thread_local! {
@@ -56,10 +58,10 @@ pub fn run(plan: &Plan, is_story: bool) -> Outcome {
         violations = judge::judge(plan, &core.history);
         violations.extend(core.native.judge());
     }
-    let requests = core.history.len();
+    let history = std::mem::take(&mut core.history);
     let hash = core.trace.hash();
     let lines = core.trace.lines.take().unwrap_or_default();
-    Outcome { violations, hash, lines, requests }
+    Outcome { violations, hash, lines, history }
 }
 
 fn play(core: &mut Core) {

@@ -4,11 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use lockwheel_compat::judge::entitlement;
 use lockwheel_compat::judge::history::{self, Action, Answer, Event};
 use lockwheel_compat::judge::linear::{Budget, Linear};
-use lockwheel_compat::judge::{Rules, ViolationKind, lock};
+use lockwheel_compat::judge::{Rules, ViolationKind, lock, operations};
 
 use super::FaultSpan;
 use super::clients::Record;
@@ -75,6 +78,8 @@ pub struct Campaign {
     pub is_replicated: bool,
     /// Longest span by which a lease may end late.
     pub late_us: i64,
+    /// The file to which the histories are added, for the second judge.
+    pub history: Option<PathBuf>,
 }
 
 /// The histories that are not judged yet, and the numbers of those that are.
@@ -176,6 +181,11 @@ impl Judge {
     fn judge(&mut self, name: &str, events: &[Event]) {
         let Campaign { keeps_locks, shows, late_us, .. } = self.campaign;
         let rules = rules(name, late_us);
+        if let Some(path) = &self.campaign.history {
+            let lock = format!("{}/{name}", self.campaign.name);
+            let added = add_history(path, &lock, events, rules);
+            added.expect("a file to which histories can be added");
+        }
         let before = self.totals.violations();
         let mut problems = Vec::new();
         for violation in entitlement::judge(events, rules) {
@@ -226,6 +236,13 @@ impl Judge {
             Err(error) => println!("    the history cannot be written: {error}"),
         }
     }
+}
+
+fn add_history(path: &Path, lock: &str, events: &[Event], rules: Rules) -> std::io::Result<()> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut out = BufWriter::new(file);
+    operations::write(&mut out, lock, events, rules)?;
+    out.flush()
 }
 
 /// The rules of a lock, by the kind in its name.

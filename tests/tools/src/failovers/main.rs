@@ -18,6 +18,7 @@ mod redis;
 mod servers;
 mod times;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
@@ -90,6 +91,9 @@ struct Options {
     /// The seed of the faults and of the requests
     #[arg(long, default_value_t = 1)]
     seed: u32,
+    /// The file to which the requests to locks are added, for the second judge
+    #[arg(long)]
+    history: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -143,6 +147,7 @@ fn fail_under_load(
         keeps_locks: true,
         is_replicated: true,
         late_us: LATE_US,
+        history: options.history.clone(),
     });
     let mut faults = Faults::new(servers, &options.faults, Random::of(options.seed.into(), 0))?;
     let (nodes, sentinels) = (servers.addresses().join(","), servers.sentinels().join(","));

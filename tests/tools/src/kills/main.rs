@@ -9,6 +9,7 @@
 
 mod server;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -63,6 +64,10 @@ struct Options {
     /// The seed of the moments and of the requests
     #[arg(long, default_value_t = 1)]
     seed: u32,
+    /// The file to which the requests to locks are added, for the second judge. Those that must
+    /// lose locks are added to a file with the extension `wrong.jsonl`
+    #[arg(long)]
+    history: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -107,6 +112,10 @@ fn campaign(options: &Options, policy: Policy, kills: u32, shows: bool) -> Resul
         keeps_locks: policy.keeps_locks(),
         is_replicated: false,
         late_us: LATE_US,
+        history: options.history.as_ref().map(|path| match shows {
+            true => path.clone(),
+            false => path.with_extension("wrong.jsonl"),
+        }),
     });
     let outcome = kill_under_load(options, kills, &mut server, judge);
     let is_good = outcome.as_ref().is_ok_and(|totals| totals.violations() == 0);

@@ -1,0 +1,26 @@
+//! Writes the requests to locks of a history for the second judge.
+
+use std::io::{self, Write};
+
+use lockwheel_compat::judge::history::Event;
+use lockwheel_compat::judge::{Rules, operations};
+
+use crate::judge::{by_lock, is_of_answers, rules};
+use crate::plan::Plan;
+use crate::run::Outcome;
+
+/// Writes the history of each lock, under a name that begins with `name`.
+pub fn write(out: &mut impl Write, name: &str, plan: &Plan, events: &[Event]) -> io::Result<()> {
+    for (lock, events) in by_lock(events) {
+        // A native lock may be refused since other clients wait for it.
+        let fair = lock.starts_with("native") || lock.starts_with("permits");
+        let rules = Rules { fair, ..rules(plan, lock) };
+        operations::write(out, &format!("{name}/{lock}"), &events, rules)?;
+    }
+    Ok(())
+}
+
+/// Whether answers to requests to locks are wrong.
+pub fn are_wrong(outcome: &Outcome) -> bool {
+    outcome.violations.iter().any(is_of_answers)
+}
