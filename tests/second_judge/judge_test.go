@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,74 @@ func TestKnownHistoriesGetKnownVerdicts(t *testing.T) {
 			t.Errorf("%s: %v\n%s", test.name, result, story)
 		}
 	}
+}
+
+// The histories with which the first judge is tested. Their leases end in time.
+func TestBothJudgesAgreeOnKnownHistories(t *testing.T) {
+	file, err := os.ReadFile("../../server/compat/src/judge/known.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	histories := strings.Split(string(file), "\n== ")[1:]
+	for _, known := range histories {
+		name, rest, _ := strings.Cut(known, "\n")
+		rules := lock
+		if strings.HasPrefix(rest, "rules: reentrant") {
+			rules = reentrant
+		}
+		locks := map[string]string{}
+		for _, line := range strings.Split(rest, "\n") {
+			if words := strings.Fields(line); len(words) > 4 && strings.Contains(words[0], "..") {
+				locks[words[1]] += operation(t, words) + "\n"
+			}
+		}
+		result := porcupine.Ok
+		for _, operations := range locks {
+			if verdict, _ := parse(t, rules, operations).judge(time.Minute); verdict != result {
+				result = verdict
+			}
+		}
+		// The model knows no time.
+		isKnownDifference := name == "the remaining time is wrong"
+		isLegal := strings.Contains(rest, "order: yes")
+		if (result == porcupine.Ok) != isLegal && !isKnownDifference {
+			t.Errorf("%s: %v\n%s", name, result, rest)
+		}
+	}
+	if len(histories) < 50 {
+		t.Error(len(histories))
+	}
+}
+
+// The operation in a line of such a history: times, lock, client, action, lease, answer.
+func operation(t *testing.T, words []string) string {
+	lease, err := time.ParseDuration(words[4])
+	at := 5
+	if err != nil {
+		at = 4
+	}
+	text := strings.Join([]string{words[0], words[2], words[3], words[at]}, " ")
+	if startsLease := strings.Contains("granted kept unknown", words[at]); startsLease && at == 5 {
+		call, returns, _ := strings.Cut(words[0], "..")
+		text += fmt.Sprintf(" end %s..%s", later(t, call, lease), later(t, returns, lease))
+	}
+	for ; at < len(words); at++ {
+		if words[at] == "count" {
+			text += " count " + words[at+1]
+		}
+	}
+	return text
+}
+
+func later(t *testing.T, microseconds string, span time.Duration) string {
+	if microseconds == "?" {
+		return "?"
+	}
+	number, err := strconv.ParseInt(microseconds, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(number + span.Microseconds())
 }
 
 func TestViolationIsShown(t *testing.T) {
