@@ -38,6 +38,8 @@ type history struct {
 	starts map[int]*line
 	// The leases that may end before it is known that they have started.
 	slow map[int]bool
+	// The last operation of each client that may have changed the lock.
+	last map[string]*line
 }
 
 // Reads the histories of all locks.
@@ -58,6 +60,7 @@ func read(input io.Reader) ([]*history, error) {
 			}
 			locks[read.Lock] = &history{
 				lock: read.Lock, rules: read, starts: map[int]*line{}, slow: map[int]bool{},
+				last: map[string]*line{},
 			}
 			histories = append(histories, locks[read.Lock])
 			continue
@@ -90,6 +93,11 @@ func (history *history) add(operation *line) error {
 		default:
 			history.starts[*operation.Lease] = operation
 		}
+	}
+	last := history.last[operation.Client]
+	isChange := operation.Kind != "end" && !operation.isObservation()
+	if isChange && (last == nil || last.Call <= operation.Call) {
+		history.last[operation.Client] = operation
 	}
 	history.operations = append(history.operations, *operation)
 	return nil

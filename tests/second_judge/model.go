@@ -127,7 +127,12 @@ func (history *history) open(before *state, step step) *state {
 			slices.Sort(world.pending)
 		} else if place := slices.IndexFunc(world.holds, holdsBy(*lease)); place >= 0 {
 			world.holds = slices.Clone(world.holds)
-			world.holds[place].mayEnd = true
+			if history.isFinal(world.holds[place]) {
+				world.holds = slices.Delete(world.holds, place, place+1)
+				history.observe(world)
+			} else {
+				world.holds[place].mayEnd = true
+			}
 		}
 	}
 	return newState(worlds, ending)
@@ -196,11 +201,19 @@ func (history *history) apply(from world, operation *line, ending []int) (world,
 	if isHeld {
 		from.holds = slices.Delete(from.holds, place, place+1)
 	}
-	if own.count > 0 {
+	if own.count > 0 && !(own.mayEnd && history.isFinal(own)) {
 		from.holds = slices.Insert(from.holds, place, own)
 	}
 	history.observe(&from)
 	return from, true
+}
+
+// Whether nothing shows later that the hold has lasted, once it may end: its client does nothing
+// with it, and no refusal needs it. It then ends at once, since the model would otherwise consider
+// each set of such holds.
+func (history *history) isFinal(hold hold) bool {
+	last := history.last[hold.client].Lease
+	return history.rules.Fair && last != nil && *last == hold.lease
 }
 
 // Notes which answers are true now.
