@@ -198,6 +198,18 @@ var known = []struct {
 		20..30 a release released
 		40..50 b acquire refused
 		60..70 c acquire granted end 1060..1070 token 8`, true},
+	{"a renewal of what was acquired without an answer", fair, `
+		0..? a acquire unknown end 1000..?
+		200..210 b acquire refused
+		300..310 a renew granted end 1300..?`, true},
+	{"a renewal after a lease without a latest end", fair, `
+		0..10 a acquire granted end 1000..?
+		1500..1510 b acquire refused
+		2000..2010 a renew granted end 3000..?`, true},
+	{"a renewal after another has got the lock", fair, `
+		0..10 a acquire granted end 1000..?
+		1500..1510 b acquire granted end 2500..?
+		2000..2010 a renew granted end 3000..?`, false},
 	{"a token that does not grow", fair, `
 		0..10 a acquire granted end 1000..1010 token 7
 		20..30 a release released

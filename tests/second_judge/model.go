@@ -70,6 +70,11 @@ func (history *history) steps() []porcupine.Operation {
 			add(changes, operation.Call, *operation.Return)
 			continue
 		}
+		if history.rules.Fair && operation.Kind == "acquire" && operation.Result == "unknown" &&
+			*history.last[operation.Client] == *operation {
+			// Nothing needs it: see isFinal.
+			continue
+		}
 		add(opens, operation.Call, operation.Call)
 		if operation.Return != nil {
 			add(closes, *operation.Return, *operation.Return)
