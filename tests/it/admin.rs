@@ -218,6 +218,7 @@ fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
     }
 }
 
+/// Shows S4.
 #[test]
 fn server_is_ready_when_the_restart_guard_is_over() {
     let server = Monitored::start(&[]);

@@ -159,6 +159,7 @@ fn clock_runs_at_the_given_rate() {
 
 /// Every event happens at its own time while the clock moves, so a subscriber receives the ends of
 /// leases in the order of their deadlines, in whatever order the leases were set.
+/// Shows G9.
 #[test]
 fn moving_the_clock_sends_expiry_events_in_order() {
     let server = frozen_with(&[("notify-keyspace-events", "Ex")]);
@@ -272,6 +273,7 @@ fn slow_script_threshold_follows_the_clock() {
     }
 }
 
+/// Shows G5.
 #[test]
 fn wall_clock_step_does_not_change_leases() {
     let server = frozen();

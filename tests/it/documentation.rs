@@ -45,6 +45,7 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
         // The same test, without writing.
         TESTS,
     ),
+    ("CONTRIBUTING.md", "--test it proofs::", TESTS),
     ("README.md", "cargo run --release", Instead::Builds),
     ("README.md", "^cargo test$", TESTS),
     ("README.md", "cargo install --locked --path server/cli", Instead::Builds),

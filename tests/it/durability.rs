@@ -74,6 +74,7 @@ fn integer(reply: &str) -> i64 {
     reply.strip_prefix(':').and_then(|text| text.parse().ok()).expect("an integer")
 }
 
+/// Shows G33, G40, G41.
 #[test]
 fn lock_survives_kill_with_the_rest_of_its_lease() {
     let folder = Folder::new();
@@ -94,6 +95,7 @@ fn lock_survives_kill_with_the_rest_of_its_lease() {
     server.stop();
 }
 
+/// Shows G29.
 #[test]
 fn process_that_is_killed_loses_nothing_under_any_policy() {
     for policy in ["everysec", "no"] {
@@ -181,6 +183,7 @@ fn policy_changes_while_the_server_runs() {
     server.stop();
 }
 
+/// Shows S6.
 #[test]
 fn second_server_on_the_directory_refuses_to_start() {
     let folder = Folder::new();
@@ -200,6 +203,7 @@ fn second_server_on_the_directory_refuses_to_start() {
 }
 
 /// Test suites give several servers at sockets of their own one directory.
+/// Shows S7.
 #[test]
 fn server_at_a_new_socket_shares_a_directory_without_a_guard() {
     let folder = Folder::new();
@@ -223,6 +227,7 @@ fn server_at_a_new_socket_shares_a_directory_without_a_guard() {
     server.stop();
 }
 
+/// Shows S6.
 #[test]
 fn guard_that_cannot_be_kept_refuses_the_start() {
     let folder = Folder::new();
@@ -292,6 +297,7 @@ fn message_that_frees_a_lock_reaches_waiters_that_subscribe_after_the_restart() 
     server.stop();
 }
 
+/// Shows G25, S1, S2, S5, S20.
 #[test]
 fn without_log_restart_guard_waits_for_the_end_of_all_leases() {
     let folder = Folder::new();
@@ -318,6 +324,7 @@ fn without_log_restart_guard_waits_for_the_end_of_all_leases() {
     server.stop();
 }
 
+/// Shows G25, S1.
 #[test]
 fn guard_goes_on_after_another_restart() {
     let folder = Folder::new();
@@ -365,6 +372,7 @@ fn guard_that_was_ended_does_not_come_back() {
     server.stop();
 }
 
+/// Shows S3.
 #[test]
 fn requests_are_held_in_the_last_second_of_the_restart_guard() {
     let folder = Folder::new();
@@ -429,6 +437,7 @@ fn first_command_waits_for_the_end_of_a_short_restart_guard() {
     check_first_replies(&[], "SET lock token PX 300");
 }
 
+/// Shows S11, S21, S24.
 #[test]
 fn plain_keys_need_no_guard() {
     let folder = Folder::new();
@@ -449,6 +458,7 @@ fn plain_keys_need_no_guard() {
     assert!(!server.stop().contains("keys without a deadline"), "no warning");
 }
 
+/// Shows S17, S18.
 #[test]
 fn long_guard_names_the_keys_that_make_it_long() {
     let folder = Folder::new();
@@ -480,6 +490,7 @@ fn long_guard_names_the_keys_that_make_it_long() {
     assert!(!server.stop().contains("job"), "no warning");
 }
 
+/// Shows S29.
 #[test]
 fn log_and_snapshots_know_which_keys_are_plain() {
     let folder = Folder::new();
@@ -501,6 +512,7 @@ fn log_and_snapshots_know_which_keys_are_plain() {
     server.stop();
 }
 
+/// Shows S12.
 #[test]
 fn exempt_keys_need_no_guard() {
     let folder = Folder::new();
@@ -513,6 +525,7 @@ fn exempt_keys_need_no_guard() {
     assert!(!server.stop().contains(" # "), "no warning");
 }
 
+/// Shows S13, S16.
 #[test]
 fn empty_directory_is_guarded_for_the_minimum() {
     let folder = Folder::new();
@@ -526,6 +539,7 @@ fn empty_directory_is_guarded_for_the_minimum() {
 }
 
 /// A migration from another server, for which the minimum is meant, needs an empty directory.
+/// Shows S14.
 #[test]
 fn used_directory_is_not_guarded_for_the_minimum_and_a_warning_says_so() {
     let folder = Folder::new();
@@ -537,6 +551,7 @@ fn used_directory_is_not_guarded_for_the_minimum_and_a_warning_says_so() {
     assert!(log_text.contains("restart-guard-minimum has no effect"), "{log_text}");
 }
 
+/// Shows S5.
 #[test]
 fn servers_for_tests_have_no_guard() {
     let folder = Folder::new();
@@ -547,6 +562,7 @@ fn servers_for_tests_have_no_guard() {
     }
 }
 
+/// Shows G24, G35.
 #[test]
 fn failed_write_ends_the_server_and_nothing_is_acknowledged_that_is_lost() {
     let folder = Folder::new();
@@ -589,6 +605,7 @@ fn server_on_small_disk(dir: &str) -> Option<Server> {
     Some(Server { daemon, port })
 }
 
+/// Shows G11, G13, G22.
 #[test]
 fn server_without_log_goes_on_when_the_disk_of_its_guard_is_full() {
     let folder = Folder::new();

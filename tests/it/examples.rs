@@ -17,6 +17,7 @@ fn check(name: &str, expected: &str) {
     assert!(text.lines().count() < LINES, "{name}");
 }
 
+/// Shows L11.
 #[test]
 fn fencing_tokens_stop_a_client_after_a_pause() {
     check(

@@ -224,16 +224,19 @@ fn check_acquires(server: &mut FullServer, is_redis: bool) {
     }
 }
 
+/// Shows G11, G21.
 #[test]
 fn locks_are_released_and_renewed_when_memory_is_full() {
     check_releases(&mut FullServer::connect(start(&[]).addr()), false);
 }
 
+/// Shows G11.
 #[test]
 fn locks_are_not_acquired_when_memory_is_full() {
     check_acquires(&mut FullServer::connect(start(&[]).addr()), false);
 }
 
+/// Shows G11.
 #[test]
 fn both_hold_without_plans() {
     let server = start(&[("script-plans", "no")]);
@@ -248,6 +251,7 @@ fn redis_refuses_to_release_locks_when_memory_is_full() {
     check_acquires(&mut FullServer::connect(redis.address()), true);
 }
 
+/// Shows G19.
 #[test]
 fn lock_is_released_in_a_transaction_when_memory_is_full() {
     let server = start(&[]);

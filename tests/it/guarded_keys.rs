@@ -201,6 +201,7 @@ fn check_locks(program: &Program, at_every_step: bool) -> usize {
     program.locks.len()
 }
 
+/// Shows G38, S23, S27.
 #[test]
 fn guard_waits_for_the_locks_of_all_programs() {
     let labelled = [LIBRARIES, USES].iter().flat_map(|text| programs(text));
@@ -211,6 +212,7 @@ fn guard_waits_for_the_locks_of_all_programs() {
     }
 }
 
+/// Shows S11, S21, S24.
 #[test]
 fn guard_does_not_wait_for_plain_keys() {
     let needs_no_guard = |program: &Program| {

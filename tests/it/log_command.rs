@@ -88,6 +88,7 @@ fn check_describes_a_log_that_a_server_uses() {
     assert!(succeeds(&["check", &log]).contains("\nepoch: 1\n"), "a check is no start");
 }
 
+/// Shows G32, G36.
 #[test]
 fn check_names_the_place_of_damage() {
     let folder = Folder::new();
@@ -130,6 +131,7 @@ fn check_refused_until_repaired(folder: &Folder, log: &str, reason: &str) {
     succeeds(&["check", log]);
 }
 
+/// Shows G32, G36.
 #[test]
 fn damaged_beginning_of_the_last_segment_is_found() {
     let folder = Folder::new();
@@ -146,6 +148,7 @@ fn damaged_beginning_of_the_last_segment_is_found() {
     check_refused_until_repaired(&folder, &log, &reason);
 }
 
+/// Shows G32, G36.
 #[test]
 fn missing_last_segment_is_found() {
     let missing = "is missing, which is the last segment according to ceiling";
@@ -160,6 +163,7 @@ fn missing_last_segment_is_found() {
     check_refused_until_repaired(&folder, &log, &format!("{SECOND} {missing}"));
 }
 
+/// Shows G28.
 #[test]
 fn damaged_ceiling_is_found() {
     let folder = Folder::new();

@@ -37,6 +37,7 @@ mod many_servers;
 mod memory;
 mod native_locks;
 mod packaging;
+mod proofs;
 mod protocol;
 mod raft_command;
 mod raft_keys;

@@ -51,6 +51,7 @@ fn client_that_closes_its_connection_leaves_the_queue() {
     wait_for(&mut control, "INFO clients", "blocked_clients:0\r\n");
 }
 
+/// Shows L12.
 #[test]
 fn bound_lock_is_released_after_the_grace() {
     let server = server();
@@ -104,6 +105,7 @@ fn start(folder: &Folder, arguments: &[&str]) -> (Daemon, Wire) {
 }
 
 /// As after a start with a wrong clock, which a log and a lease ceiling remember.
+/// Shows L6.
 #[test]
 fn wall_clock_of_a_later_century_leaves_tokens() {
     let year_2300 = SystemTime::UNIX_EPOCH + Duration::from_secs(10_413_792_000);
@@ -113,6 +115,7 @@ fn wall_clock_of_a_later_century_leaves_tokens() {
     assert_eq!(granted, (1 << 52) + 1);
 }
 
+/// Shows L3.
 #[test]
 fn locks_and_the_order_of_tokens_survive_a_kill() {
     let policies: [&[&str]; 4] = [

@@ -214,6 +214,7 @@ fn leader_with_a_full_disk_has_another_node_lead() {
 }
 
 /// A node does not end with a snapshot for which there is no space, nor the next time.
+/// Shows G23.
 #[test]
 fn node_gives_up_a_snapshot_while_its_disk_has_no_space() {
     let folder = Folder::new();
@@ -358,6 +359,7 @@ fn token_in(reply: &str) -> u64 {
     number_after("token", reply)
 }
 
+/// Shows L10.
 #[test]
 fn server_goes_on_as_a_cluster() {
     const CODE: &str = "#!lua name=l\nredis.register_function('f', function() return 7 end)";
@@ -400,6 +402,7 @@ fn server_goes_on_as_a_cluster() {
 }
 
 /// Grants may have followed a copy: the cluster waits for their end, also after a restart.
+/// Shows S8.
 #[test]
 fn cluster_that_begins_with_a_copy_is_guarded() {
     let folder = Folder::new();
@@ -424,6 +427,7 @@ fn cluster_that_begins_with_a_copy_is_guarded() {
 }
 
 /// A guard of the server itself goes on in the cluster that takes its place.
+/// Shows S8.
 #[test]
 fn cluster_keeps_the_guard_of_its_server() {
     let folder = Folder::new();

@@ -165,6 +165,7 @@ impl Cluster {
     }
 }
 
+/// Shows R2.
 #[test]
 fn lock_survives_its_leader() {
     let mut cluster = Cluster::start();
@@ -381,6 +382,7 @@ fn wait_returns_how_many_followers_have_the_changes() {
 }
 
 /// The reads of all servers are recent, whichever leads.
+/// Shows R9.
 #[test]
 fn every_server_reads_what_was_acknowledged() {
     let cluster = Cluster::start();
@@ -394,6 +396,20 @@ fn every_server_reads_what_was_acknowledged() {
             assert_eq!(cluster.read(*id, script), format!("*1\r\n{bulk}"));
         }
     }
+}
+
+/// Shows R15.
+#[test]
+fn setting_is_that_of_one_server() {
+    let cluster = Cluster::start();
+    assert_eq!(cluster.read(1, "CONFIG SET busy-reply-threshold 7000"), "+OK\r\n");
+    assert_eq!(cluster.ask("SET key value"), "+OK\r\n");
+    let has_it = |id| {
+        // It has all that was executed before.
+        assert_eq!(cluster.read(id, "GET key"), "$5\r\nvalue\r\n");
+        cluster.read(id, "CONFIG GET busy-reply-threshold").contains("7000")
+    };
+    assert_eq!([1, 2, 3].map(has_it), [true, false, false]);
 }
 
 #[test]
@@ -527,6 +543,7 @@ fn node_without_its_vote_or_its_log_does_not_start() {
     assert!(error(&cluster).contains("its log is gone"), "{}", error(&cluster));
 }
 
+/// Shows R14.
 #[test]
 fn functions_and_users_survive_their_leader() {
     const CODE: &str = "#!lua name=l\nredis.register_function('f', function() return 7 end)";
@@ -630,6 +647,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }
 
+/// Shows R11, R13, L9.
 #[test]
 fn bound_lock_is_held_for_its_grace_after_a_failover() {
     let mut cluster = Cluster::start();
@@ -641,6 +659,8 @@ fn bound_lock_is_held_for_its_grace_after_a_failover() {
         holder = Some(wire);
         grant.contains("acquired")
     });
+    // The tokens of a new cluster begin at 1; some attempts have got no reply.
+    assert!((1..1_000).contains(&number_after("token", &grant)), "{grant}");
     let old = cluster.leader();
     cluster.servers.remove(&old);
     drop(holder);

@@ -31,6 +31,7 @@ fn payload(message: &Reply) -> String {
     }
 }
 
+/// Shows G9.
 #[test]
 fn expiry_events_of_many_leases_are_sent_once_and_in_order() {
     let server = Server::builder().frozen_clock().config("notify-keyspace-events", "Ex").start();
@@ -94,6 +95,7 @@ impl Slices {
 }
 
 /// While the wheel is far behind, an expired lock is invisible and can be taken again.
+/// Shows G2, G10.
 #[test]
 fn expired_lock_is_free_before_the_wheel_fires() {
     let mut slices = Slices::new();

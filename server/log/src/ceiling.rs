@@ -253,6 +253,7 @@ mod tests {
         }
     }
 
+    /// Shows G28.
     #[test]
     fn every_wrong_bit_is_found() {
         let bytes = record(1).encode();

@@ -84,6 +84,7 @@ fn write_until_crash(
     }
 }
 
+/// Shows G34.
 #[test]
 fn flushed_units_survive_every_crash() {
     for seed in 1..=2000 {
@@ -118,6 +119,7 @@ fn flushed_units_survive_every_crash() {
     }
 }
 
+/// Shows G35.
 #[test]
 fn units_left_in_memory_by_a_failed_flush_are_durable_after_a_start() {
     let disk = SimulatedDisk::new();

@@ -137,6 +137,7 @@ fn second_repair_keeps_what_the_first_one_kept() {
     check(&disk, 11, 15, &[name(13, "log.damaged"), name(11, "log.damaged-2")]);
 }
 
+/// Shows G39.
 #[test]
 fn torn_tail_is_no_loss_of_what_was_flushed() {
     let disk = log();
@@ -188,6 +189,7 @@ fn crash_during_a_repair_loses_nothing_without_a_marker() {
     }
 }
 
+/// Shows L8.
 #[test]
 fn backup_is_restored_with_a_greater_epoch() {
     let (backup, disk) = (log(), SimulatedDisk::new());
@@ -203,6 +205,7 @@ fn backup_is_restored_with_a_greater_epoch() {
     assert!(matches!(nothing, Err(RestoreError::NoLog)));
 }
 
+/// Shows L8.
 #[test]
 fn longer_ceiling_and_greater_token_are_kept() {
     let record = |(left_ms, token): (i64, u64)| CeilingRecord {

@@ -19,6 +19,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "The end of a connection takes back what was acquired by it",
             "A connection releases what was acquired by it first",
         ],
+        promises: &["L12", "L14"],
         run: Some(bound_locks_are_kept),
         ..SeededFault::NONE
     },
@@ -26,6 +27,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
         name: "the-oldest-lease-is-released",
         description: "LOCK.RELEASE takes from the connection that acquired the lock first",
         found_by: &["The end of a connection takes back what was acquired by it"],
+        promises: &["L14", "L15"],
         run: Some(|server, request| on_another_connection(server, request, "lock.release")),
         ..SeededFault::NONE
     },
@@ -33,6 +35,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
         name: "renewed-leases-are-not-moved",
         description: "LOCK.RENEW does not move the leases of the owner to its connection",
         found_by: &["A renewal moves what its owner holds to its connection"],
+        promises: &["L16"],
         run: Some(|server, request| on_another_connection(server, request, "lock.renew")),
         ..SeededFault::NONE
     },
@@ -43,6 +46,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "SET PX: the lease ends at its deadline, to the millisecond",
             "PEXPIRE and PEXPIREAT: the lease ends at its deadline, to the millisecond",
         ],
+        promises: &["G2", "G7"],
         run: Some(|server, request| stretched(server, request, |span| (span - 1).max(1))),
         ..SeededFault::NONE
     },
@@ -51,6 +55,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
         description: "leases end 50 ms late, although PTTL shows their deadline",
         found_by: &["SET PX: the lease ends at its deadline, to the millisecond"],
         also: &["Expiry is a change", "Expiry sends a notification"],
+        promises: &["G2", "G7"],
         run: Some(leases_end_late),
         ..SeededFault::NONE
     },
@@ -65,6 +70,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "A string lock sends keyspace notifications",
             "Expiry sends a notification",
         ],
+        promises: &["G2"],
         run: Some(leases_end_at_the_sweep),
         ..SeededFault::NONE
     },
@@ -168,6 +174,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
         name: "exists-sees-the-dead",
         description: "EXISTS still counts an expired key",
         found_by: &["An expired key is missing for every command"],
+        promises: &["G2"],
         run: Some(exists_sees_the_dead),
         ..SeededFault::NONE
     },
@@ -195,6 +202,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "Expiry is a change",
             "Expiry sends a notification",
         ],
+        promises: &["G7"],
         run: Some(px_is_in_seconds),
         ..SeededFault::NONE
     },
@@ -205,6 +213,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "A refused SET NX keeps the value and the lease",
             "A lease in seconds can be read in milliseconds",
         ],
+        promises: &["G7"],
         run: Some(ex_is_in_milliseconds),
         ..SeededFault::NONE
     },

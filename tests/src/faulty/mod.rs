@@ -18,7 +18,8 @@
 //!    [`FaultyEngine::run`] gives the answer of a correct server.
 //! 2. Add a row to the file's `FAULTS`: a name, a sentence, and the cases or properties that must
 //!    find it, as parts of their names. If none finds it, the suite lacks a case: write that first.
-//!    The cases named for faults of other families must not fail, except those in `also`.
+//!    The cases named for faults of other families must not fail, except those in `also`. If it
+//!    breaks a promise of the documentation, name that in `promises`.
 //!
 //! Unlike the rest of the harness, this module uses the server's own parser and engine, into which
 //! the faults are put. The suite that judges them uses neither.
@@ -50,6 +51,8 @@ pub struct SeededFault {
     pub found_by: &'static [&'static str],
     /// Cases of other subjects that fail because of it too.
     pub also: &'static [&'static str],
+    /// The promises that it breaks: their identifiers in the documentation.
+    pub promises: &'static [&'static str],
     /// Replaces the handling of a request. While `MULTI` queues, it is called for `EXEC` and
     /// `DISCARD` only.
     pub run: Option<Run>,
@@ -72,6 +75,7 @@ impl SeededFault {
         description: "",
         found_by: &[],
         also: &[],
+        promises: &[],
         run: None,
         rewrite_message: None,
         on_disconnect: None,

@@ -25,6 +25,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "Compare-and-delete in a script never deletes another client's lock",
         ],
         also: &["Elements pushed in a script are delivered after the script"],
+        promises: &["G1"],
         run: Some(|server, request| call_by_call(server, request, |_| true, Between::Others)),
         ..SeededFault::NONE
     },
@@ -35,6 +36,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "A lock of SET NX PX is never held by two clients",
             "Compare-and-delete in a script never deletes another client's lock",
         ],
+        promises: &["G1"],
         run: Some(|server, request| {
             call_by_call(server, request, is_compare_and_delete, Between::Others)
         }),

@@ -20,6 +20,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "A transaction runs at one point in time",
         ],
         also: &["Elements pushed in a transaction are delivered after EXEC"],
+        promises: &["G1"],
         run: Some(exec_lets_others_in),
         ..SeededFault::NONE
     },
@@ -30,6 +31,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "A change between MULTI and EXEC aborts as well",
             "EXEC detects every change since WATCH, even after MULTI",
         ],
+        promises: &["G3"],
         run: Some(watch_checked_at_multi),
         ..SeededFault::NONE
     },
@@ -37,6 +39,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
         name: "watch-misses-the-end",
         description: "WATCH does not notice that the key was deleted or has expired",
         found_by: &["Deletion is a change", "Expiry is a change"],
+        promises: &["G3"],
         run: Some(watch_misses_the_end),
         ..SeededFault::NONE
     },
@@ -44,6 +47,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
         name: "watch-misses-own-changes",
         description: "WATCH does not notice changes of the client itself before MULTI",
         found_by: &["A client's own change before MULTI aborts as well"],
+        promises: &["G3"],
         run: Some(watch_misses_own_changes),
         ..SeededFault::NONE
     },
@@ -54,6 +58,7 @@ pub(super) const FAULTS: &[SeededFault] = &[
             "Setting the same value again is a change",
             "Deletion and re-creation with the same value is a change",
         ],
+        promises: &["G3"],
         run: Some(watch_compares_values),
         ..SeededFault::NONE
     },

@@ -253,6 +253,7 @@ mod tests {
     use crate::store::events::Events;
     use crate::testing::{Stage, check};
 
+    /// Shows G7.
     #[test]
     fn lease_begun_within_a_millisecond_lasts_its_whole_time() {
         check("SET k v; +1us; PEXPIRE k 10; PTTL k => 10; +9999us; GET k => \"v\"");
@@ -290,6 +291,7 @@ mod tests {
         check("SET k v; PEXPIREAT k 9223372036854775807 => 1; EXPIRETIME k => 9223372036854776");
     }
 
+    /// Shows G5, G6.
     #[test]
     fn wall_clock_step_moves_no_lease() {
         check(

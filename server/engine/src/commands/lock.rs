@@ -901,6 +901,7 @@ mod tests {
         }
     }
 
+    /// Shows L1, L2.
     #[test]
     fn tokens_grow_and_tell_whether_a_grant_counts() {
         let mut stage = Stage::new(Settings::default());
@@ -923,6 +924,7 @@ mod tests {
         assert!(token(&mut stage, "ACQ k b TTL 10") > other);
     }
 
+    /// Shows L12, L22.
     #[test]
     fn bound_lock_is_released_some_time_after_its_connection() {
         let bound = |grace: &str, steps: &str| {
@@ -938,6 +940,7 @@ mod tests {
         bound(" GRACE 100000", "+89999ms; w< => ; +1ms; w< => ACQUIRED");
     }
 
+    /// Shows L16.
     #[test]
     fn binding_moves_to_the_connection_that_renews() {
         talk(
@@ -946,6 +949,7 @@ mod tests {
         );
     }
 
+    /// Shows L14, L15.
     #[test]
     fn connection_that_ends_takes_back_what_was_acquired_by_it() {
         let held = "PTTL k => 9000";
@@ -1093,6 +1097,7 @@ mod tests {
         talk("b> ACQ k b TTL 9000 BOUND; SWAPDB 0 1; SELECT 1; b!; PTTL k => 2000");
     }
 
+    /// Shows L19.
     #[test]
     fn bound_lock_whose_grant_was_not_sent_is_given_to_the_next_waiter() {
         let lose = |steps: &str, expected: &str| {
@@ -1110,6 +1115,7 @@ mod tests {
         lose("b> PING", "w< => ; PTTL k => 2000");
     }
 
+    /// Shows L13, L20.
     #[test]
     fn restart_leaves_bound_locks_time_to_reconnect() {
         let mut stage = Stage::new(Settings::default());

@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(groups.names(), ["late:", "0:", "1:", "2:", "3:", "4:"]);
     }
 
+    /// Shows S17.
     #[test]
     fn long_names_are_cut() {
         let mut groups = KeyGroups::NONE;

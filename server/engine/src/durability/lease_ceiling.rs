@@ -268,6 +268,7 @@ mod tests {
         }
     }
 
+    /// Shows S9, S10.
     #[test]
     fn longer_lease_raises_the_ceiling_and_renewals_seldom_do() {
         check(
@@ -285,6 +286,7 @@ mod tests {
         );
     }
 
+    /// Shows S10.
     #[test]
     fn short_lease_is_recorded_a_second_ahead() {
         check(
@@ -293,6 +295,7 @@ mod tests {
         );
     }
 
+    /// Shows S12.
     #[test]
     fn exempt_keys_do_not_count_until_they_are_renamed() {
         check(
@@ -305,6 +308,7 @@ mod tests {
         );
     }
 
+    /// Shows S11, S21, S22, S23, S25, S26, S28.
     #[test]
     fn plain_keys_do_not_count_until_they_may_be_locks() {
         let plain = [
@@ -374,6 +378,7 @@ mod tests {
         assert!(stage.engine.groups_of_keys(now, vec![b"e:*".to_vec()]).is_empty());
     }
 
+    /// Shows L4.
     #[test]
     fn tokens_are_recorded_in_blocks() {
         let mut stage = Stage::new(Default::default());
@@ -394,6 +399,7 @@ mod tests {
         ));
     }
 
+    /// Shows S16.
     #[test]
     fn keys_without_deadline_are_recorded_once() {
         check(&[], &[("HSET h f v", Some((-1_700_000_000_000, true))), ("SET k v", None)]);

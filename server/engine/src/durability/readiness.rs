@@ -256,6 +256,7 @@ mod tests {
     use crate::testing::Stage;
     use crate::timing::time::Millis;
 
+    /// Shows S2, S19.
     #[test]
     fn guard_refuses_commands_until_its_end() {
         let mut stage = Stage::new(Default::default());
@@ -278,6 +279,7 @@ mod tests {
         assert!(stage.engine.is_ready());
     }
 
+    /// Shows S3.
     #[test]
     fn requests_are_held_in_order_in_the_last_second_of_the_guard() {
         let mut stage = Stage::new(Default::default());
@@ -297,6 +299,7 @@ mod tests {
         );
     }
 
+    /// Shows S19, S20.
     #[test]
     fn administrator_ends_guard() {
         let mut stage = Stage::new(Default::default());
@@ -308,6 +311,7 @@ mod tests {
         stage.check("b> PING => PONG; +60ms; PING => PONG");
     }
 
+    /// Shows S17, S18.
     #[test]
     fn long_guard_names_groups_of_keys_to_the_administrator_alone() {
         let mut stage = Stage::new(Default::default());

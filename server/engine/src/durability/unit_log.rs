@@ -358,6 +358,7 @@ mod tests {
         }
     }
 
+    /// Shows G37.
     #[test]
     fn output_depends_on_own_changes_and_on_keys_that_were_looked_up() {
         let mut stage = LogStage::new("SET a 1; SET b 2; SELECT 1; SET a 3; SELECT 0");
@@ -401,6 +402,7 @@ mod tests {
         stage.check(&[("+5ms", 6), ("GET a => nil", 6)]);
     }
 
+    /// Shows G37.
     #[test]
     fn output_that_names_no_keys_depends_on_the_last_unit() {
         let commands = ["DBSIZE", "KEYS *", "SCAN 0", "RANDOMKEY", "INFO keyspace"];

@@ -525,6 +525,7 @@ mod tests {
         stage.check("+29ms; SET k v => !LOADING ...; +1001ms; SET k v => OK");
     }
 
+    /// Shows R13.
     #[test]
     fn bound_locks_are_held_for_a_grace_after_a_failover() {
         let (mut old, mut new, mut third) = (leader(), follower(), follower());
@@ -565,6 +566,7 @@ mod tests {
         assert_eq!(old.engine.digest(), other.engine.digest());
     }
 
+    /// Shows R11.
     #[test]
     fn fencing_tokens_grow_across_failovers() {
         let token = |stage: &mut Stage, key: &str| -> u64 {

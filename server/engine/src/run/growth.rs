@@ -259,6 +259,7 @@ mod tests {
         stage
     }
 
+    /// Shows G12, G13, G14, G22.
     #[test]
     fn commands_that_add_nothing_run_at_the_limit() {
         let before = "SET s token PX 1000; SET n 9; HSET h f value; ZADD z 1 a; RPUSH l v";
@@ -305,6 +306,19 @@ mod tests {
         }
     }
 
+    /// Shows G8.
+    #[test]
+    fn no_key_is_evicted_whatever_the_policy() {
+        for policy in ["allkeys-lru", "volatile-lru", "allkeys-random", "volatile-ttl"] {
+            let mut stage = at_limit("SET lock token PX 100000; SET k v");
+            stage.check(&format!(
+                "CONFIG SET maxmemory-policy {policy} => OK; SET new v => {OOM}; \
+                 CONFIG GET maxmemory-policy => [\"maxmemory-policy\", \"{policy}\"]; \
+                 GET lock => \"token\"; GET k => \"v\""
+            ));
+        }
+    }
+
     #[test]
     fn keys_of_the_selected_database_decide() {
         let mut stage = at_limit("SET k v; SELECT 1");
@@ -321,6 +335,7 @@ mod tests {
         stage.check(&format!("{script} => {OOM}; EXISTS k => 0"));
     }
 
+    /// Shows G19.
     #[test]
     fn transactions_run_at_the_limit_if_no_command_adds_anything() {
         let mut stage = at_limit("SET k token PX 1000; SET other token");
@@ -333,6 +348,7 @@ mod tests {
     }
 
     /// The first command that may need memory decides: nothing is half done.
+    /// Shows G15.
     #[test]
     fn script_that_begins_with_a_new_key_is_refused_before_it_changes_anything() {
         let acquire = "EVAL \"redis.call('INCR', KEYS[2]) \
@@ -345,6 +361,7 @@ mod tests {
         stage.check(&format!("{acquire} lock missing => {OOM}; {acquire} lock token => OK"));
     }
 
+    /// Shows G16, G17, G18.
     #[test]
     fn reserve_of_bytes_is_for_scripts_that_began_with_an_existing_key() {
         let grow = "EVAL \"redis.call('INCR', KEYS[1]) \
@@ -375,6 +392,7 @@ mod tests {
         stage.check(&format!("{script} b => OK"));
     }
 
+    /// Shows G16, G18.
     #[test]
     fn reserve_of_keys_is_given_back_when_they_expire() {
         let release = "EVAL \"redis.call('INCR', KEYS[1]) for i = 1, ARGV[1] do \
@@ -403,6 +421,7 @@ mod tests {
 
     const LIMITS: [&str; 4] = ["memory", "enough memory", "disk", "both"];
 
+    /// Shows G16, G17.
     #[test]
     fn reserves_are_full_whenever_the_limit_is_reached_again() {
         let release = "EVAL \"redis.call('INCR', KEYS[1]) for i = 1, ARGV[1] do \
@@ -434,6 +453,7 @@ mod tests {
     }
 
     /// What has begun below the limit and passes it runs to its end, each time.
+    /// Shows G15.
     #[test]
     fn scripts_and_transactions_that_reach_the_limit_run_to_their_end() {
         let mut stage = Stage::new(Settings::default());
@@ -458,6 +478,7 @@ mod tests {
         }
     }
 
+    /// Shows G20.
     #[test]
     fn queue_of_each_transaction_is_measured_anew() {
         let text = "x".repeat(limits::SMALL_QUEUE_BYTES / 2);

@@ -169,6 +169,7 @@ fn check_row(row: &Row, moment: &str, expected: &str) {
     }
 }
 
+/// Shows G2.
 #[test]
 fn every_command_sees_a_key_up_to_its_deadline() {
     for row in ROWS {
@@ -178,6 +179,7 @@ fn every_command_sees_a_key_up_to_its_deadline() {
     }
 }
 
+/// Shows G2, G10.
 #[test]
 fn no_command_sees_a_key_from_its_deadline_on() {
     for row in ROWS {
@@ -221,6 +223,7 @@ fn the_remaining_time_is_counted_down_to_the_last_millisecond() {
     }
 }
 
+/// Shows G3.
 #[test]
 fn watched_key_breaks_the_transaction_from_its_deadline_on() {
     for active_expiry in [true, false] {

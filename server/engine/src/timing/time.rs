@@ -244,6 +244,7 @@ impl Time {
 mod tests {
     use super::*;
 
+    /// Shows G7.
     #[test]
     fn no_lease_ends_early_and_none_a_millisecond_late() {
         for begin_us in [5_000, 5_001, 5_999] {
@@ -322,6 +323,7 @@ mod tests {
         }
     }
 
+    /// Shows G6.
     #[test]
     fn stepped_wall_clock_changes_conversions_only() {
         let stepped = Time::from_micros(5_000, 3_605_000);

@@ -63,6 +63,7 @@ mod tests {
 
     use super::*;
 
+    /// Shows G22.
     #[test]
     fn change_is_reported_once_and_ends_with_a_margin() {
         let (disk, mut watch) = (SimulatedDisk::new(), DiskWatch::default());

@@ -199,6 +199,7 @@ mod tests {
         decide(found, &settings()).map_or(0, |guard| guard.left_ms)
     }
 
+    /// Shows G25.
     #[test]
     fn without_log_guard_waits_for_the_ceiling() {
         let mut found = found(Kept::Nothing);
@@ -219,6 +220,7 @@ mod tests {
         assert_eq!(names(&found), Some(vec!["session:".to_owned()]));
     }
 
+    /// Shows G26, S15.
     #[test]
     fn wall_clock_counts_only_if_it_is_trusted() {
         let trusting = GuardSettings { trusts_wall_clock: true, ..settings() };
@@ -241,6 +243,7 @@ mod tests {
         assert_eq!(left_ms(&found), 60_000);
     }
 
+    /// Shows S14.
     #[test]
     fn guard_of_an_incomplete_log_lasts_as_long_as_the_longest_of_all() {
         // The record says 60,000.
@@ -259,6 +262,7 @@ mod tests {
         }
     }
 
+    /// Shows G30.
     #[test]
     fn log_that_was_only_written_needs_guard_after_a_crash_of_the_machine() {
         let mut found = FoundAtStart { log_time: log_time(21_000), ..found(Kept::Written) };

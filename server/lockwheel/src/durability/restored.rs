@@ -346,6 +346,7 @@ fn continued(last: LastTime, now: MachineTime, trusts_wall_clock: bool) -> i64 {
 mod tests {
     use super::*;
 
+    /// Shows G40, G41, G42.
     #[test]
     fn lease_clock_goes_on_after_the_time_that_passed_for_certain() {
         let last = LastTime { lease_ms: 1_000, boot_ms: 50, wall_ms: 300, boot_id: [1; 16] };

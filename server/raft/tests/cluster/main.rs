@@ -24,6 +24,7 @@ fn entries_reach_all_nodes() {
     scenarios::entries();
 }
 
+/// Shows R3, R4, R5.
 #[test]
 fn divided_leader_stops_before_another_one_leads() {
     scenarios::divided_leader();
@@ -54,6 +55,7 @@ fn leader_needs_the_contact_of_the_voters_before_a_change() {
     scenarios::learners_in_contact();
 }
 
+/// Shows R6.
 #[test]
 fn leases_go_on_after_a_restart_of_all_nodes() {
     scenarios::restart_of_all_nodes();
@@ -64,6 +66,7 @@ fn cluster_begins_with_the_log_of_another_one() {
     scenarios::cluster_from_a_log();
 }
 
+/// Shows R10.
 #[test]
 fn suspended_leader_does_not_lead_when_it_is_resumed() {
     scenarios::suspended_leader();
@@ -164,6 +167,7 @@ fn join_token_admits_one_node() {
     scenarios::join_token();
 }
 
+/// Shows R2, R3, R6.
 #[test]
 fn locks_survive_some_failovers() {
     survive(200);

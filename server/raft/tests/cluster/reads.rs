@@ -214,6 +214,7 @@ pub(crate) fn divided_leader_confirms_no_reads() {
     simulate(check_divided_leader());
 }
 
+/// Shows R9.
 #[test]
 fn reads_go_on_with_the_next_leader() {
     simulate(check_next_leader());

@@ -106,6 +106,7 @@ async fn a_lock_outlives_a_leader_that_is_stopped() {
     a_lock_outlives_the_leader(&cluster, "STOP", Duration::from_secs(12)).await;
 }
 
+/// Shows L17, L18.
 #[tokio::test]
 async fn a_bound_lock_of_a_stopped_cluster_is_lost_with_its_grace() {
     let cluster = Cluster::start(&[], ("", "0"));
