@@ -5,6 +5,8 @@
 //! loaded by clients of real libraries (`lockwheel_tests::load`), which find the leader as they do
 //! with sentinels. The judges of the compatibility suite check the histories, one lock at a time.
 //! What Redis loses is shown, and is no failure.
+//!
+//! Shows R2, R3, R6.
 
 #![allow(clippy::print_stdout)] // A command-line program.
 

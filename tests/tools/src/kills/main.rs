@@ -4,6 +4,8 @@
 //! libraries (`lockwheel_tests::load`). The program kills the server (`SIGKILL`) at random moments
 //! and starts it again at once. The judges of the compatibility suite check the histories, one lock
 //! at a time.
+//!
+//! Shows G25, G29, G33.
 
 #![allow(clippy::print_stdout)] // A command-line program.
 
