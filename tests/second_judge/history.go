@@ -38,7 +38,7 @@ type history struct {
 	starts map[int]*line
 	// The leases that may end before it is known that they have started.
 	slow map[int]bool
-	// The last operation of each client that may have changed the lock.
+	// The last operation of each client that has changed the lock.
 	last map[string]*line
 }
 
@@ -95,7 +95,7 @@ func (history *history) add(operation *line) error {
 		}
 	}
 	last := history.last[operation.Client]
-	isChange := operation.Kind != "end" && !operation.isObservation()
+	isChange := operation.isAnswered() && !operation.isObservation()
 	if isChange && (last == nil || last.Call <= operation.Call) {
 		history.last[operation.Client] = operation
 	}

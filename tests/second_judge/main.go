@@ -18,7 +18,7 @@ import (
 const shown = 12
 
 func main() {
-	limit := flag.Duration("limit", 20*time.Second, "the longest search for an order, of each lock")
+	limit := flag.Duration("limit", time.Minute, "the longest search for an order, of each lock")
 	wrong := flag.Bool("wrong", false, "whether each group of locks must have a violation")
 	flag.Parse()
 	status := 0

@@ -70,8 +70,8 @@ func (history *history) steps() []porcupine.Operation {
 			add(changes, operation.Call, *operation.Return)
 			continue
 		}
-		if history.rules.Fair && operation.Kind == "acquire" && operation.Result == "unknown" &&
-			*history.last[operation.Client] == *operation {
+		isUnknown := operation.Result == "unknown"
+		if isUnknown && operation.Kind == "acquire" && history.isLast(operation) {
 			// Nothing needs it: see isFinal.
 			continue
 		}
@@ -217,8 +217,13 @@ func (history *history) apply(from world, operation *line, ending []int) (world,
 // with it, and no refusal needs it. It then ends at once, since the model would otherwise consider
 // each set of such holds.
 func (history *history) isFinal(hold hold) bool {
-	last := history.last[hold.client].Lease
-	return history.rules.Fair && last != nil && *last == hold.lease
+	return history.isLast(history.starts[hold.lease])
+}
+
+// Whether the client of an operation of a fair lock gets no answer to a later change.
+func (history *history) isLast(operation *line) bool {
+	last := history.last[operation.Client]
+	return history.rules.Fair && (last == nil || last.Call <= operation.Call)
 }
 
 // Notes which answers are true now.
