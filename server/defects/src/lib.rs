@@ -177,6 +177,17 @@ defects! {
             "a grant is kept for the grace when its reply is lost" [L19],
         ExpiredHoldCounts = "expired-hold-counts": "a hold counts after its deadline" [G2],
         PermitsNotCounted = "permits-not-counted": "more permits are granted than there are",
+        LeasesFollowWallClock = "leases-follow-wall-clock":
+            "a step of the wall clock ends or prolongs leases" [G5],
+        LocksCountAsPlain = "locks-count-as-plain":
+            "the restart guard does not wait for locks of SET" [G38 S22],
+        GuardEndsEarly = "guard-ends-early":
+            "requests in the last second of the restart guard are run at once" [S3],
+        CeilingErrorIgnored = "ceiling-error-ignored":
+            "the server goes on although the lease ceiling could not be written" [G27],
+        TokenNotAdvanced = "token-not-advanced": "a grant gets the token of the one before" [L1 L11],
+        RestartGraceIgnored = "restart-grace-ignored":
+            "a bound lock with a short grace is released soon after a restart" [L13],
     }
     Cluster {
         RaftAllEntriesCommitted = "raft-all-entries-committed":

@@ -18,6 +18,7 @@ use crate::store::records::NewValue;
 use crate::store::string_value::{StringValue, Text};
 use crate::store::value::ValueRef;
 use crate::timing::time::{Millis, Time};
+use lockwheel_defects::defect;
 
 const STRING: Command =
     Command { group: Group::String, categories: Categories::STRING, ..Command::BASE };
@@ -592,6 +593,9 @@ fn store_plainly(
 
 #[inline(always)]
 fn finish_store(context: &mut Context<'_>, key: &[u8], slot: Slot, expiry: Expiry) {
+    if defect!(LocksCountAsPlain) {
+        context.set_plain(slot, true);
+    }
     match expiry {
         Expiry::Keep => {}
         Expiry::Clear => context.set_deadline_at(slot, None),
