@@ -5,8 +5,6 @@
 
 use bytes::Bytes;
 
-use lockwheel_defects::defect;
-
 use crate::Engine;
 use crate::durability::key_groups::KeyGroups;
 use crate::error::Error;
