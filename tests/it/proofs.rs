@@ -55,8 +55,8 @@ What shows that Lockwheel keeps its promises. [How Lockwheel is tested](how-lock
 describes the methods, and what each cannot see.
 
 - A promise is **proven** by the defects that break it: mistakes that can be switched on in the code
-  or in the specification, or are put into a server for the compatibility suite. The gate fails if one
-  of them is not found.
+  or in the specification, or are put into a server for the compatibility suite. The gate fails if
+  one of them is not found.
 - A promise that is only shown by **tests** has no such defect. They check it, but nothing shows
   that they notice what breaks it.
 - **Not seen** is what could break the promise without being noticed, where that is known.

@@ -177,17 +177,10 @@ defects! {
             "a grant is kept for the grace when its reply is lost" [L19],
         ExpiredHoldCounts = "expired-hold-counts": "a hold counts after its deadline" [G2],
         PermitsNotCounted = "permits-not-counted": "more permits are granted than there are",
-        LeasesFollowWallClock = "leases-follow-wall-clock":
-            "a step of the wall clock ends or prolongs leases" [G5],
         LocksCountAsPlain = "locks-count-as-plain":
             "the restart guard does not wait for locks of SET" [G38 S22],
         GuardEndsEarly = "guard-ends-early":
             "requests in the last second of the restart guard are run at once" [S3],
-        CeilingErrorIgnored = "ceiling-error-ignored":
-            "the server goes on although the lease ceiling could not be written" [G27],
-        TokenNotAdvanced = "token-not-advanced": "a grant gets the token of the one before" [L1 L11],
-        RestartGraceIgnored = "restart-grace-ignored":
-            "a bound lock with a short grace is released soon after a restart" [L13],
     }
     Cluster {
         RaftAllEntriesCommitted = "raft-all-entries-committed":
@@ -271,38 +264,22 @@ defects! {
             "a node votes for another one within the lease of a leader" [R4],
     }
     Servers {
-        BatchAfterAFailedOne = "batch-after-a-failed-one":
-            "a leader replicates what follows a batch that was not committed",
         BatchAppliedByItsLeader = "batch-applied-by-its-leader":
             "a leader applies its own batches again when they are committed" [R2],
-        BindingsKeptByFollower = "bindings-kept-by-follower":
-            "a former leader releases locks when their connections end" [R13],
         ClientsKeptAtStepDown = "clients-kept-at-step-down":
             "a former leader keeps the connections of its clients",
-        ClientsOfLocksKept = "clients-of-locks-kept":
-            "a new leader takes its own clients for those of the former one that hold locks" [R13],
-        FollowerEndsLeases = "follower-ends-leases":
-            "a server that follows removes keys when their leases end" [R4],
         LeadershipNotChecked = "leadership-not-checked":
             "a leader serves requests without checking that it still leads" [R3 R4 R5],
-        LeadsWithAnOldBarrier = "leads-with-an-old-barrier":
-            "a node leads although a later barrier is applied" [R3],
         LeaseClockKeptAtStepDown = "lease-clock-kept-at-step-down":
             "the lease clock of a former leader goes on" [R7],
         LeaseTimeFromWallClock = "lease-time-from-wall-clock":
             "the lease clock of a new leader begins at its wall clock" [R8],
-        MessagesNotSentAgain = "messages-not-sent-again":
-            "a new leader does not send the last messages of the former one",
         PositionsBeginAnew = "positions-begin-anew":
             "a leader uses the numbers of units of its earlier leadership" [R1],
-        ReadsGrantedTogether = "reads-granted-together":
-            "a read that arrives while others are confirmed is granted with them" [R9],
         ReadsNotConfirmed = "reads-not-confirmed":
             "a follower reads without asking the leader" [R9],
         RepliesBeforeCommit = "replies-before-commit":
             "replies are sent before their units are committed" [R1 R2],
-        SnapshotAtAnyBatch = "snapshot-at-any-batch":
-            "the place of a leader's snapshot is behind a later batch" [R2],
         StateKeptAtStepDown = "state-kept-at-step-down":
             "a former leader keeps changes that were not committed" [R5],
         TimersKeepTheirTime = "timers-keep-their-time":
@@ -313,14 +290,8 @@ defects! {
             "units of a leadership are replicated in the next one" [R3 R5],
         UnitsOfOthersReleased = "units-of-others-released":
             "output waits for the number of a unit, also if another leader has committed it" [R1],
-        VerdictsKept = "verdicts-kept":
-            "a held read is granted by a confirmation for a state that was replaced since" [R9],
-        VotesWithinItsPromise = "votes-within-its-promise":
-            "a node whose log was cut at the start votes within the lease of a leader" [R4],
-        WaitersServedByFollower = "waiters-served-by-follower":
-            "a former leader serves the clients that wait" [R4],
         WaitersServedInDoubt = "waiters-served-in-doubt":
-            "a leader serves the clients that wait although another one may lead" [R5],
+            "a leader serves the clients that wait although another one may lead" [R4 R5],
     }
 }
 

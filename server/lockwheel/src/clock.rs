@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use lockwheel_defects::defect;
 use lockwheel_engine::timing::time::{Millis, Rate, Time};
 use lockwheel_log::files::Clocks;
 
@@ -182,8 +181,7 @@ impl Clock {
             self.wall_read_us.store(lease_us, Ordering::Relaxed);
         }
         let ahead_us = self.wall_ahead_us.load(Ordering::Relaxed);
-        let wall_us = lease_us.saturating_add(ahead_us);
-        Time::from_micros(if defect!(LeasesFollowWallClock) { wall_us } else { lease_us }, wall_us)
+        Time::from_micros(lease_us, lease_us.saturating_add(ahead_us))
     }
 
     /// The lease clock, in microseconds since the Unix epoch.

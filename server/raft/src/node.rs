@@ -648,7 +648,7 @@ impl Node {
         }
         // `openraft` counts a promise only if the vote on the disk is a leader's. That of a node
         // that was in doubt at its start is not.
-        if self.has_promised() && !defect!(VotesWithinItsPromise) {
+        if self.has_promised() {
             return Reply::Refused(
                 "this node follows a leader, or did before its start".to_owned(),
             );

@@ -107,7 +107,7 @@ impl Applied {
             *last = batch.last;
             // If no batch ends with the unit, the snapshot is given up and begun again.
             if let Some((last, sender)) = self.waiting.take_if(|(last, _)| *last <= batch.last)
-                && (last == batch.last || defect!(SnapshotAtAnyBatch))
+                && last == batch.last
             {
                 // Fails if the snapshot was given up.
                 let _ = sender.send(self.at.clone());
@@ -176,7 +176,7 @@ impl StateMachine {
     /// Begins to lead, if the barrier of this node is still the latest; returns whether it is.
     pub(crate) fn begin_leading(&self, barrier: u64) -> bool {
         let mut applied = self.applied.lock();
-        let is_latest = applied.at.barrier == barrier || defect!(LeadsWithAnOldBarrier);
+        let is_latest = applied.at.barrier == barrier;
         if is_latest {
             let mut lease_ms = applied.at.lease_ms;
             if defect!(RaftLeaseTimeBeginsAnew) {

@@ -38,8 +38,12 @@ const FAILED: [(u64, &str); 3] = [
 ];
 
 /// The same, of clusters.
-const FAILED_CLUSTERS: [(u64, &str); 1] =
-    [(188, "a former leader granted a lock to a client that waited, which stopped all nodes")];
+const FAILED_CLUSTERS: [(u64, &str); 4] = [
+    (68, "a former leader kept a fencing token that was not committed"),
+    (123, "timers of a former leader waited for its time, which was ahead of the log"),
+    (136, "a leader served clients that wait although another one might lead"),
+    (372, "a former leader waited for a write that was never answered, and replicated no more"),
+];
 
 #[test]
 fn histories_that_have_failed_once_do_not_fail_again() {

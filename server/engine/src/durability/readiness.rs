@@ -141,12 +141,10 @@ impl Engine {
 
     /// Begins to serve commands on a complete state.
     pub(crate) fn begin_service(&mut self, time: Time) {
-        if !defect!(ClientsOfLocksKept) {
-            self.forget_clients_of_locks(time);
-        }
+        self.forget_clients_of_locks(time);
         // The keys of the log were restored without notes.
         self.writer.set_lock_notes(self.settings.lock_view);
-        if !self.sessions.pubsub.recent.is_empty() && !defect!(MessagesNotSentAgain) {
+        if !self.sessions.pubsub.recent.is_empty() {
             self.sessions.publish_recent();
             let until = Millis(time.now.0.saturating_add(MESSAGES_SENT_MS));
             let timer = self.sessions.timers.insert(until, Timer::ForgetMessages);

@@ -1,7 +1,5 @@
 //! How time passes: leases end, timers fire, and no key is found after its deadline.
 
-use lockwheel_defects::defect;
-
 use crate::engine::Engine;
 use crate::sessions::Timer;
 use crate::statistics::latency::EXPIRE_CYCLE;
@@ -218,7 +216,7 @@ impl Engine {
             return Some(slot);
         }
         // While a log is applied, its effects remove the key.
-        if !self.applies_log() || defect!(FollowerEndsLeases) {
+        if !self.applies_log() {
             self.expire(database, slot);
         }
         None

@@ -170,8 +170,7 @@ impl Engine {
         for (database, key) in places {
             let Some(slot) = self.writer.keyspace().find(database, &key) else { continue };
             let forgotten = |lease: &Lease| {
-                let min_ms = if defect!(RestartGraceIgnored) { 0 } else { RESTART_GRACE_MS_MIN };
-                let grace_ms = lease.grace_ms.map(|grace_ms| grace_ms.max(min_ms));
+                let grace_ms = lease.grace_ms.map(|grace_ms| grace_ms.max(RESTART_GRACE_MS_MIN));
                 let end = grace_ms.and_then(|grace_ms| time.after(Millis(grace_ms)));
                 let deadline = end.map_or(lease.deadline, |end| end.min(lease.deadline));
                 (lease.client > 0).then_some(Lease { client: 0, deadline, ..*lease })

@@ -32,9 +32,7 @@ impl Engine {
     pub fn follow(&mut self) {
         self.access.are_replicated = true;
         // In the state of the log, what they wait for may be free.
-        if !defect!(WaitersServedByFollower) {
-            self.sessions.leave_all_queues();
-        }
+        self.sessions.leave_all_queues();
         self.end_guard();
         self.end_log();
         // It would end what is kept for the next time when this server leads.
@@ -42,9 +40,7 @@ impl Engine {
             self.sessions.timers.cancel(timer);
         }
         // The leader ends the leases of bound locks; connections that end here must not.
-        if !defect!(BindingsKeptByFollower) {
-            self.sessions.bindings = Bindings::default();
-        }
+        self.sessions.bindings = Bindings::default();
         self.writer.set_lock_notes(false);
         self.readiness = Readiness::Following(None);
         self.update_conditions();

@@ -497,8 +497,7 @@ impl OpenFiles {
 
     fn raise_ceiling(&mut self, ceiling: &Ceiling, clocks: Clocks) -> io::Result<()> {
         let Some(file) = &mut self.ceiling else { return Ok(()) };
-        let written = file.write(ceiling, file.kept(), clocks);
-        if defect!(CeilingErrorIgnored) { Ok(()) } else { written }
+        file.write(ceiling, file.kept(), clocks)
     }
 
     /// Prepares the files for a policy. Before less is kept than the record says, the record must

@@ -67,12 +67,8 @@ async fn confirm(host: &Weak<Host>, mut held: watch::Receiver<u64>, reads: &mut 
                     true => Ok(()),
                     false => reads.confirm().await,
                 };
-                let grant = |engine: &mut Engine| match defect!(ReadsGrantedTogether) {
-                    true => engine.grant_reads(engine.held_reads().unwrap_or(waiting)),
-                    false => engine.grant_reads(waiting),
-                };
                 match confirmed {
-                    Ok(()) if with(host, grant).is_none() => return,
+                    Ok(()) if with(host, |engine| engine.grant_reads(waiting)).is_none() => return,
                     Ok(()) => {}
                     Err(error) => debug!(%error, "reads are not confirmed"),
                 }

@@ -211,7 +211,7 @@ impl RaftLog {
     /// Records that a batch with this barrier was not committed.
     fn note_failed(&self, barrier: u64) {
         let mut pending = self.pending.lock();
-        pending.has_failed |= pending.barrier == Some(barrier) && !defect!(BatchAfterAFailedOne);
+        pending.has_failed |= pending.barrier == Some(barrier);
     }
 
     fn take(&self) -> Option<Batch> {
