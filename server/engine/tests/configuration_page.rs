@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use lockwheel_engine::settings::{self, FORBIDDEN, Mutability, Role, Row, ValueKind};
+use lockwheel_engine::settings::{self, FORBIDDEN, Mutability, Row, Usage, ValueKind};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 /// Names the variable with which the page is written.
@@ -58,14 +58,14 @@ fn page_is_generated_from_the_table() {
 
 fn page() -> String {
     let mut page = BEGINNING.to_owned();
-    let is_used = |role| matches!(role, Role::Used(_) | Role::Process);
+    let is_used = |usage| matches!(usage, Usage::Used(_) | Usage::Process);
     section(&mut page, "Directives with an effect", "", is_used);
     section(
         &mut page,
         "Accepted without effect",
         "The server checks and keeps these values and returns them with `CONFIG GET`. Nothing \
          depends on them; the last column says what they mean in Redis.",
-        |role| matches!(role, Role::Accepted),
+        |usage| matches!(usage, Usage::Accepted),
     );
     section(
         &mut page,
@@ -73,14 +73,14 @@ fn page() -> String {
         "Without `appendonly yes`, these have no effect: at the start any value is accepted and \
          dropped, with a warning in the log, since programs that start a server pass them; `CONFIG \
          SET` accepts the default only.",
-        |role| matches!(role, Role::NeedsLog),
+        |usage| matches!(usage, Usage::NeedsLog),
     );
     section(
         &mut page,
         "Not supported",
         "Only the default is accepted. Any other value would promise a protection or a role that \
          the server does not have: it stops the server at its start, and `CONFIG SET` refuses it.",
-        |role| matches!(role, Role::Unsupported),
+        |usage| matches!(usage, Usage::Unsupported),
     );
     let forbidden: Vec<String> = FORBIDDEN.iter().map(|name| format!("`{name}`")).collect();
     let _ = write!(
@@ -92,13 +92,13 @@ fn page() -> String {
     page
 }
 
-fn section(page: &mut String, title: &str, text: &str, is_in: impl Fn(Role) -> bool) {
+fn section(page: &mut String, title: &str, text: &str, is_in: impl Fn(Usage) -> bool) {
     let _ = write!(page, "\n## {title}\n\n");
     if !text.is_empty() {
         let _ = write!(page, "{text}\n\n");
     }
     *page += "| Directive | Values | Default | Change | Purpose |\n|---|---|---|---|---|\n";
-    for directive in settings::rows().filter(|directive| is_in(directive.role)) {
+    for directive in settings::rows().filter(|directive| is_in(directive.usage)) {
         row(page, directive);
     }
 }

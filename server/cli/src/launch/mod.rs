@@ -7,7 +7,7 @@ use std::io;
 use lockwheel_engine::command::syntax_error::describe_unknown;
 use lockwheel_engine::settings::{
     self as table, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION, MaxmemoryPolicy,
-    NOT_UTF8, REDIS_VERSION, Role, Settings, WRONG_NUMBER, directive,
+    NOT_UTF8, REDIS_VERSION, Settings, Usage, WRONG_NUMBER, directive,
 };
 use lockwheel_resp::words::{quote, split};
 
@@ -475,7 +475,7 @@ impl<'a, 'r> Loader<'a, 'r> {
     fn finish(mut self) -> (Settings, Vec<Warning>) {
         let without_log = self.settings.drop_without_log();
         self.settings.choose_restart_guard();
-        let accepted = table::rows().filter(|row| matches!(row.role, Role::Accepted));
+        let accepted = table::rows().filter(|row| matches!(row.usage, Usage::Accepted));
         let changed = accepted
             .filter(|row| row.value(&self.settings).to_string() != row.default)
             .map(|row| row.name.to_string());

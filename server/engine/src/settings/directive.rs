@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::field::Field;
-use super::row::{Access, Directive, INT, INT_MAX, LONG, Mutability, PERMISSION, Role, Row, row};
+use super::row::{Access, Directive, INT, INT_MAX, LONG, Mutability, PERMISSION, Row, Usage, row};
 use super::row::{SIZE, SIZE_MAX};
 use super::sentinel::Sentinel;
 use super::types::{
@@ -35,7 +35,7 @@ macro_rules! directives {
         $(
             #[doc = $doc]
             pub const $NAME: Directive<$type> = Directive {
-                row: &row($name, $kind, $default, Mutability::$mutability, Role::Process, $doc)
+                row: &row($name, $kind, $default, Mutability::$mutability, Usage::Process, $doc)
                     $(.used(Access {
                         get: |settings| settings.$field.to_value(),
                         set: |settings, value| settings.$field.assign(value),
@@ -461,7 +461,7 @@ mod tests {
                 ValueKind::SavePoints => vec!["900 1 60 5".into()],
                 _ => continue,
             };
-            if matches!(row.role, Role::Unsupported) {
+            if matches!(row.usage, Usage::Unsupported) {
                 continue;
             }
             for text in texts {

@@ -25,7 +25,7 @@ mod without_effect;
 pub use compat_version::{CompatVersion, Vendor};
 pub use directive::Settings;
 pub use field::{Field, Setting};
-pub use row::{Access, Directive, Mutability, Role, Row, find, names, rows};
+pub use row::{Access, Directive, Mutability, Row, Usage, find, names, rows};
 pub use sentinel::{Master, OtherSentinel, Sentinel, SetOptionError};
 pub use types::{
     Allocator, AllocatorUsage, ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType,

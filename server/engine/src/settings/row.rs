@@ -50,7 +50,7 @@ pub struct Row {
     /// Whether it can change while the server runs.
     pub mutability: Mutability,
     /// Which part of the server uses it.
-    pub role: Role,
+    pub usage: Usage,
     /// Whether its value must not be logged.
     pub is_sensitive: bool,
     /// Whether it is a directive of this server, which Redis does not have.
@@ -74,7 +74,7 @@ pub enum Mutability {
 
 /// Which part of the server uses a directive.
 #[derive(Clone, Copy, Debug)]
-pub enum Role {
+pub enum Usage {
     /// The engine uses it: a field of [`Settings`].
     Used(Access),
     /// A layer above the engine uses it: sockets, threads, files, the log. Read with
@@ -103,8 +103,8 @@ pub struct Access {
 impl Row {
     /// The value in these settings.
     pub fn value(&self, settings: &Settings) -> Value {
-        match self.role {
-            Role::Used(access) => (access.get)(settings),
+        match self.usage {
+            Usage::Used(access) => (access.get)(settings),
             _ => settings.kept.get(self.name).cloned().unwrap_or_else(|| self.default_value()),
         }
     }
@@ -134,17 +134,17 @@ impl Row {
     }
 
     pub(super) const fn used(mut self, access: Access) -> Row {
-        self.role = Role::Used(access);
+        self.usage = Usage::Used(access);
         self
     }
 
     pub(super) const fn unsupported(mut self) -> Row {
-        self.role = Role::Unsupported;
+        self.usage = Usage::Unsupported;
         self
     }
 
     pub(super) const fn needs_log(mut self) -> Row {
-        self.role = Role::NeedsLog;
+        self.usage = Usage::NeedsLog;
         self
     }
 }
@@ -177,11 +177,11 @@ pub(super) const fn row(
     kind: ValueKind,
     default: &'static str,
     mutability: Mutability,
-    role: Role,
+    usage: Usage,
     doc: &'static str,
 ) -> Row {
     let (alias, is_sensitive, is_own) = (None, false, false);
-    Row { name, alias, kind, default, mutability, role, is_sensitive, is_own, doc }
+    Row { name, alias, kind, default, mutability, usage, is_sensitive, is_own, doc }
 }
 
 /// The largest C `int`: the maximum of most counts.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::compat_version::CompatVersion;
 use super::directive::{self, Settings};
 use super::field::{Field, Setting, typed};
-use super::row::{self, Directive, Mutability, Role, Row};
+use super::row::{self, Directive, Mutability, Row, Usage};
 use super::types::{Mode, Permission};
 use super::value::{REDACTED, Value};
 use crate::acl::ConfiguredUser;
@@ -216,7 +216,7 @@ impl Settings {
 
     /// Sets one directive, with effect from now on.
     fn change(&mut self, directive: &'static Row, words: &[&str]) -> Result<(), String> {
-        let needs_log = matches!(directive.role, Role::NeedsLog) && !self.has_snapshots();
+        let needs_log = matches!(directive.usage, Usage::NeedsLog) && !self.has_snapshots();
         if needs_log && directive.kind.read(words)?.to_string() != directive.default {
             return Err(NO_LOG.into());
         }
@@ -230,9 +230,9 @@ impl Settings {
     /// Why the value is refused, in Redis's words.
     pub fn assign(&mut self, directive: &'static Row, words: &[&str]) -> Result<(), String> {
         let value = directive.kind.read(words)?;
-        match directive.role {
-            Role::Unsupported if value.to_string() == directive.default => Ok(()),
-            Role::Unsupported => Err("not supported by this server".into()),
+        match directive.usage {
+            Usage::Unsupported if value.to_string() == directive.default => Ok(()),
+            Usage::Unsupported => Err("not supported by this server".into()),
             _ => {
                 self.store(directive, value);
                 Ok(())
@@ -241,8 +241,8 @@ impl Settings {
     }
 
     fn store(&mut self, row: &'static Row, value: Value) {
-        match row.role {
-            Role::Used(access) => (access.set)(self, &value),
+        match row.usage {
+            Usage::Used(access) => (access.set)(self, &value),
             _ => {
                 self.kept.insert(row.name, value);
             }
@@ -290,7 +290,7 @@ impl Settings {
         if self.has_snapshots() {
             return Vec::new();
         }
-        let rows = row::rows().filter(|row| matches!(row.role, Role::NeedsLog));
+        let rows = row::rows().filter(|row| matches!(row.usage, Usage::NeedsLog));
         let asked = rows.filter(|row| {
             let value = self.kept.remove(row.name);
             value.is_some_and(|value| value.to_string() != row.default)

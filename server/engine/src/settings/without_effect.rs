@@ -1,7 +1,7 @@
 //! Directives without an effect on a lock server, and names that are refused or skipped.
 
 use super::ValueKind;
-use super::row::{INT, INT_MAX, LONG, Mutability, PERMISSION, Role, Row, SIZE, SIZE_MAX, row};
+use super::row::{INT, INT_MAX, LONG, Mutability, PERMISSION, Row, SIZE, SIZE_MAX, Usage, row};
 use super::value::ValueKind::{
     Bool, Choice, Choices, FileName, HostAndPort, Int, Memory, OomScores, Text,
 };
@@ -22,7 +22,7 @@ const fn accepted(
     mutability: Mutability,
     doc: &'static str,
 ) -> Row {
-    row(name, kind, default, mutability, Role::Accepted, doc)
+    row(name, kind, default, mutability, Usage::Accepted, doc)
 }
 
 /// The rows of directives that are accepted so that programs can start the server.
