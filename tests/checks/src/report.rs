@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
 use nix::sys::statvfs::statvfs;
@@ -66,22 +67,27 @@ fn times_path() -> PathBuf {
     root().join("tests/checks/times.txt")
 }
 
-/// Prints the rows of the steps.
+/// Prints the rows of the steps, as far as they are read.
 pub(crate) fn list(steps: &[&Step]) {
-    for step in steps {
-        let level = if step.level == Level::Gate { "gate" } else { "full" };
-        let load = format!("{:?}", step.load).to_lowercase();
-        println!("{} ({level}, at most {} s, {load})", step.name, step.limit_seconds);
-        println!("    needs: {}", step.needs.join(", "));
-        println!("    paths: {}", step.paths.join(" "));
-        if !step.after.is_empty() {
-            println!("    after: {}", step.after.join(" "));
+    let rows: String = steps.iter().map(|step| row(step)).collect();
+    let _ = std::io::stdout().write_all(rows.as_bytes());
+}
+
+fn row(step: &Step) -> String {
+    let level = if step.level == Level::Gate { "gate" } else { "full" };
+    let load = format!("{:?}", step.load).to_lowercase();
+    let mut lines = vec![
+        format!("{} ({level}, at most {} s, {load})", step.name, step.limit_seconds),
+        format!("    needs: {}", step.needs.join(", ")),
+        format!("    paths: {}", step.paths.join(" ")),
+    ];
+    for (name, steps) in [("after", &step.after), ("includes", &step.includes)] {
+        if !steps.is_empty() {
+            lines.push(format!("    {name}: {}", steps.join(" ")));
         }
-        if !step.includes.is_empty() {
-            println!("    includes: {}", step.includes.join(" "));
-        }
-        step.command.lines().for_each(|line| println!("    $ {}", line.trim()));
     }
+    lines.extend(step.command.lines().map(|line| format!("    $ {}", line.trim())));
+    lines.join("\n") + "\n"
 }
 
 /// Prints that a step begins.

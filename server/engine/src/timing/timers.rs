@@ -108,23 +108,25 @@ impl<T: Copy> Timers<T> {
 
     /// Moves every deadline by `span`.
     pub fn postpone(&mut self, span: Millis) {
-        for place in 0..self.slab.nodes.len() {
-            let index = u32::try_from(place).unwrap_or(NIL);
-            if self.slab.links(index).is_linked() {
-                let deadline = self.slab.deadline(index);
-                self.reschedule(TimerId::of(index), Millis(deadline.0.saturating_add(span.0)));
-            }
+        for index in self.active() {
+            let deadline = self.slab.deadline(index);
+            self.reschedule(TimerId::of(index), Millis(deadline.0.saturating_add(span.0)));
         }
     }
 
     /// Sets the wheel's own time, also to an earlier one. All timers stay.
     pub fn restart(&mut self, now: Millis) {
-        let places = 0..self.slab.nodes.len();
-        let indices = places.map(|place| u32::try_from(place).unwrap_or(NIL));
-        let active: Vec<u32> = indices.filter(|at| self.slab.links(*at).is_linked()).collect();
+        let active = self.active();
         active.iter().for_each(|index| self.wheel.cancel(&mut self.slab, *index));
         self.wheel = Wheel::new(now);
         active.iter().for_each(|index| self.wheel.insert(&mut self.slab, *index));
+    }
+
+    /// The indices of all timers.
+    fn active(&self) -> Vec<u32> {
+        let places = 0..self.slab.nodes.len();
+        let indices = places.map(|place| u32::try_from(place).unwrap_or(NIL));
+        indices.filter(|index| self.slab.links(*index).is_linked()).collect()
     }
 
     /// When `pop_due` next has work; see [`Wheel::next_deadline`].
