@@ -212,7 +212,7 @@ impl ReplayedEngine {
         if !matches!(input, Input::PeerClosed(_)) {
             // The clients that the input before has woken.
             let time = locked(&self.state).time;
-            self.engine.serve_waiters(time);
+            self.engine.serve_waiters(time, |_| false);
         }
         {
             let mut state = locked(&self.state);

@@ -264,10 +264,20 @@ defects! {
             "a node votes for another one within the lease of a leader" [R4],
     }
     Servers {
+        AllReleasedAtACommit = "all-released-at-a-commit":
+            "the commit of a batch releases the output of later units, too" [R1],
+        BackupTrusted = "backup-trusted":
+            "a cluster that begins with a backup has no guard for what the backup lacks" [S8 R3],
         BatchAppliedByItsLeader = "batch-applied-by-its-leader":
             "a leader applies its own batches again when they are committed" [R2],
         ClientsKeptAtStepDown = "clients-kept-at-step-down":
             "a former leader keeps the connections of its clients",
+        GuardLostInDoubt = "guard-lost-in-doubt":
+            "the guard of a leader ends when it has not led for certain for a moment" [S8],
+        GuardSkippedByLeaders = "guard-skipped-by-leaders":
+            "a leader does not keep the guard with which its cluster has begun" [S8],
+        HeldRequestsForgotten = "held-requests-forgotten":
+            "requests that are held are never confirmed or refused",
         LeadershipNotChecked = "leadership-not-checked":
             "a leader serves requests without checking that it still leads" [R3 R4 R5],
         LeaseClockKeptAtStepDown = "lease-clock-kept-at-step-down":
@@ -286,6 +296,8 @@ defects! {
             "the timers of a former leader wait for its time, which is ahead of the log" [R7],
         RaftUnansweredWriteAwaited = "raft-unanswered-write-awaited":
             "a former leader waits for a write that is never answered, also when it leads again",
+        TokensRepeatedAfterBackup = "tokens-repeated-after-backup":
+            "a cluster that begins with a backup gives tokens again that the backup lacks" [L11],
         UnitsKeptAcrossLeaderships = "units-kept-across-leaderships":
             "units of a leadership are replicated in the next one" [R3 R5],
         UnitsOfOthersReleased = "units-of-others-released":

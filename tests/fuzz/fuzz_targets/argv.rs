@@ -152,7 +152,7 @@ impl State {
                 self.reconnect(usize::from(*client) % CLIENTS);
             }
         }
-        self.engine.serve_waiters(Time::at(self.now));
+        self.engine.serve_waiters(Time::at(self.now), |_| false);
         for delivery in self.engine.deliveries() {
             assert_well_formed(&delivery.bytes);
             let found = self.clients.iter().position(|client| *client == delivery.client);

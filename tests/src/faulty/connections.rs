@@ -232,19 +232,8 @@ impl Connections {
         }
     }
 
-    /// Serves blocked clients, except those that have closed their connections.
-    pub(super) fn serve_waiters(&self, engine: &mut Engine, time: Time) {
-        while let Some(client) = engine.next_waiter(time) {
-            if self.peer_has_closed(client) {
-                engine.peer_closed(client);
-            } else {
-                engine.serve_waiter(client, time);
-            }
-        }
-    }
-
     /// Whether a client has closed its connection, also before its thread has reported it.
-    fn peer_has_closed(&self, client: ClientId) -> bool {
+    pub(super) fn peer_has_closed(&self, client: ClientId) -> bool {
         let session = self.sessions.get(&client).filter(|_| self.check_sockets);
         let Some(session) = session else { return false };
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;

@@ -160,7 +160,9 @@ impl FaultyEngine {
             let time = self.input_time();
             locked(&self.connections).record(|| Input::Tick(TICK_BUDGET));
             self.engine.tick(time, TICK_BUDGET);
-            locked(&self.connections).serve_waiters(&mut self.engine, time);
+            let connections = locked(&self.connections);
+            self.engine.serve_waiters(time, |client| connections.peer_has_closed(client));
+            drop(connections);
             self.deliver();
             self.send_postponed();
             self.run_requests();
@@ -240,8 +242,10 @@ impl FaultyEngine {
         self.engine.begin_requests();
         let flow = self.engine.run(time, request.client, &argv, &mut bytes);
         locked(&self.connections).set_polls(None);
-        locked(&self.connections).serve_waiters(&mut self.engine, time);
-        self.engine.take_messages(request.client, &mut bytes);
+        let connections = locked(&self.connections);
+        let has_left = |client| connections.peer_has_closed(client);
+        self.engine.end_request(time, request.client, &mut bytes, has_left);
+        drop(connections);
         self.deliver();
         Answer { bytes, flow }
     }

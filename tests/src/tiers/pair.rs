@@ -91,9 +91,9 @@ impl Side {
     fn run(&mut self, client: ClientId, argv: &[&[u8]]) -> Vec<u8> {
         self.engine.set_script_monitor(Box::new(ScriptKiller(POLLS_MAX)));
         let mut out = BytesMut::new();
-        let flow = self.engine.run(Time::at(self.now), client, argv, &mut out);
-        self.engine.serve_waiters(Time::at(self.now));
-        self.engine.take_messages(client, &mut out);
+        let time = Time::at(self.now);
+        let flow = self.engine.run(time, client, argv, &mut out);
+        self.engine.end_request(time, client, &mut out, |_| false);
         assert_eq!(flow, Flow::Next, "{}", show(argv));
         out.to_vec()
     }
@@ -239,7 +239,7 @@ impl Pair {
         let [planned, plain] = self.sides.each_mut().map(|side| {
             side.now.0 += span_ms;
             side.engine.tick(Time::at(side.now), TICK_BUDGET);
-            side.engine.serve_waiters(Time::at(side.now));
+            side.engine.serve_waiters(Time::at(side.now), |_| false);
             side.messages().iter().map(|bytes| text(bytes)).collect::<Vec<_>>()
         });
         assert_eq!(planned, plain, "what others hear as time passes");

@@ -10,7 +10,7 @@ use crate::Engine;
 use crate::acl::Reason;
 use crate::command::argument as arg;
 use crate::command::{Arity, Categories, Command, CommandStats, Flags, Group, is};
-use crate::durability::readiness::{Loading, Readiness};
+use crate::durability::readiness::{Loading, Role};
 use crate::engine::inputs::CpuTimes;
 use crate::error::Error;
 use crate::replication::nodes::{Address, Follower, Nodes};
@@ -280,7 +280,7 @@ fn persistence(context: &mut Context<'_>, fields: &mut Fields) {
     let has_log = u8::from(engine.has_log());
     fields.add("loading", u8::from(!engine.is_ready() && !engine.is_following()));
     fields.zeros(&["async_loading"]);
-    if let Readiness::Loading(loading) = engine.readiness() {
+    if let Role::Loading(loading) = engine.role() {
         loading_progress(loading, time, fields);
     }
     fields.zeros(&["current_cow_peak", "current_cow_size", "current_cow_size_age"]);
@@ -496,10 +496,9 @@ fn lockwheel(context: &mut Context<'_>, fields: &mut Fields) {
     fields.add("scripts_left_to_lua", tiers.left);
     fields.add("scripts_of_lua", tiers.lua);
     fields.add("scripts_disagreed", tiers.disagreed);
-    let (left_ms, reason) = match engine.readiness() {
-        Readiness::Guarded(guard) => (time.remaining(guard.until).0, guard.reason.as_str()),
-        _ => (0, ""),
-    };
+    let (left_ms, reason) = engine
+        .guard()
+        .map_or((0, ""), |guard| (time.remaining(guard.until).0, guard.reason.as_str()));
     let (rates, stats) = (engine.rates(), &engine.stats);
     fields.add("expired_keys_per_second", format_args!("{:.2}", rates.expired_keys));
     let mean_ms = stats.expired_late_ms as f64 / stats.expired_keys.max(1) as f64;

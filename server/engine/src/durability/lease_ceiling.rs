@@ -10,7 +10,6 @@
 //! that is renewed over and over needs a record now and then only.
 
 use crate::durability::key_groups::KeyGroups;
-use crate::durability::readiness::Readiness;
 use crate::settings::{Settings, directive};
 use crate::store::effects::{Effect, Effects, Place};
 use crate::timing::time::{Millis, Time};
@@ -170,7 +169,7 @@ impl Engine {
     fn exact_ceiling(&self, ceiling: &LeaseCeiling, now: Millis) -> Ceiling {
         let token = self.writer.last_token().max(self.token_floor);
         let mut exact = Ceiling { token, ..Ceiling::NONE };
-        if let Readiness::Guarded(guard) = self.readiness() {
+        if let Some(guard) = self.guard() {
             exact.deadline = guard.until;
             exact.groups.merge(&guard.groups, Millis(0));
         }

@@ -28,19 +28,30 @@ const MESSAGES_SENT_MS: i64 = 60_000;
 /// Most messages that are kept; the oldest are dropped.
 const MESSAGES_MAX: usize = 100_000;
 
-/// Whether the server is ready for commands, and otherwise why not.
-#[derive(Debug, Default)]
-pub enum Readiness {
-    /// Ready: commands are served.
-    #[default]
-    Ready,
-    /// Applying the log.
+/// What a server does for its clients.
+#[derive(Debug)]
+pub enum Role {
+    /// It applies its own log.
     Loading(Loading),
-    /// The restart guard.
-    Guarded(Guard),
-    /// Applying the log of another server: see [`Engine::follow`]. A leader that does not
-    /// serve for a moment keeps its restart guard.
-    Following(Option<Guard>),
+    /// It applies the log of another server: see [`Engine::follow`].
+    Follower,
+    /// It is the only server, or leads others.
+    Leader(Leader),
+}
+
+/// A server that is the only one, or leads others.
+#[derive(Debug, Default)]
+pub struct Leader {
+    /// The restart guard, if it is on.
+    pub guard: Option<Guard>,
+    /// Whether another server may lead already: see [`Engine::set_serves`].
+    pub is_in_doubt: bool,
+}
+
+impl Default for Role {
+    fn default() -> Role {
+        Role::Leader(Leader::default())
+    }
 }
 
 /// The progress of loading.
@@ -77,9 +88,31 @@ pub const WAYS_OUT: [&str; 2] = [
 ];
 
 impl Engine {
+    /// What this server does for its clients.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
     /// Whether commands are served.
     pub fn is_ready(&self) -> bool {
-        matches!(self.readiness, Readiness::Ready)
+        matches!(self.role, Role::Leader(Leader { guard: None, is_in_doubt: false }))
+    }
+
+    /// Whether this server is the only one, or leads for certain: it ends leases. In other logs
+    /// their ends are effects.
+    #[inline]
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.role, Role::Leader(Leader { is_in_doubt: false, .. }))
+    }
+
+    /// Whether this server applies the log of another one.
+    pub(crate) fn is_follower(&self) -> bool {
+        matches!(self.role, Role::Follower)
+    }
+
+    /// Whether another server writes the log, or may do so.
+    pub(crate) fn is_following(&self) -> bool {
+        matches!(self.role, Role::Follower | Role::Leader(Leader { is_in_doubt: true, .. }))
     }
 
     /// Begins to apply a log of this length, which ends at `last` on the lease clock. Until
@@ -87,8 +120,7 @@ impl Engine {
     pub fn begin_loading(&mut self, total_bytes: u64, last: Millis, time: Time) {
         let messages_from = Millis(last.0.saturating_sub(MESSAGES_KEPT_MS));
         let loading = Loading { began: time, total_bytes, loaded_bytes: 0, messages_from };
-        self.readiness = Readiness::Loading(loading);
-        self.update_conditions();
+        self.set_role(Role::Loading(loading));
     }
 
     /// Applies effects from the log, which were logged at `logged_at`. Recent messages among them
@@ -102,7 +134,7 @@ impl Engine {
         logged_at: Millis,
         time: Time,
     ) -> Result<(), ApplyError> {
-        if let Readiness::Loading(loading) = &mut self.readiness {
+        if let Role::Loading(loading) = &mut self.role {
             loading.loaded_bytes += effects.len() as u64;
             if logged_at >= loading.messages_from {
                 self.keep_messages(effects, logged_at);
@@ -150,13 +182,13 @@ impl Engine {
             let timer = self.sessions.timers.insert(until, Timer::ForgetMessages);
             self.sessions.pubsub.recent_timer = Some(timer);
         }
-        self.become_ready();
+        self.set_role(Role::default());
+        self.sessions.run_held();
     }
 
-    fn become_ready(&mut self) {
-        self.readiness = Readiness::Ready;
+    pub(crate) fn set_role(&mut self, role: Role) {
+        self.role = role;
         self.update_conditions();
-        self.sessions.run_held();
     }
 
     /// Refuses or holds commands until the lease clock reaches `until`.
@@ -164,8 +196,8 @@ impl Engine {
         self.end_guard();
         let timer = self.sessions.timers.insert(until, Timer::GuardEnd);
         let (is_long, groups) = (false, KeyGroups::NONE);
-        self.readiness = Readiness::Guarded(Guard { until, reason, is_long, groups, timer });
-        self.update_conditions();
+        let guard = Some(Guard { until, reason, is_long, groups, timer });
+        self.set_role(Role::Leader(Leader { guard, is_in_doubt: false }));
     }
 
     /// Marks the guard as longer than `restart-guard-warn`, because of these groups.
@@ -177,74 +209,55 @@ impl Engine {
 
     /// Ends the restart guard, if it is on; returns whether it was.
     pub(crate) fn end_guard(&mut self) -> bool {
-        let guard = match std::mem::take(&mut self.readiness) {
-            Readiness::Guarded(guard) => Some(guard),
-            Readiness::Following(guard) => {
-                self.readiness = Readiness::Following(None);
-                guard
-            }
-            other => {
-                self.readiness = other;
-                None
-            }
-        };
-        self.update_conditions();
-        let was_on = guard.map(|guard| self.sessions.timers.cancel(guard.timer)).is_some();
-        if was_on {
-            self.sessions.run_held();
-        }
-        was_on
+        let ended = self.take_guard();
+        ended.map(|guard| self.sessions.timers.cancel(guard.timer)).is_some()
     }
 
     /// Ends the restart guard, whose timer has fired.
     pub(crate) fn guard_is_over(&mut self) {
-        self.become_ready();
+        self.take_guard();
     }
 
-    /// The restart guard, if it is on, to move its end.
+    fn take_guard(&mut self) -> Option<Guard> {
+        let Role::Leader(leader) = &mut self.role else { return None };
+        let guard = leader.guard.take()?;
+        self.update_conditions();
+        self.sessions.run_held();
+        Some(guard)
+    }
+
+    /// The restart guard, if it is on.
+    pub fn guard(&self) -> Option<&Guard> {
+        let Role::Leader(leader) = &self.role else { return None };
+        leader.guard.as_ref()
+    }
+
+    /// As [`Engine::guard`], to move its end.
     pub(crate) fn guard_mut(&mut self) -> Option<&mut Guard> {
-        match &mut self.readiness {
-            Readiness::Guarded(guard) => Some(guard),
-            Readiness::Following(guard) => guard.as_mut(),
-            Readiness::Ready | Readiness::Loading(_) => None,
-        }
-    }
-
-    /// Whether a log is being applied: it contains the expirations.
-    pub(crate) fn applies_log(&self) -> bool {
-        matches!(self.readiness, Readiness::Loading(_) | Readiness::Following(_))
+        let Role::Leader(leader) = &mut self.role else { return None };
+        leader.guard.as_mut()
     }
 
     /// Whether the restart guard is on, and ends so soon that requests are held until then.
     pub(crate) fn guard_is_ending(&self, time: Time) -> bool {
-        let Readiness::Guarded(guard) = &self.readiness else { return false };
+        let Some(guard) = self.guard() else { return false };
         (1..=GUARD_HELD_MS).contains(&time.remaining(guard.until).0) && !defect!(GuardEndsEarly)
     }
 
-    /// The error for a command while the server is not ready.
+    /// The error for a command while the server loads its log or the restart guard is on.
     pub(crate) fn check_ready(&self, time: Time) -> Result<(), Error> {
-        match &self.readiness {
-            // See `Engine::check_leadership`.
-            Readiness::Ready | Readiness::Following(_) => Ok(()),
-            Readiness::Loading(_) => {
-                let (product, _) = self.settings.compat_version.introduction();
-                let product = if product == "valkey" { "Valkey" } else { "Redis" };
-                Err(Error::text(format!("LOADING {product} is loading the dataset in memory")))
-            }
-            Readiness::Guarded(guard) => match time.remaining(guard.until).0 {
-                ..=0 => Ok(()),
-                ..=GUARD_HELD_MS if defect!(GuardEndsEarly) => Ok(()),
-                left_ms => Err(Error::text(format!(
-                    "LOADING Leases from before the restart may still be held; ready in {left_ms} \
-                     ms"
-                ))),
-            },
+        if let Role::Loading(_) = self.role {
+            let (product, _) = self.settings.compat_version.introduction();
+            let product = if product == "valkey" { "Valkey" } else { "Redis" };
+            return Err(Error::text(format!("LOADING {product} is loading the dataset in memory")));
         }
-    }
-
-    /// Whether the server is ready, and if not, why.
-    pub fn readiness(&self) -> &Readiness {
-        &self.readiness
+        match self.guard().map_or(0, |guard| time.remaining(guard.until).0) {
+            ..=0 => Ok(()),
+            ..=GUARD_HELD_MS if defect!(GuardEndsEarly) => Ok(()),
+            left_ms => Err(Error::text(format!(
+                "LOADING Leases from before the restart may still be held; ready in {left_ms} ms"
+            ))),
+        }
     }
 }
 

@@ -69,12 +69,6 @@ impl Engine {
         }
     }
 
-    /// Appends messages for a client that were caused after its reply, by clients that its request
-    /// has served.
-    pub fn take_messages(&mut self, client: ClientId, out: &mut BytesMut) {
-        self.sessions.take_messages(client, out);
-    }
-
     /// Takes the output for clients since the last call.
     pub fn deliveries(&mut self) -> Vec<Delivery> {
         let mut deliveries = Vec::new();

@@ -10,7 +10,7 @@ use crate::command::{CommandStats, CommandTable};
 use crate::durability::lease_ceiling;
 use crate::durability::lease_ceiling::LeaseCeiling;
 use crate::durability::persistence::Persistence;
-use crate::durability::readiness::Readiness;
+use crate::durability::readiness::Role;
 use crate::durability::unit_log::UnitLog;
 use crate::engine::files::FileReads;
 use crate::engine::inputs::Process;
@@ -128,8 +128,8 @@ pub struct Engine {
     pub(crate) token_floor: u64,
     /// The lease ceiling, if the caller records it.
     pub(crate) lease_ceiling: Option<Box<LeaseCeiling>>,
-    /// Whether commands are served.
-    pub(crate) readiness: Readiness,
+    /// What this server does for its clients.
+    pub(crate) role: Role,
     /// The nodes that replicate the log; none if it is not replicated.
     pub(crate) nodes: Nodes,
 }
@@ -200,7 +200,7 @@ impl Engine {
             has_unreleased: false,
             token_floor: lease_ceiling::token_floor_at_start(time),
             lease_ceiling: None,
-            readiness: Readiness::Ready,
+            role: Role::default(),
             nodes: Nodes::default(),
         };
         engine.apply_settings();

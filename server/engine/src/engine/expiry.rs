@@ -9,11 +9,11 @@ use crate::timing::time::{Millis, Time};
 
 impl Engine {
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
-    /// memory. The caller then serves the clients that [`Engine::next_waiter`] names. More may be
+    /// memory. The caller then calls [`Engine::serve_waiters`]. More may be
     /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true:
     /// timers that are later than a change for which clients wait fire after these are served.
     pub fn tick(&mut self, time: Time, budget: u32) {
-        if self.applies_log() {
+        if !self.leads() {
             let budget_left =
                 if self.is_follower() { self.fire_timers(time, budget) } else { budget };
             self.free(budget_left);
@@ -64,7 +64,7 @@ impl Engine {
 
     /// When [`Engine::tick`] next has something to do.
     pub fn next_deadline(&self) -> Option<Millis> {
-        if self.applies_log() {
+        if !self.leads() {
             return self.sessions.timers.next_deadline().filter(|_| self.is_follower());
         }
         let moments = [self.next_due(), self.writer.keyspace().next_work_ahead()];
@@ -89,7 +89,7 @@ impl Engine {
     /// Processes what is due and returns the rest of `budget`. Nothing is due while the log is
     /// loaded: it contains the expirations that follow.
     pub(crate) fn expire_due(&mut self, time: Time, mut budget: u32) -> u32 {
-        if self.applies_log() {
+        if !self.leads() {
             return budget;
         }
         while budget > 0 {
@@ -216,7 +216,7 @@ impl Engine {
             return Some(slot);
         }
         // While a log is applied, its effects remove the key.
-        if !self.applies_log() {
+        if self.leads() {
             self.expire(database, slot);
         }
         None

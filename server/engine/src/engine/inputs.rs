@@ -14,11 +14,11 @@
 //! - **Requests begin**, for their times: [`Engine::begin_requests`]; with the sizes of their
 //!   connection's buffers: [`Engine::begin_requests_of`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
-//!   [`Engine::call`] from this process. The caller may announce requests with
-//!   [`Engine::look_ahead`], which changes nothing that a client can observe.
+//!   [`Engine::call`] from this process; then its end, [`Engine::end_request`]. The caller may
+//!   announce requests with [`Engine::look_ahead`], which changes nothing that a client can observe.
 //! - **Time passes**: [`Engine::tick`].
 //! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
-//! - **A waiting client is served**: [`Engine::serve_waiter`], [`Engine::serve_waiters`].
+//! - **Waiting clients are served**: [`Engine::serve_waiters`].
 //! - **An order to the clock** is carried out: [`Engine::clock_order`], [`Engine::set_clock_rate`],
 //!   [`Engine::count_as_active`].
 //! - **Effects** of another engine are applied: [`Engine::apply`]. The caller asks for those of
@@ -44,10 +44,10 @@
 //! # Outputs
 //!
 //! - **Replies and messages**: `Engine::run` writes the reply and `Engine::call` returns it.
-//!   [`Engine::take_messages`] gives later messages of the same client, and [`Engine::hand_out`],
-//!   [`Engine::deliveries`] and [`Engine::has_deliveries`] those of all clients.
+//!   [`Engine::hand_out`], [`Engine::deliveries`] and [`Engine::has_deliveries`] give messages for
+//!   clients.
 //! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`],
-//!   [`Engine::next_waiter`], [`Engine::next_deadline`], [`Engine::has_garbage`],
+//!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`]; requests that are held, [`Engine::last_held`] and
 //!   [`Engine::held_reads`]; files to read, [`Engine::has_file_reads`] and
 //!   [`Engine::next_file_read`].
@@ -64,7 +64,7 @@
 //!   [`Engine::script_tiers`], [`Engine::changes`],
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::dataset_bytes`],
 //!   [`Engine::digest`],
-//!   [`Engine::is_protected`], [`Engine::is_ready`], [`Engine::readiness`],
+//!   [`Engine::is_protected`], [`Engine::is_ready`], [`Engine::role`], [`Engine::guard`],
 //!   [`Engine::outlives_leader`]; what the caller
 //!   counts, [`Engine::traffic`] and [`Engine::unwritten_bytes`].
 //! - **The state**: [`Engine::libraries`], [`Engine::replicated_users`], [`Engine::records`].

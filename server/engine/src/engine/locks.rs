@@ -118,7 +118,7 @@ impl Engine {
     /// Handles the timer of the next lease that ends, which has fired and no longer exists.
     pub(crate) fn hold_has_ended(&mut self, time: Time) {
         let Some((database, key)) = self.sessions.take_ended_hold() else { return };
-        if self.applies_log() || defect!(ExpiredHoldCounts) {
+        if !self.leads() || defect!(ExpiredHoldCounts) {
             return;
         }
         let slot = self.find_alive(database, &key, time);
@@ -136,7 +136,7 @@ impl Engine {
     /// Records again when the leases of all locks end.
     pub(crate) fn find_hold_ends(&mut self, time: Time) {
         self.sessions.clear_hold_ends();
-        if self.applies_log() {
+        if !self.leads() {
             return;
         }
         for (database, key) in self.locks_with(|lock| lock.next_end().is_some()) {

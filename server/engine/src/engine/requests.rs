@@ -94,8 +94,7 @@ impl Engine {
     /// Runs one request of a client and appends the reply to `out`.
     ///
     /// `argv` must not be empty. Output for other clients is in [`Engine::deliveries`]. Before the
-    /// next input, the caller serves the clients that [`Engine::next_waiter`] names, and then calls
-    /// [`Engine::take_messages`].
+    /// next input, the caller calls [`Engine::end_request`].
     #[inline]
     pub fn run(
         &mut self,
@@ -125,7 +124,7 @@ impl Engine {
             encode(reply, outcome.protocol, out);
         }
         if outcome.has_messages {
-            self.take_messages(client, out);
+            self.sessions.take_messages(client, out);
         }
         if let Some(bytes) = outcome.cut_after {
             out.truncate(sent.saturating_add(bytes));
@@ -149,7 +148,7 @@ impl Engine {
             false => run(self),
         };
         if outcome.has_messages {
-            self.take_messages(client, messages);
+            self.sessions.take_messages(client, messages);
         }
         let reply = outcome.reply.and_then(|reply| {
             let is_whole = outcome.cut_after.is_none_or(|bytes| {

@@ -1,7 +1,7 @@
 //! A server whose log is replicated: it follows the log of a leader, or leads.
 
 use crate::Engine;
-use crate::durability::readiness::Readiness;
+use crate::durability::readiness::Role;
 use crate::durability::unit_log::Position;
 use crate::instruments::shadow::Shadow;
 use crate::sessions::bindings::Bindings;
@@ -10,22 +10,6 @@ use crate::timing::time::{Millis, Time};
 use lockwheel_defects::defect;
 
 impl Engine {
-    /// Whether another server leads, as far as this one has been notified.
-    pub(crate) fn follows_leader(&self) -> bool {
-        self.is_follower() && self.nodes.leader.is_some()
-    }
-
-    /// Whether this server applies the log of another one. A leader that may not be the only one
-    /// any more does not.
-    pub(crate) fn is_follower(&self) -> bool {
-        self.is_following() && !self.has_log()
-    }
-
-    /// Whether another server writes the log, or none.
-    pub(crate) fn is_following(&self) -> bool {
-        matches!(self.readiness, Readiness::Following(_))
-    }
-
     /// Begins to follow: the state is that of a log which another server writes, nothing is due,
     /// and [`held`](crate::replication::held) decides what is served. Clients that wait leave the
     /// queues; the caller closes their connections.
@@ -42,8 +26,7 @@ impl Engine {
         // The leader ends the leases of bound locks; connections that end here must not.
         self.sessions.bindings = Bindings::default();
         self.writer.set_lock_notes(false);
-        self.readiness = Readiness::Following(None);
-        self.update_conditions();
+        self.set_role(Role::Follower);
     }
 
     /// Applies effects that the leader has logged at `logged_at`. Recent messages among them are
@@ -94,14 +77,14 @@ impl Engine {
     /// Sets whether a server that leads serves commands: not while another one may lead. Commands
     /// are held meanwhile.
     pub fn set_serves(&mut self, serves: bool) {
-        if !self.has_log() || serves != self.is_following() {
+        let Role::Leader(leader) = &mut self.role else { return };
+        if leader.is_in_doubt != serves {
             return;
         }
-        self.readiness = match std::mem::take(&mut self.readiness) {
-            Readiness::Following(guard) => guard.map_or(Readiness::Ready, Readiness::Guarded),
-            Readiness::Guarded(guard) => Readiness::Following(Some(guard)),
-            _ => Readiness::Following(None),
-        };
+        leader.is_in_doubt = !serves;
+        if defect!(GuardLostInDoubt) {
+            leader.guard = None;
+        }
         self.update_conditions();
         if serves {
             self.sessions.run_held();
@@ -329,7 +312,7 @@ mod tests {
         // The connections of the former leader end one after the other.
         stage.engine.disconnect(first);
         let time = stage.time();
-        stage.engine.serve_waiters(time);
+        stage.engine.serve_waiters(time, |_| false);
         stage.engine.lead(0, time);
         stage.check("EXISTS k => 0");
     }

@@ -128,7 +128,7 @@ impl Engine {
     /// The reads that are held by a server which follows, if there are any.
     pub fn held_reads(&self) -> Option<HeldReads> {
         let HeldRequests { requests, era, .. } = &self.sessions.held;
-        let is_read = |held: &&HeldRequest| held.need == Need::State && !self.has_log();
+        let is_read = |held: &&HeldRequest| held.need == Need::State && self.is_follower();
         let last = requests.iter().rev().find(is_read)?.number;
         Some(HeldReads { last, era: *era })
     }
@@ -153,6 +153,11 @@ impl Engine {
         if self.follows_leader() {
             self.sessions.end_holds(Some(false), |held| held.need == Need::Leadership);
         }
+    }
+
+    /// Whether another server leads, as far as this one has been notified.
+    fn follows_leader(&self) -> bool {
+        self.is_follower() && self.nodes.leader.is_some()
     }
 
     /// The error for a request of a client that needs what this server does not have.

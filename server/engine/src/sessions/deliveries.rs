@@ -22,7 +22,7 @@ pub struct Delivery {
 }
 
 impl Sessions {
-    /// As [`Engine::take_messages`](crate::Engine::take_messages).
+    /// Appends the messages for a client since the last call.
     pub(crate) fn take_messages(&mut self, client: ClientId, out: &mut BytesMut) {
         if let Some(state) = self.get_mut(client) {
             out.extend_from_slice(&state.pending);

@@ -385,7 +385,7 @@ impl Sessions {
         }
     }
 
-    /// Whether keys are marked, so that [`Engine::next_waiter`] may name a client.
+    /// Whether keys are marked, so that [`Engine::serve_waiters`] may serve a client.
     #[inline]
     pub(crate) fn has_waiters_to_serve(&self) -> bool {
         !self.waiters.marked.is_empty()
@@ -476,7 +476,7 @@ impl Engine {
 
     // --- waits are served ---
 
-    /// Whether [`Engine::next_waiter`] has something to do: keys are marked, or connections that
+    /// Whether [`Engine::serve_waiters`] has something to do: keys are marked, or connections that
     /// have ended had locks bound to them. Not while another server may lead.
     #[inline]
     pub fn has_waiters_to_serve(&self) -> bool {
@@ -487,14 +487,46 @@ impl Engine {
     /// Whether waiting clients are served. Not while another server may lead: then keys whose
     /// leases have ended stay until the log removes them.
     fn may_serve_waiters(&self) -> bool {
-        !self.applies_log() || defect!(WaitersServedInDoubt)
+        self.leads() || defect!(WaitersServedInDoubt)
     }
 
-    /// Names the client that is served next, until no key is marked. The caller answers with
-    /// [`Engine::serve_waiter`], or with [`Engine::peer_closed`], which skips the client. No client
-    /// is served within a script, which is atomic.
+    /// Ends a request of `client`, or several: serves the clients whose keys have changed, as
+    /// [`Engine::serve_waiters`] does, and appends the messages to `out` that this has caused for
+    /// `client`, after its reply.
+    #[inline]
+    pub fn end_request(
+        &mut self,
+        time: Time,
+        client: ClientId,
+        out: &mut BytesMut,
+        has_left: impl FnMut(ClientId) -> bool,
+    ) {
+        if self.has_waiters_to_serve() {
+            self.serve_waiters(time, has_left);
+            self.sessions.take_messages(client, out);
+        }
+    }
+
+    /// Serves the clients that wait for marked keys, until no key is marked. A client for which
+    /// `has_left` is true is skipped: its peer has closed the connection, and what it were given
+    /// would be lost.
     #[cold]
-    pub fn next_waiter(&mut self, time: Time) -> Option<ClientId> {
+    pub fn serve_waiters(&mut self, time: Time, mut has_left: impl FnMut(ClientId) -> bool) {
+        if !self.has_waiters_to_serve() {
+            return;
+        }
+        while let Some(client) = self.next_waiter(time) {
+            if has_left(client) {
+                self.peer_closed(client);
+            } else {
+                self.serve_waiter(client, time);
+            }
+        }
+    }
+
+    /// The client that is served next, until no key is marked. No client is served within a script,
+    /// which is atomic.
+    fn next_waiter(&mut self, time: Time) -> Option<ClientId> {
         if self.script.is_some() || !self.may_serve_waiters() {
             return None;
         }
@@ -527,15 +559,6 @@ impl Engine {
         self.sessions.leave_queues(client);
     }
 
-    /// Serves all clients that wait for marked keys, for a caller without connections.
-    pub fn serve_waiters(&mut self, time: Time) {
-        if self.has_waiters_to_serve() {
-            while let Some(client) = self.next_waiter(time) {
-                self.serve_waiter(client, time);
-            }
-        }
-    }
-
     /// Whether `CLIENT PAUSE` delays the command of a blocked client.
     fn is_stopped(&mut self, client: ClientId, time: Time) -> bool {
         self.sessions.pause.is_some()
@@ -560,9 +583,9 @@ impl Engine {
         self.sessions.clients.at_place(place)
     }
 
-    /// Runs the command of the client that [`Engine::next_waiter`] has named again. A client that
-    /// has to wait on keeps its position in all queues, and its deadline.
-    pub fn serve_waiter(&mut self, client: ClientId, time: Time) {
+    /// Runs the command of a client that waits again. A client that has to wait on keeps its
+    /// position in all queues, and its deadline.
+    fn serve_waiter(&mut self, client: ClientId, time: Time) {
         let Some(command) = self.sessions.waiting_command(client) else { return };
         // Messages that the command causes for its own client are sent after the reply.
         let before = self.sessions.exchange_pending(client, BytesMut::new());

@@ -244,7 +244,7 @@ impl Trial {
     fn disconnect(&mut self, client: usize) {
         let (id, time) = (self.stage.client(&self.names[client]), self.stage.time());
         self.stage.engine.disconnect(id);
-        self.stage.engine.serve_waiters(time);
+        self.stage.engine.serve_waiters(time, |_| false);
         self.last += 1;
         self.names[client] = format!("{client}.{}", self.last);
         self.model.selected[client] = 0;

@@ -121,7 +121,7 @@ impl Stage {
         if let Some(name) = step.strip_suffix('!').filter(|name| name.len() == 1) {
             let (client, time) = (self.client(name), self.time());
             self.engine.disconnect(client);
-            self.engine.serve_waiters(time);
+            self.engine.serve_waiters(time, |_| false);
             return Vec::new();
         }
         let (name, command) = match step.split_once("> ") {
@@ -161,7 +161,7 @@ impl Stage {
     pub(crate) fn tick(&mut self, budget: u32) {
         let time = self.time();
         self.engine.tick(time, budget);
-        self.engine.serve_waiters(time);
+        self.engine.serve_waiters(time, |_| false);
     }
 
     /// The present time.
@@ -200,8 +200,7 @@ impl Stage {
         let mut out = BytesMut::new();
         let time = self.time();
         let flow = self.engine.run(time, client, &argv, &mut out);
-        self.engine.serve_waiters(time);
-        self.engine.take_messages(client, &mut out);
+        self.engine.end_request(time, client, &mut out, |_| false);
         (replies(&out), flow)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Units collect in a batch while the batch before is written and flushed: a batch is as large as
 //! the disk is slow. A thread of its own writes, unless a thread that has nothing else to do writes
-//! its own units ([`Log::write_here`]).
+//! its own units ([`FileLog::write_here`]).
 //!
 //! Clients that send their next requests when they get their replies would form two groups: one
 //! waits for a flush while the other one works, and each request takes two flushes. So the thread
@@ -31,7 +31,6 @@ use crate::durability::commit_gate::CommitGate;
 use crate::durability::restored::{OpenFiles, kept_by};
 use crate::durability::snapshots;
 use crate::durability::{Log, LogOwner, LogSizes};
-use crate::host::Host;
 use crate::limits;
 
 /// A log in files of this machine.
@@ -113,7 +112,7 @@ enum Order {
 
 impl FileLog {
     /// A log that releases to `gate`; everything in `files` is released. Nothing is written before
-    /// [`FileLog::start_thread`], except by [`Log::write_here`]. Counts the bytes that are not
+    /// [`FileLog::start_thread`], except by [`FileLog::write_here`]. Counts the bytes that are not
     /// written in `unwritten_bytes`.
     pub(crate) fn new(
         files: OpenFiles,
@@ -165,10 +164,15 @@ impl FileLog {
             let _ = thread.join();
         }
     }
-}
 
-impl Log for FileLog {
-    fn append(&self, units: Units<'_>, clocks: Clocks, here: bool) {
+    /// As [`Log::append`], for a thread that calls [`FileLog::write_here`] soon: the log's thread
+    /// is not woken.
+    pub(crate) fn append_here(&self, units: Units<'_>, clocks: Clocks) {
+        self.push(units, clocks);
+    }
+
+    /// Queues units. Returns whether the log's thread waits for them.
+    fn push(&self, units: Units<'_>, clocks: Clocks) -> bool {
         let Units { first, last, effects } = units;
         self.shared.unwritten_bytes.fetch_add(effects.len() as u64, Ordering::Relaxed);
         let mut orders = self.shared.orders.lock();
@@ -187,20 +191,11 @@ impl Log for FileLog {
         if defect!(ReplyBeforeFlush) {
             self.shared.gate.release(last, last);
         }
-        if !here && is_awaited {
-            self.wake();
-        }
+        is_awaited
     }
 
-    fn released(&self) -> Position {
-        self.shared.gate.released()
-    }
-
-    fn flushed(&self) -> Position {
-        self.shared.gate.flushed()
-    }
-
-    fn write_here(&self) {
+    /// Writes and flushes on this thread what was appended, unless another thread is writing.
+    pub(crate) fn write_here(&self) {
         if let Some(mut files) = self.shared.files.try_lock() {
             self.shared.carry_out_all(&mut files);
         } else {
@@ -208,55 +203,61 @@ impl Log for FileLog {
         }
     }
 
-    fn wake(&self) {
+    /// Wakes the log's thread, which writes what was appended.
+    pub(crate) fn wake(&self) {
         self.shared.work.notify_one();
     }
 
-    fn set_policy(&self, policy: FlushPolicy) {
+    /// Sets the policy by which later writes are flushed.
+    pub(crate) fn set_policy(&self, policy: FlushPolicy) {
         if self.shared.wanted_policy.load(Ordering::Acquire) != policy as u8 {
             self.follow(policy);
         }
     }
 
-    fn follow(&self, policy: FlushPolicy) {
+    /// As [`FileLog::set_policy`]; all leases are in the log from now on.
+    pub(crate) fn follow(&self, policy: FlushPolicy) {
         self.shared.wanted_policy.store(policy as u8, Ordering::Release);
         self.order(Order::Follow(policy));
     }
 
-    fn time_flushes(&self, is_timed: bool) {
+    /// Sets whether flushes that replies wait for are timed.
+    pub(crate) fn time_flushes(&self, is_timed: bool) {
         if self.shared.times_flushes.load(Ordering::Relaxed) != is_timed {
             self.shared.times_flushes.store(is_timed, Ordering::Relaxed);
         }
     }
 
-    fn take_longest_flush(&self) -> Option<u64> {
+    /// The nanoseconds of the longest flush since the last call, among those that were timed.
+    pub(crate) fn take_longest_flush(&self) -> Option<u64> {
         let longest_ns = &self.shared.longest_flush_ns;
         // Most calls find none, and a swap costs more.
         let is_timed = longest_ns.load(Ordering::Relaxed) > 0;
         is_timed.then(|| longest_ns.swap(0, Ordering::Relaxed))
     }
 
-    fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
+    /// Records the ceiling before the units that are appended later are released.
+    pub(crate) fn raise_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
         self.order(Order::Record(ceiling, clocks));
     }
 
-    fn lower_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
+    /// Records a lower ceiling, and all that was ordered before. It is durable when this returns.
+    pub(crate) fn lower_ceiling(&self, ceiling: Ceiling, clocks: Clocks) {
         self.order(Order::Record(ceiling, clocks));
         let mut files = self.shared.files.lock();
         self.shared.carry_out_all(&mut files);
     }
 
-    fn start_snapshot(&self, host: &Arc<Host>) {
-        snapshots::start(host);
-    }
-
-    fn begin_snapshot(&self) -> Receiver<Snapshot> {
+    /// Begins a snapshot of the state after the units that were appended. The file is sent to the
+    /// receiver that is returned; not if the log ends or fails.
+    pub(crate) fn begin_snapshot(&self) -> Receiver<Snapshot> {
         let (sender, receiver) = sync_channel(1);
         self.order(Order::BeginSnapshot(sender));
         receiver
     }
 
-    fn remove_before(&self, snapshot: Position) {
+    /// Removes the files that a complete snapshot replaces, on this thread.
+    pub(crate) fn remove_before(&self, snapshot: Position) {
         if self.shared.has_failed.load(Ordering::Acquire) {
             return;
         }
@@ -267,32 +268,8 @@ impl Log for FileLog {
         self.shared.check(removed);
     }
 
-    #[cfg(feature = "simulation")]
-    fn step(&self) -> bool {
-        let shared = &self.shared;
-        let mut files = shared.files.lock();
-        !shared.has_failed.load(Ordering::Acquire) && shared.check(shared.carry_out(&mut files))
-    }
-
-    #[cfg(feature = "simulation")]
-    fn has_orders(&self) -> bool {
-        !self.shared.has_failed.load(Ordering::Acquire)
-            && !self.shared.orders.lock().waiting.is_empty()
-    }
-
-    #[cfg(feature = "simulation")]
-    fn second(&self) {
-        if !self.shared.has_failed.load(Ordering::Acquire) {
-            self.shared.end_second(self.shared.files.lock());
-        }
-    }
-
-    #[cfg(feature = "simulation")]
-    fn finish(&self) {
-        self.shared.finish();
-    }
-
-    fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
+    /// Writes and flushes all units, and ends the log. The leases of `keys` still run.
+    pub(crate) fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
         self.end();
         // After an error the log may lack units, and the record must not say that it has all.
         if let Some(keys) = keys
@@ -300,6 +277,54 @@ impl Log for FileLog {
         {
             self.shared.check(self.shared.files.lock().end(&keys, clocks));
         }
+    }
+
+    /// Carries out the next order, on this thread. For a log without a thread.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn step(&self) {
+        let shared = &self.shared;
+        let mut files = shared.files.lock();
+        if !shared.has_failed.load(Ordering::Acquire) {
+            shared.check(shared.carry_out(&mut files));
+        }
+    }
+
+    /// Whether [`FileLog::step`] has something to do.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn has_orders(&self) -> bool {
+        !self.shared.has_failed.load(Ordering::Acquire)
+            && !self.shared.orders.lock().waiting.is_empty()
+    }
+
+    /// Does what the log's thread does once a second.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn second(&self) {
+        if !self.shared.has_failed.load(Ordering::Acquire) {
+            self.shared.end_second(self.shared.files.lock());
+        }
+    }
+
+    /// Writes and flushes all units, as the log's thread does when it ends.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn finish(&self) {
+        self.shared.finish();
+    }
+}
+
+impl Log for FileLog {
+    /// The units are written by the log's thread.
+    fn append(&self, units: Units<'_>, clocks: Clocks) {
+        if self.push(units, clocks) {
+            self.wake();
+        }
+    }
+
+    fn released(&self) -> Position {
+        self.shared.gate.released()
+    }
+
+    fn flushed(&self) -> Position {
+        self.shared.gate.flushed()
     }
 }
 
@@ -575,7 +600,7 @@ mod tests {
         let owner: Weak<dyn LogOwner> = Arc::<NoOwner>::downgrade(&owner);
         let unwritten_bytes = Arc::default();
         let log = FileLog::new(files, FlushPolicy::EverySecond, &gate, &unwritten_bytes, owner);
-        log.append(Units { first: 1, last: 1, effects: b"effects" }, clocks, true);
+        log.append_here(Units { first: 1, last: 1, effects: b"effects" }, clocks);
         assert_eq!(unwritten_bytes.load(Ordering::Relaxed), 7);
         if let Some(operation) = faulty_operation {
             disk.add_fault(disk.operations() + operation, DiskFault::Fails);
@@ -655,7 +680,7 @@ mod tests {
                     self.last += 1;
                     let (first, last) = (self.last, self.last);
                     let units = Units { first, last, effects: b"effects" };
-                    self.log.append(units, Clocks::default(), false);
+                    self.log.append(units, Clocks::default());
                     if self.policy == FlushPolicy::Always {
                         self.appended_under_always.push(last);
                     }

@@ -17,9 +17,9 @@ use tracing::{error, info};
 
 use super::log::NO_GUARD;
 use crate::clock::Clock;
-use crate::durability::Log;
 use crate::durability::commit_gate::CommitGate;
 use crate::durability::disk_watch::DiskWatch;
+use crate::durability::{FileLog, Log};
 use crate::error::{Error, ErrorKind};
 use crate::host::runtime_files::RuntimeFiles;
 use crate::limits;
@@ -29,7 +29,7 @@ use crate::net::turn;
 #[cfg(feature = "replication")]
 use crate::replication::RaftLog;
 use lockwheel_engine::Engine;
-use lockwheel_engine::durability::readiness::Readiness;
+use lockwheel_engine::durability::readiness::Role;
 use lockwheel_engine::timing::time::Time;
 
 /// The engine behind its lock, and what surrounds it in a server.
@@ -41,6 +41,8 @@ pub(crate) struct Host {
     pub(crate) gate: Arc<CommitGate>,
     /// Where the units of the engine are logged.
     pub(super) log: OnceLock<Arc<dyn Log>>,
+    /// The log, if it is in files of this machine.
+    pub(super) file_log: OnceLock<Arc<FileLog>>,
     /// The log, if it is replicated.
     #[cfg(feature = "replication")]
     pub(super) raft_log: OnceLock<Arc<RaftLog>>,
@@ -67,8 +69,8 @@ pub(crate) struct Host {
     pub(super) script_is_slow: AtomicBool,
     /// Whether the server is ending; read without a lock.
     pub(super) stopping: AtomicBool,
-    /// End of the restart guard on the lease clock; [`NO_GUARD`] if it is not on. Read without
-    /// the lock, which a script may hold.
+    /// A copy of the end of the engine's restart guard, on the lease clock; [`NO_GUARD`] if it is
+    /// not on. Read without the lock, which a script may hold.
     pub(super) guard_until_ms: AtomicI64,
 }
 
@@ -90,13 +92,14 @@ impl Host {
         clock: Clock,
         runtime_files: RuntimeFiles,
     ) -> io::Result<Arc<Host>> {
-        let is_loading = matches!(engine.readiness(), Readiness::Loading(_));
+        let is_loading = matches!(engine.role(), Role::Loading(_));
         let deadline_timer = DeadlineTimer::new()?;
         Ok(Arc::new_cyclic(|this| Host {
             engine: Mutex::new(engine),
             clock,
             gate: Arc::default(),
             log: OnceLock::new(),
+            file_log: OnceLock::new(),
             #[cfg(feature = "replication")]
             raft_log: OnceLock::new(),
             disk_watch: Mutex::default(),
@@ -196,9 +199,8 @@ impl Host {
         if engine.has_garbage() {
             self.deadline_timer.fire_now();
         }
-        if let Some(log) = self.log.get() {
-            log.time_flushes(engine.settings().latency_monitor_threshold_ms > 0);
-            self.follow_settings(engine, &**log);
+        if self.log.get().is_some() {
+            self.follow_settings(engine);
         }
         let timeout = engine.settings().timeout_seconds;
         if self.idle_timeout_seconds.load(Ordering::Relaxed) != timeout {
@@ -280,8 +282,8 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
-    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
     use super::*;
@@ -289,10 +291,8 @@ mod tests {
     use crate::durability::{LogOwner, OpenFiles};
     use crate::host::testing::{host, poll};
     use crate::in_process::Client;
-    use lockwheel_engine::durability::lease_ceiling::Ceiling;
     use lockwheel_engine::durability::unit_log::{Position, Units};
-    use lockwheel_engine::settings::FlushPolicy;
-    use lockwheel_log::files::{Clocks, Files, Snapshot};
+    use lockwheel_log::files::{Clocks, Files};
     use lockwheel_resp::Reply;
     use lockwheel_simulated_disk::SimulatedDisk;
 
@@ -369,7 +369,7 @@ mod tests {
     }
 
     impl Log for FlushesBetween {
-        fn append(&self, units: Units<'_>, _: Clocks, _: bool) {
+        fn append(&self, units: Units<'_>, _: Clocks) {
             self.last.store(units.last, Ordering::SeqCst);
             self.gate.release(units.last, 0);
         }
@@ -385,43 +385,6 @@ mod tests {
             }
             flushed
         }
-
-        fn write_here(&self) {}
-        fn wake(&self) {}
-        fn set_policy(&self, _: FlushPolicy) {}
-        fn follow(&self, _: FlushPolicy) {}
-        fn time_flushes(&self, _: bool) {}
-
-        fn take_longest_flush(&self) -> Option<u64> {
-            None
-        }
-
-        fn raise_ceiling(&self, _: Ceiling, _: Clocks) {}
-        fn lower_ceiling(&self, _: Ceiling, _: Clocks) {}
-        fn start_snapshot(&self, _: &Arc<Host>) {}
-
-        fn begin_snapshot(&self) -> mpsc::Receiver<Snapshot> {
-            mpsc::channel().1
-        }
-
-        fn remove_before(&self, _: Position) {}
-        fn end_with(&self, _: Option<Ceiling>, _: Clocks) {}
-
-        #[cfg(feature = "simulation")]
-        fn step(&self) -> bool {
-            false
-        }
-
-        #[cfg(feature = "simulation")]
-        fn has_orders(&self) -> bool {
-            false
-        }
-
-        #[cfg(feature = "simulation")]
-        fn second(&self) {}
-
-        #[cfg(feature = "simulation")]
-        fn finish(&self) {}
     }
 
     /// The log flushes a unit before, while or after a client begins to wait for that.

@@ -19,9 +19,7 @@ impl Host {
     /// Does the work that is due at `now`, or a part of it.
     pub(crate) fn tick(&self, engine: &mut Engine, now: Time) {
         engine.tick(now, limits::EXPIRE_KEYS_BETWEEN_CLOCK_READS);
-        if engine.has_waiters_to_serve() {
-            self.serve_waiters(engine, now);
-        }
+        engine.serve_waiters(now, |waiter| self.peer_has_closed(waiter));
     }
 
     /// Moves the engine's deliveries to the outboxes and its log lines to the log. Returns the

@@ -23,7 +23,7 @@ impl Host {
             engine.set_serves(log.leads() || defect!(LeadershipNotChecked));
             // Those that it could not serve while it did not lead for certain.
             if engine.has_waiters_to_serve() {
-                self.serve_waiters(engine, self.now());
+                engine.serve_waiters(self.now(), |waiter| self.peer_has_closed(waiter));
             }
         }
         self.note_nodes(engine);
@@ -31,7 +31,9 @@ impl Host {
 
     /// Passes on that a request is held.
     pub(super) fn note_held(&self, engine: &Engine) {
-        if let Some(log) = self.raft_log.get() {
+        if let Some(log) = self.raft_log.get()
+            && !defect!(HeldRequestsForgotten)
+        {
             log.note_held(engine.last_held());
         }
     }

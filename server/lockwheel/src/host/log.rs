@@ -44,7 +44,10 @@ impl Host {
             let this = Arc::downgrade(self);
             let log = FileLog::new(files, policy, &self.gate, engine.unwritten_bytes(), this);
             log.start_thread()?;
-            let _ = self.log.set(Arc::new(log));
+            // Only the start of a server calls this.
+            let log = Arc::new(log);
+            let _ = self.log.set(Arc::<FileLog>::clone(&log));
+            let _ = self.file_log.set(log);
             engine.end_loading(self.now());
             if let Some(guard) = guard {
                 self.begin_guard(engine, guard);
@@ -57,10 +60,10 @@ impl Host {
         begun.map_err(|_| io::Error::other("the engine has failed"))?
     }
 
-    /// The log of the server, if it has one.
+    /// The log of the server, if it is in files of this machine.
     #[cfg(feature = "simulation")]
-    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
-        self.log.get()
+    pub(crate) fn file_log(&self) -> Option<&Arc<FileLog>> {
+        self.file_log.get()
     }
 
     pub(super) fn begin_guard(&self, engine: &mut Engine, guard: Necessary) {
@@ -87,7 +90,6 @@ impl Host {
         if left_ms > 0 {
             warn!("restart guard: commands are refused for {left_ms} ms: {reason}");
             engine.begin_guard(until, reason);
-            self.guard_until_ms.store(until.0, Ordering::Relaxed);
             if left_ms > engine.settings().get(directive::RESTART_GUARD_WARN).0 {
                 let groups = groups(engine);
                 let (names, [end, exempt]) = (groups.names(), WAYS_OUT);
@@ -98,12 +100,6 @@ impl Host {
                 engine.explain_guard(groups);
             }
         }
-    }
-
-    /// Discards the guard of the engine, since another server may lead.
-    #[cfg(feature = "replication")]
-    pub(crate) fn forget_guard(&self) {
-        self.guard_until_ms.store(NO_GUARD, Ordering::Relaxed);
     }
 
     /// Whether the disk that has the log is nearly full.
@@ -122,17 +118,21 @@ impl Host {
         }
     }
 
-    /// Begins to write a snapshot on another thread.
+    /// Begins to write a snapshot beside the requests that follow.
     pub(super) fn start_snapshot(&self) {
-        if let (Some(host), Some(log)) = (self.this.upgrade(), self.log.get()) {
-            log.start_snapshot(&host);
+        #[cfg(feature = "replication")]
+        if let Some(log) = self.raft_log.get() {
+            return log.start_snapshot();
+        }
+        if let (Some(host), Some(_)) = (self.this.upgrade(), self.file_log.get()) {
+            snapshots::start(&host);
         }
     }
 
     /// Begins a snapshot of the state after all units so far. The log sends its file, unless the
     /// log fails.
     pub(crate) fn begin_snapshot(&self) -> io::Result<mpsc::Receiver<Snapshot>> {
-        let log = self.log.get().ok_or_else(snapshots::stopped)?;
+        let log = self.file_log.get().ok_or_else(snapshots::stopped)?;
         let file = self.with(|engine| {
             self.log_units(engine);
             engine.begin_snapshot(self.now());
@@ -143,14 +143,14 @@ impl Host {
 
     /// Removes the files that a durable snapshot replaces.
     pub(crate) fn snapshot_is_durable(&self, position: Position) {
-        if let Some(log) = self.log.get() {
+        if let Some(log) = self.file_log.get() {
             log.remove_before(position);
         }
     }
 
     /// Ends the log: everything in it is flushed. Nothing may use the engine afterwards.
     pub(crate) fn end_log(&self) {
-        if let Some(log) = self.log.get() {
+        if let Some(log) = self.file_log.get() {
             let keys = self.with(|engine| engine.ceiling_of_keys()).ok().flatten();
             log.end_with(keys, self.clock.readings());
         }
@@ -159,24 +159,33 @@ impl Host {
     /// Passes the units of the engine to the log, and what the log has released to the engine.
     #[inline]
     pub(super) fn log_units(&self, engine: &mut Engine) {
-        if let Some(log) = self.log.get() {
-            // Before the units: a change to `always` may be in the same turn. Another change
-            // follows them.
-            if engine.settings().appendfsync == FlushPolicy::Always {
-                self.follow_settings(engine, &**log);
+        let Some(log) = self.log.get() else { return };
+        if defect!(CeilingAfterGrant) {
+            engine.take_units(|units| log.append(units, self.clock.readings()));
+        }
+        let files = self.file_log.get();
+        if let Some(files) = files {
+            self.order_before_units(engine, files);
+        }
+        engine.take_units(|units| match files {
+            Some(files) if turn::writes_log(&self.gate, files) => {
+                files.append_here(units, self.clock.readings());
             }
-            if defect!(CeilingAfterGrant) {
-                engine.take_units(|units| log.append(units, self.clock.readings(), false));
-            }
-            if let Some(ceiling) = engine.take_ceiling(self.now().now)
-                && !defect!(CeilingNotRaised)
-            {
-                log.raise_ceiling(ceiling, self.clock.readings());
-            }
-            engine.take_units(|units| {
-                log.append(units, self.clock.readings(), turn::writes_log(&self.gate, log));
-            });
-            engine.release_units(log.released(), log.flushed());
+            _ => log.append(units, self.clock.readings()),
+        });
+        engine.release_units(log.released(), log.flushed());
+    }
+
+    /// Orders what the log must have done when it writes the next units.
+    fn order_before_units(&self, engine: &mut Engine, log: &FileLog) {
+        // A change to `always` may be in the same turn. Another change follows the units.
+        if engine.settings().appendfsync == FlushPolicy::Always {
+            self.follow_settings(engine);
+        }
+        if let Some(ceiling) = engine.take_ceiling(self.now().now)
+            && !defect!(CeilingNotRaised)
+        {
+            log.raise_ceiling(ceiling, self.clock.readings());
         }
     }
 
@@ -202,29 +211,43 @@ impl Host {
     /// Passes the time of the longest flush since the last call to the engine.
     #[inline]
     pub(super) fn note_flush(&self, engine: &mut Engine) {
-        if let Some(took_ns) = self.log.get().and_then(|log| log.take_longest_flush()) {
+        if let Some(took_ns) = self.file_log.get().and_then(|log| log.take_longest_flush()) {
             engine.note_flush(took_ns, self.now());
         }
     }
 
-    /// Passes the flush policy of the settings to the log, but not before the restart guard is
-    /// over.
-    pub(super) fn follow_settings(&self, engine: &mut Engine, log: &dyn Log) {
-        let policy = engine.settings().appendfsync;
-        if self.guard_until_ms.load(Ordering::Relaxed) == NO_GUARD {
-            return log.set_policy(policy);
+    /// Passes the settings to the log; the flush policy not before the restart guard is over.
+    pub(super) fn follow_settings(&self, engine: &mut Engine) {
+        self.note_guard(engine);
+        let Some(log) = self.file_log.get() else { return };
+        log.time_flushes(engine.settings().latency_monitor_threshold_ms > 0);
+        if engine.guard().is_none() {
+            log.set_policy(engine.settings().appendfsync);
         }
-        if engine.is_ready() {
-            let until_ms = self.guard_until_ms.swap(NO_GUARD, Ordering::Relaxed);
-            info!("the restart guard is over: commands are served");
-            self.has_been_ready.send_replace(true);
-            log.follow(policy);
-            // A guard that a command has ended does not come back after the next restart.
-            if self.now().now < Millis(until_ms)
-                && let Some(ceiling) = engine.lower_ceiling()
-            {
-                log.lower_ceiling(ceiling, self.clock.readings());
-            }
+    }
+
+    /// Copies the end of the engine's restart guard for other threads. Does what is due when the
+    /// guard is over.
+    fn note_guard(&self, engine: &mut Engine) {
+        let until_ms = engine.guard().map_or(NO_GUARD, |guard| guard.until.0);
+        let before_ms = self.guard_until_ms.load(Ordering::Relaxed);
+        if until_ms == before_ms {
+            return;
+        }
+        self.guard_until_ms.store(until_ms, Ordering::Relaxed);
+        // That of a server which does not lead any more is not over.
+        if until_ms != NO_GUARD || !engine.is_ready() {
+            return;
+        }
+        info!("the restart guard is over: commands are served");
+        self.has_been_ready.send_replace(true);
+        let Some(log) = self.file_log.get() else { return };
+        log.follow(engine.settings().appendfsync);
+        // A guard that a command has ended does not come back after the next restart.
+        if self.now().now < Millis(before_ms)
+            && let Some(ceiling) = engine.lower_ceiling()
+        {
+            log.lower_ceiling(ceiling, self.clock.readings());
         }
     }
 

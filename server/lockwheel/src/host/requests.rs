@@ -65,10 +65,7 @@ impl Host {
         flow: Flow,
         out: &mut BytesMut,
     ) -> Next {
-        if engine.has_waiters_to_serve() {
-            self.serve_waiters(engine, time);
-            engine.take_messages(client, out);
-        }
+        engine.end_request(time, client, out, |waiter| self.peer_has_closed(waiter));
         match flow {
             Flow::Next => return Next::Request,
             Flow::Wait => return Next::LateReply,
@@ -98,21 +95,16 @@ impl Host {
     pub(crate) fn disconnect(&self, engine: &mut Engine, client: ClientId) {
         engine.disconnect(client);
         if engine.has_waiters_to_serve() && !self.is_stopping() {
-            self.serve_waiters(engine, self.now());
+            engine.serve_waiters(self.now(), |waiter| self.peer_has_closed(waiter));
         }
     }
 
-    /// Serves the clients whose keys have changed. A client whose peer has closed the connection is
-    /// skipped, also before its own thread has read that: what it were given would be lost.
-    #[cold]
-    pub(super) fn serve_waiters(&self, engine: &mut Engine, time: Time) {
-        while let Some(client) = engine.next_waiter(time) {
-            match self.registry.get(client) {
-                Some(Receiver::Socket(connection)) if connection.peer_has_closed() => {
-                    engine.peer_closed(client);
-                }
-                _ => engine.serve_waiter(client, time),
-            }
+    /// Whether the peer of a client has closed the connection, also before its own thread has read
+    /// that.
+    pub(super) fn peer_has_closed(&self, client: ClientId) -> bool {
+        match self.registry.get(client) {
+            Some(Receiver::Socket(connection)) => connection.peer_has_closed(),
+            _ => false,
         }
     }
 }

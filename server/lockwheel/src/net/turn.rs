@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use lockwheel_engine::timing::time::Millis;
 
-use crate::durability::Log;
+use crate::durability::FileLog;
 use crate::durability::commit_gate::CommitGate;
 use crate::limits;
 use crate::net::connection::Connection;
@@ -66,7 +66,7 @@ struct Turn {
     /// The gate of the server that the loop belongs to.
     gate: OnceCell<Arc<CommitGate>>,
     /// The log that the thread has appended units to which it writes itself.
-    unwritten: RefCell<Option<Arc<dyn Log>>>,
+    unwritten: RefCell<Option<Arc<FileLog>>>,
     /// The last client that the thread has served, and the number of turns since another one.
     last_client: Cell<(u64, u32)>,
     /// The number of the last turn that is counted there.
@@ -113,7 +113,7 @@ pub(crate) fn serving(client: u64) {
 /// Whether this thread writes what it is about to append to `log`, because it serves only one
 /// client: it does so before it sends output at the end of the turn. `gate` is that of the log's
 /// server.
-pub(crate) fn writes_log(gate: &Arc<CommitGate>, log: &Arc<dyn Log>) -> bool {
+pub(crate) fn writes_log(gate: &Arc<CommitGate>, log: &Arc<FileLog>) -> bool {
     let writes = TURN.try_with(|turn| {
         let (_, turns) = turn.last_client.get();
         let is_own = turn.gate.get().is_some_and(|own| Arc::ptr_eq(own, gate));

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
 use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::engine::inputs::Process;
@@ -59,32 +60,62 @@ pub(super) fn import(
     let in_from = |error: &dyn fmt::Display| failed(format!("{}: {error}", from.display()));
     let disk = Directory::read_only(from).map_err(|error| in_from(&error))?;
     let _lock = recovery::lock(&disk).map_err(|error| in_from(&error))?;
-    let now = Clock::system().now();
-    let mut engine = Engine::new(settings.clone(), Process::default(), now, seeds(None)?);
-    engine.follow();
-    let apply = |effects: &[u8], lease_ms| {
-        let at = Millis(lease_ms);
-        let applied = engine.apply_committed(effects, at, Time::at(at));
-        applied.map_err(|error| format!("it cannot be applied: {error:?}"))
-    };
-    let contents = read_log(&disk, apply).map_err(|error| in_from(&error))?;
-    let Some(contents) = contents else {
+    let is_copy = !is_same(from, settings);
+    let state = ImportedState::read(settings, &disk, is_copy, seeds(None)?);
+    let Some(state) = state.map_err(|error| in_from(&error))? else {
         let reason = "there is no log: that of a server is in its folder 'appendonlydir', that of \
                       a node in its folder 'raft'";
         return Err(Error::new(ErrorKind::Config, format!("{}: {reason}", from.display())));
     };
-    let record = CeilingRecord::read(&disk).map_err(|error| in_from(&error))?;
-    let origin = Origin { contents: &contents, record, is_copy: !is_same(from, settings) };
-    let databases = 0..settings.databases as usize;
-    let keys = databases.map(|database| engine.key_count(database)).sum();
-    let (guard, warning) = origin.guard(&mut engine, settings);
-    let left = |guard: &Guard| (guard.until_ms - contents.lease_ms, guard.reason.clone());
-    let taken = Taken { end: origin.end(), keys, guard: guard.as_ref().map(left), warning };
     let disk: Arc<dyn Disk> = Arc::new(Directory::existing(folder).map_err(failed)?);
-    let node = (FIRST_NODE, own.clone());
-    let write = |file: &mut Snapshot| write_keys(&mut engine, Millis(contents.lease_ms), file);
-    begin_with(&disk, node, contents.lease_ms, guard, write).map_err(failed)?;
-    Ok(taken)
+    state.write(&disk, own.clone()).map_err(failed)
+}
+
+/// The state with which a cluster begins.
+pub(crate) struct ImportedState {
+    engine: Engine,
+    /// The time of the lease clock.
+    at: Millis,
+    guard: Option<Guard>,
+    taken: Taken,
+}
+
+impl ImportedState {
+    /// Reads the log on `disk`, which must not be in use; `None` if there is none. `is_copy` is
+    /// whether its server may have gone on after it.
+    pub(crate) fn read(
+        settings: &Settings,
+        disk: &dyn Disk,
+        is_copy: bool,
+        seeds: [u64; 4],
+    ) -> Result<Option<ImportedState>, String> {
+        let now = Clock::system().now();
+        let mut engine = Engine::new(settings.clone(), Process::default(), now, seeds);
+        engine.follow();
+        let apply = |effects: &[u8], lease_ms| {
+            let at = Millis(lease_ms);
+            let applied = engine.apply_committed(effects, at, Time::at(at));
+            applied.map_err(|error| format!("it cannot be applied: {error:?}"))
+        };
+        let contents = read_log(disk, apply).map_err(|error| error.to_string())?;
+        let Some(contents) = contents else { return Ok(None) };
+        let record = CeilingRecord::read(disk).map_err(|error| error.to_string())?;
+        let origin = Origin { contents: &contents, record, is_copy };
+        let databases = 0..settings.databases as usize;
+        let keys = databases.map(|database| engine.key_count(database)).sum();
+        let (guard, warning) = origin.guard(&mut engine, settings);
+        let left = |guard: &Guard| (guard.until_ms - contents.lease_ms, guard.reason.clone());
+        let taken = Taken { end: origin.end(), keys, guard: guard.as_ref().map(left), warning };
+        Ok(Some(ImportedState { engine, at: Millis(contents.lease_ms), guard, taken }))
+    }
+
+    /// Writes the log of a cluster with this state, whose first node is `own`, to an empty disk.
+    pub(crate) fn write(self, disk: &Arc<dyn Disk>, own: Peer) -> io::Result<Taken> {
+        let ImportedState { mut engine, at, guard, taken } = self;
+        let write = |file: &mut Snapshot| write_keys(&mut engine, at, file);
+        begin_with(disk, (FIRST_NODE, own), at.0, guard, write)?;
+        Ok(taken)
+    }
 }
 
 /// Whether the log is that of the server with these settings, which goes on as a node.
@@ -115,7 +146,8 @@ impl Origin<'_> {
     /// Why leases and tokens may be missing in it, if that does not depend on the lease ceiling.
     fn gap(&self) -> Option<String> {
         let marker = self.contents.recovered.marker.as_ref().map(|marker| marker.reason.clone());
-        let is_gap = self.is_copy || self.contents.of_node.is_some();
+        let is_copy = self.is_copy && !defect!(BackupTrusted);
+        let is_gap = is_copy || self.contents.of_node.is_some();
         let begun = || format!("the cluster has begun with a log that ends with {}", self.end());
         marker.or_else(|| is_gap.then(begun))
     }
@@ -131,7 +163,8 @@ impl Origin<'_> {
         engine.track_ceiling(Ceiling { token, ..Ceiling::NONE }, settings.exempt.clone());
         let keys = engine.ceiling_of_keys().unwrap_or(Ceiling::NONE);
         let gap = self.gap();
-        let tokens_lost = if gap.is_some() { limits::TOKENS_AFTER_RESTORE } else { 0 };
+        let may_lack_tokens = gap.is_some() && !defect!(TokensRepeatedAfterBackup);
+        let tokens_lost = if may_lack_tokens { limits::TOKENS_AFTER_RESTORE } else { 0 };
         engine.raise_tokens(keys.token.saturating_add(tokens_lost));
         if !settings.is_on {
             return (None, gap.map(|gap| format!("no restart guard although {gap}")));

@@ -28,6 +28,8 @@ mod token;
 pub(crate) use cluster_node::Replication;
 #[cfg(feature = "simulation")]
 pub(crate) use cluster_node::join;
+#[cfg(feature = "simulation")]
+pub(crate) use import::ImportedState;
 pub use import::Taken;
 pub use lockwheel_raft::{NodeStatus, Status};
 #[cfg(feature = "simulation")]

@@ -57,7 +57,8 @@ impl State for NodeState {
             self.log.release(batch.last);
         }
         if self.log.has_barrier(batch.barrier) && !defect!(BatchAppliedByItsLeader) {
-            self.log.release(batch.last);
+            let all = defect!(AllReleasedAtACommit).then(|| self.log.last());
+            self.log.release(all.unwrap_or(batch.last));
             return Ok(());
         }
         self.load(&batch.effects, batch.lease_ms)
@@ -70,7 +71,9 @@ impl State for NodeState {
             host.clock.begin_leading(Millis(lease_ms));
             engine.set_clock_rate(host.clock.rate());
             engine.lead(position, host.now());
-            if let Some(Guard { until_ms, reason }) = guard {
+            if let Some(Guard { until_ms, reason }) = guard
+                && !defect!(GuardSkippedByLeaders)
+            {
                 // What the guard waits for is in the state, or is not known.
                 let groups = |engine: &Engine| {
                     let exempt = GuardSettings::of(engine.settings()).exempt;
@@ -94,7 +97,6 @@ impl State for NodeState {
                 host.close_clients(engine);
             }
             engine.follow();
-            host.forget_guard();
             if !defect!(LeaseClockKeptAtStepDown) {
                 host.clock.end_leading();
             }
@@ -153,7 +155,6 @@ impl SnapshotParts for Parts {
 
 #[cfg(test)]
 mod tests {
-    use lockwheel_engine::durability::readiness::Readiness;
     use lockwheel_log::files::{Clocks, Files};
     use lockwheel_simulated_disk::SimulatedDisk;
 
@@ -171,11 +172,8 @@ mod tests {
         let state = NodeState::new(&host, &Arc::new(RaftLog::new(&host)));
         let guard = Guard { until_ms: 90_000_000, reason: "a copy".to_owned() };
         state.begin_leading(1, 1, Some(&guard));
-        let names = host.with(|engine| match engine.readiness() {
-            Readiness::Guarded(guard) => guard.groups.names(),
-            _ => Vec::new(),
-        });
-        assert_eq!(names.expect("an engine"), ["session:", "job"]);
+        let names = host.with(|engine| engine.guard().map(|guard| guard.groups.names()));
+        assert_eq!(names, Ok(Some(vec!["session:".to_owned(), "job".to_owned()])));
     }
 
     #[test]

@@ -4,15 +4,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock, Weak};
 
 use lockwheel_defects::defect;
-use lockwheel_engine::durability::lease_ceiling::Ceiling;
 use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::replication::nodes::Nodes;
-use lockwheel_engine::settings::FlushPolicy;
-use lockwheel_log::files::{Clocks, Snapshot};
+use lockwheel_log::files::Clocks;
 use lockwheel_raft::{Batch, Node};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -45,11 +42,20 @@ pub(crate) struct RaftLog {
     held: watch::Sender<u64>,
 }
 
-/// What is not replicated yet.
 #[derive(Debug, Default)]
 struct Pending {
-    /// The barrier of the batches, while this server leads.
-    barrier: Option<u64>,
+    /// The leadership of this server, while it leads.
+    leadership: Option<Leadership>,
+    /// The last unit that was appended, ever: numbers are not used again.
+    last: Position,
+}
+
+/// What belongs to one leadership, and ends with it.
+#[derive(Debug)]
+struct Leadership {
+    /// The barrier of its batches.
+    barrier: u64,
+    /// What is not replicated yet.
     batches: VecDeque<Collected>,
     /// Whether a batch was not committed: the leadership is about to end, and later ones must not
     /// be.
@@ -57,8 +63,6 @@ struct Pending {
     /// The barrier and the batches that are committed, the latest ones: the index of each, and the
     /// last unit up to it.
     committed: VecDeque<(u64, Position)>,
-    /// The last unit that was appended, ever: numbers are not used again.
-    last: Position,
     /// The greatest time of the lease clock that was appended.
     lease_ms: i64,
 }
@@ -72,6 +76,30 @@ struct Collected {
     /// Whether later units belong to the next batch: a snapshot has the effects of these and no
     /// others.
     is_closed: bool,
+}
+
+impl Pending {
+    /// The leadership with this barrier, unless it has ended.
+    fn with(&mut self, barrier: u64) -> Option<&mut Leadership> {
+        self.leadership.as_mut().filter(|leadership| leadership.barrier == barrier)
+    }
+}
+
+impl Leadership {
+    /// Adds effects to the last batch, or begins another one.
+    fn collect(&mut self, last: Position, lease_ms: i64, effects: &[u8]) {
+        self.lease_ms = lease_ms;
+        match self.batches.back_mut() {
+            Some(batch) if !batch.is_closed && batch.effects.len() < limits::LOG_BATCH_BYTES => {
+                (batch.last, batch.lease_ms) = (last, lease_ms);
+                batch.effects.extend_from_slice(effects);
+            }
+            _ => {
+                let effects = effects.to_vec();
+                self.batches.push_back(Collected { last, lease_ms, effects, is_closed: false });
+            }
+        }
+    }
 }
 
 impl RaftLog {
@@ -117,49 +145,50 @@ impl RaftLog {
     pub(crate) fn begin(&self, barrier: u64) -> Position {
         let mut pending = self.pending.lock();
         // Followers would apply units that this server has undone.
-        let is_empty = pending.batches.is_empty() && pending.committed.is_empty();
-        assert!(is_empty || defect!(UnitsKeptAcrossLeaderships), "units of an earlier leadership");
-        (pending.barrier, pending.has_failed) = (Some(barrier), false);
+        let former = pending.leadership.take();
+        assert!(former.is_none() || defect!(UnitsKeptAcrossLeaderships), "an earlier leadership");
         if defect!(PositionsBeginAnew) {
             pending.last = 0;
         }
         let last = pending.last;
-        pending.committed.push_back((barrier, last));
+        pending.leadership = Some(Leadership {
+            barrier,
+            batches: former.map(|former| former.batches).unwrap_or_default(),
+            has_failed: false,
+            committed: VecDeque::from([(barrier, last)]),
+            lease_ms: i64::MIN,
+        });
         last
     }
 
     /// Ends the leadership: what is not replicated yet never will be.
     pub(crate) fn end(&self) {
-        let mut pending = self.pending.lock();
-        pending.barrier = None;
-        if !defect!(UnitsKeptAcrossLeaderships) {
-            pending.batches.clear();
-            pending.committed.clear();
+        match &mut self.pending.lock().leadership {
+            Some(ended) if defect!(UnitsKeptAcrossLeaderships) => {
+                (ended.barrier, ended.has_failed) = (0, true);
+            }
+            leadership => *leadership = None,
         }
     }
 
     /// Records that a batch is committed, whose entry has this index and whose last unit is `last`.
     fn note_committed(&self, barrier: u64, index: u64, last: Position) {
-        let mut pending = self.pending.lock();
-        if pending.barrier == Some(barrier) {
-            pending.committed.push_back((index, last));
-            if pending.committed.len() > limits::RAFT_BATCHES_KNOWN {
-                pending.committed.pop_front();
+        if let Some(leadership) = self.pending.lock().with(barrier) {
+            leadership.committed.push_back((index, last));
+            if leadership.committed.len() > limits::RAFT_BATCHES_KNOWN {
+                leadership.committed.pop_front();
             }
         }
-        drop(pending);
         self.committed.notify_one();
     }
 
     /// The last unit of the leader with this barrier that is in the entries up to `index`, as far
     /// as it is known; 0 if this server does not lead with it any more.
     pub(super) fn position_at(&self, barrier: u64, index: u64) -> Position {
-        let pending = self.pending.lock();
-        if pending.barrier != Some(barrier) {
-            return 0;
-        }
-        let count = pending.committed.partition_point(|(committed, _)| *committed <= index);
-        count.checked_sub(1).map_or(0, |at| pending.committed[at].1)
+        let mut pending = self.pending.lock();
+        let Some(Leadership { committed, .. }) = pending.with(barrier) else { return 0 };
+        let count = committed.partition_point(|(committed, _)| *committed <= index);
+        count.checked_sub(1).map_or(0, |at| committed[at].1)
     }
 
     /// Sets the nodes that clients are shown. The engine takes them when it is used next.
@@ -177,16 +206,21 @@ impl RaftLog {
 
     /// Whether this server leads with this barrier.
     pub(crate) fn has_barrier(&self, barrier: u64) -> bool {
-        self.pending.lock().barrier == Some(barrier)
+        self.pending.lock().with(barrier).is_some()
     }
 
     /// Ends the batch; returns the last unit that was appended, if this server leads.
     pub(crate) fn close_batch(&self) -> Option<Position> {
         let mut pending = self.pending.lock();
-        if let Some(batch) = pending.batches.back_mut() {
+        if let Some(batch) = pending.leadership.as_mut()?.batches.back_mut() {
             batch.is_closed = true;
         }
-        pending.barrier.map(|_| pending.last)
+        Some(pending.last)
+    }
+
+    /// The last unit that was appended.
+    pub(super) fn last(&self) -> Position {
+        self.pending.lock().last
     }
 
     /// Releases the units up to `last`: their batch is committed.
@@ -197,6 +231,12 @@ impl RaftLog {
         {
             host.log_is_flushed();
         }
+    }
+
+    /// Lets the node write a snapshot.
+    pub(crate) fn start_snapshot(&self) {
+        self.snapshot_is_due.store(true, Ordering::Release);
+        self.work.notify_one();
     }
 
     fn snapshot_is_due(&self) -> bool {
@@ -210,31 +250,26 @@ impl RaftLog {
 
     /// Records that a batch with this barrier was not committed.
     fn note_failed(&self, barrier: u64) {
-        let mut pending = self.pending.lock();
-        pending.has_failed |= pending.barrier == Some(barrier);
+        if let Some(leadership) = self.pending.lock().with(barrier) {
+            leadership.has_failed = true;
+        }
     }
 
     fn take(&self) -> Option<Batch> {
         let mut pending = self.pending.lock();
-        let barrier = pending.barrier.filter(|_| !pending.has_failed)?;
-        let Collected { last, lease_ms, effects, .. } = pending.batches.pop_front()?;
-        Some(Batch::new(barrier, lease_ms, last, effects))
+        let leadership = pending.leadership.as_mut().filter(|leadership| !leadership.has_failed)?;
+        let Collected { last, lease_ms, effects, .. } = leadership.batches.pop_front()?;
+        Some(Batch::new(leadership.barrier, lease_ms, last, effects))
     }
 
     /// Replicates the lease clock, also if nothing changes: followers must know how far it has
     /// come.
     fn pass_time(&self, lease_ms: i64) {
         let mut pending = self.pending.lock();
-        let is_new = pending.batches.is_empty() && pending.lease_ms < lease_ms;
-        if is_new && pending.barrier.is_some() {
-            let last = pending.last;
-            pending.lease_ms = lease_ms;
-            pending.batches.push_back(Collected {
-                last,
-                lease_ms,
-                effects: Vec::new(),
-                is_closed: false,
-            });
+        let last = pending.last;
+        let Some(leadership) = &mut pending.leadership else { return };
+        if leadership.batches.is_empty() && leadership.lease_ms < lease_ms {
+            leadership.collect(last, lease_ms, &[]);
             self.work.notify_one();
         }
     }
@@ -310,23 +345,12 @@ pub(crate) async fn leave_full_disk(log: Arc<RaftLog>, node: Arc<Node>) {
 }
 
 impl Log for RaftLog {
-    fn append(&self, units: Units<'_>, clocks: Clocks, _: bool) {
+    fn append(&self, units: Units<'_>, clocks: Clocks) {
         let Units { last, effects, .. } = units;
         let mut pending = self.pending.lock();
-        (pending.last, pending.lease_ms) = (last, clocks.lease_ms);
-        if pending.barrier.is_none() {
-            return;
-        }
-        match pending.batches.back_mut() {
-            Some(batch) if !batch.is_closed && batch.effects.len() < limits::LOG_BATCH_BYTES => {
-                (batch.last, batch.lease_ms) = (last, clocks.lease_ms);
-                batch.effects.extend_from_slice(effects);
-            }
-            _ => {
-                let (lease_ms, effects) = (clocks.lease_ms, effects.to_vec());
-                pending.batches.push_back(Collected { last, lease_ms, effects, is_closed: false });
-            }
-        }
+        pending.last = last;
+        let Some(leadership) = &mut pending.leadership else { return };
+        leadership.collect(last, clocks.lease_ms, effects);
         drop(pending);
         self.work.notify_one();
         if defect!(RepliesBeforeCommit) {
@@ -341,59 +365,6 @@ impl Log for RaftLog {
     fn flushed(&self) -> Position {
         self.gate.flushed()
     }
-
-    fn write_here(&self) {}
-
-    fn wake(&self) {
-        self.work.notify_one();
-    }
-
-    // A batch is flushed before it is committed, whatever the settings say.
-
-    fn set_policy(&self, _: FlushPolicy) {}
-
-    fn follow(&self, _: FlushPolicy) {}
-
-    fn time_flushes(&self, _: bool) {}
-
-    fn take_longest_flush(&self) -> Option<u64> {
-        None
-    }
-
-    // The log has all leases and tokens that clients were notified of.
-    fn raise_ceiling(&self, _: Ceiling, _: Clocks) {}
-
-    fn lower_ceiling(&self, _: Ceiling, _: Clocks) {}
-
-    fn start_snapshot(&self, _: &Arc<Host>) {
-        self.snapshot_is_due.store(true, Ordering::Release);
-        self.work.notify_one();
-    }
-
-    fn begin_snapshot(&self) -> Receiver<Snapshot> {
-        // The node writes the file.
-        channel().1
-    }
-
-    fn remove_before(&self, _: Position) {}
-
-    fn end_with(&self, _: Option<Ceiling>, _: Clocks) {}
-
-    #[cfg(feature = "simulation")]
-    fn step(&self) -> bool {
-        false
-    }
-
-    #[cfg(feature = "simulation")]
-    fn has_orders(&self) -> bool {
-        false
-    }
-
-    #[cfg(feature = "simulation")]
-    fn second(&self) {}
-
-    #[cfg(feature = "simulation")]
-    fn finish(&self) {}
 }
 
 /// As [`io::Error`], for a host that has ended.
@@ -416,7 +387,7 @@ mod tests {
     }
 
     fn append(log: &RaftLog, number: Position) {
-        log.append(Units { first: number, last: number, effects: b"e" }, Clocks::default(), false);
+        log.append(Units { first: number, last: number, effects: b"e" }, Clocks::default());
     }
 
     #[test]
@@ -444,6 +415,17 @@ mod tests {
         log.pass_time(1);
         let batch = log.take().expect("a batch");
         assert_eq!((batch.lease_ms, batch.last), (1, 1));
+    }
+
+    #[test]
+    fn time_that_was_not_committed_does_not_hold_back_that_of_a_later_leadership() {
+        let log = log();
+        log.begin(1);
+        log.pass_time(9);
+        log.end();
+        log.begin(2);
+        log.pass_time(5);
+        assert_eq!(log.take().map(|batch| batch.lease_ms), Some(5));
     }
 
     #[test]
@@ -487,7 +469,7 @@ mod tests {
         host.with(Engine::follow).expect("an engine");
         let state = NodeState::new(&host, &log);
         for _ in 0..2 {
-            log.start_snapshot(&host);
+            log.start_snapshot();
             // The first order comes while the snapshot before is not finished.
             assert!(log.snapshot_is_due() && log.snapshot_is_due());
             let _parts = state.begin_snapshot();

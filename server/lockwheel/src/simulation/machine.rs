@@ -274,19 +274,19 @@ impl SimulatedServer {
 
     /// Whether the log has something to do.
     pub fn has_log_work(&self) -> bool {
-        self.host.log().is_some_and(|log| log.has_orders())
+        self.host.file_log().is_some_and(|log| log.has_orders())
     }
 
     /// Lets the log carry out its next order.
     pub fn log_step(&mut self) {
-        if let Some(log) = self.host.log() {
+        if let Some(log) = self.host.file_log() {
             log.step();
         }
     }
 
     /// Does the work of the log that is due once a second.
     pub fn log_second(&mut self) {
-        if let Some(log) = self.host.log() {
+        if let Some(log) = self.host.file_log() {
             log.second();
         }
     }
@@ -313,7 +313,7 @@ impl SimulatedServer {
     /// Stops the server as SIGTERM does. The caller then runs its tasks until they end.
     pub fn stop(&mut self) {
         let _entered = self.enter();
-        if let Some(log) = self.host.log() {
+        if let Some(log) = self.host.file_log() {
             log.finish();
         }
         self.host.stop();

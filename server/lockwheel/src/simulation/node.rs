@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use lockwheel_engine::settings::Settings as EngineSettings;
 use lockwheel_log::Disk;
 use lockwheel_raft::{Connect, Node, NodeId, Peer, Settings, Status, WritesOn};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
@@ -15,7 +16,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::advance;
 
 use crate::host::Host;
-use crate::replication::{NodeState, RaftLog, join};
+use crate::replication::{ImportedState, NodeState, RaftLog, join};
 
 /// Turns of a node's runtime in a step. In each it runs up to 61 tasks that have something to do.
 const TURNS: usize = 4;
@@ -33,6 +34,26 @@ pub struct NodeOptions {
     pub lease: Duration,
     /// See [`lockwheel_raft::Settings::entries_kept`].
     pub entries_kept: u64,
+}
+
+/// Writes the log of a cluster, whose first node is `own`, to an empty disk, with the state of the
+/// backup of a server. The other nodes must be admitted.
+///
+/// # Errors
+/// As `lockwheel raft init --from`.
+pub fn begin_cluster_from(
+    backup: &dyn Disk,
+    own: Peer,
+    disk: &Arc<dyn Disk>,
+    seed: u64,
+) -> io::Result<()> {
+    let mut settings = EngineSettings::default();
+    let applied = settings.apply("restart-guard", "yes");
+    applied.map_err(|error| io::Error::other(error.to_string()))?;
+    let read = ImportedState::read(&settings, backup, true, [seed; 4]);
+    let state = read.map_err(io::Error::other)?;
+    let state = state.ok_or_else(|| io::Error::other("there is no log"))?;
+    state.write(disk, own).map(drop)
 }
 
 /// A node that runs. Dropped, nothing of it is left.

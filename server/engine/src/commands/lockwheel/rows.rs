@@ -11,7 +11,7 @@ use crate::command::argument::{self as arg, Argument};
 use crate::command::syntax_error;
 use crate::command::{Arity, Command, Flags, Group, KeySpec, LockMeaning, integer, is};
 use crate::commands;
-use crate::durability::readiness::{Readiness, WAYS_OUT};
+use crate::durability::readiness::WAYS_OUT;
 use crate::error::Error;
 use crate::glob;
 use crate::instruments::faults::rule::{self, FaultAction, Rule, RuleConditions, span};
@@ -433,14 +433,14 @@ fn guard(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
         }
         _ => return Err(context.syntax_error(argv)),
     }
-    let state = match context.engine().readiness() {
-        Readiness::Guarded(guard) => GuardState {
+    let state = match context.engine().guard() {
+        Some(guard) => GuardState {
             left_ms: context.time.remaining(guard.until).0,
             reason: &guard.reason,
             groups: guard.groups.names(),
             ways_out: if guard.is_long { &WAYS_OUT } else { &[] },
         },
-        _ => GuardState { left_ms: 0, reason: "", groups: Vec::new(), ways_out: &[] },
+        None => GuardState { left_ms: 0, reason: "", groups: Vec::new(), ways_out: &[] },
     };
     Ok(commands::json(&state))
 }
