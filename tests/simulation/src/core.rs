@@ -1,6 +1,7 @@
 //! The world of a history: machines, connections, events in the order of their times, and what was
 //! recorded.
 
+mod backup;
 mod cluster;
 mod faults;
 
@@ -232,6 +233,11 @@ impl Core {
         }
         for (number, fault) in plan.faults.iter().enumerate() {
             core.schedule(fault.at_us, Event::Fault(number));
+        }
+        if let Some(lease_us) = plan.backup_lease_us
+            && let Err(problem) = core.begin_with_backup(lease_us)
+        {
+            core.report("backup", problem);
         }
         if plan.is_cluster {
             core.schedule(0, Event::Network);
@@ -596,9 +602,8 @@ impl Core {
         if machine.generation != generation || machine.server.is_none() {
             return;
         }
-        let is_of_disk = matches!(work, Work::Log | Work::Second | Work::Snapshot);
         // A node waits for its disk.
-        let is_of_disk = is_of_disk || work == Work::Node;
+        let is_of_disk = matches!(work, Work::Log | Work::Second | Work::Snapshot | Work::Node);
         let slow_us = if is_of_disk { machine.slow_until_us } else { 0 };
         let ready_us = machine.suspended_until_us.max(slow_us);
         if ready_us > now_us {

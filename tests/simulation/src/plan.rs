@@ -80,6 +80,13 @@ pub enum Recipe {
     Redlock,
 }
 
+impl Recipe {
+    /// The key of the lock with this number.
+    pub fn key(self, lock: u32) -> String {
+        format!("{self:?}-{lock}").to_lowercase()
+    }
+}
+
 /// A kind of native lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeLock {
@@ -223,6 +230,9 @@ pub struct Plan {
     pub network_us: u64,
     /// Millionths by which the clocks of each server are slow.
     pub slow_ppm: Vec<i64>,
+    /// The longest lease in the backup with which a cluster begins; `None` for one that begins
+    /// without keys.
+    pub backup_lease_us: Option<i64>,
     /// Entries that a node keeps behind its last snapshot, for followers that lack them.
     pub entries_kept: u64,
     /// A defect that is switched on.
@@ -292,6 +302,7 @@ impl Plan {
             flush_us: *random.pick(&[50, 500, 5_000]),
             network_us: *random.pick(&[20, 200, 3_000]),
             slow_ppm: vec![0; servers],
+            backup_lease_us: None,
             entries_kept: 0,
             defect,
         }
@@ -320,6 +331,15 @@ impl Plan {
         let have_rates = random.once_in(2);
         let slow_ppm = |_| if have_rates { random.between(0, SLOW_PPM_MAX) } else { 0 };
         let slow_ppm = (0..servers).map(slow_ppm).collect();
+        let mut faults = draw_faults_of_nodes(&mut random, servers, end_us);
+        // These have choices of their own, so that the other histories stay as they are.
+        let mut backup = Random::of(seed, u64::MAX - 3);
+        let backup_lease_us =
+            backup.once_in(4).then(|| backup.between(3 * SECOND_US, 6 * SECOND_US));
+        let begin_us = if backup_lease_us.is_some() { ADMISSIONS_US } else { 0 };
+        faults.iter_mut().for_each(|fault| fault.at_us += begin_us);
+        // As long as only one node votes, its log is the only one.
+        faults.retain(|fault| fault.kind != FaultKind::DamagedRead || backup_lease_us.is_none());
         Plan {
             seed,
             servers,
@@ -327,17 +347,21 @@ impl Plan {
             durability,
             has_guard: false,
             roles,
-            faults: draw_faults_of_nodes(&mut random, servers, end_us),
-            end_us,
+            faults,
+            end_us: end_us + begin_us,
             segment_bytes_max: *random.pick(&[1 << 10, 64 << 10, 1 << 20]),
             flush_us: 50,
             network_us: *random.pick(&[20, 200, 3_000]),
             slow_ppm,
+            backup_lease_us,
             entries_kept: *random.pick(&[8, 64, 1_000]),
             defect,
         }
     }
 }
+
+/// Time before the first fault of a cluster that begins with one node: others are admitted in it.
+const ADMISSIONS_US: i64 = 2 * SECOND_US;
 
 /// Millionths by which a clock may be slow, so that two of them differ by what is promised.
 const SLOW_PPM_MAX: i64 = 50_000;

@@ -59,7 +59,7 @@ impl LockClient {
             client,
             connection,
             recipe,
-            lock: format!("{recipe:?}-{lock}").to_lowercase(),
+            lock: recipe.key(lock),
             random,
             ttl_us,
             longest_us,

@@ -15,6 +15,7 @@ mod subscriber;
 use lockwheel_compat::wire::frame::Frame;
 
 pub use locks::PERMITS;
+pub use recipes::request;
 
 use crate::core::{Core, Notice};
 use crate::plan::{Recipe, Role};

@@ -55,6 +55,10 @@ impl Core {
         self.begin_to_operate(server, Step::Remove(self.machines[server].node_id()));
     }
 
+    pub(super) fn begin_to_admit(&mut self, server: usize) {
+        self.begin_to_operate(server, Step::AddToken);
+    }
+
     pub(super) fn begin_to_hand_over(&mut self, server: usize) {
         self.begin_to_operate(server, Step::HandOver(self.machines[server].node_id()));
     }
