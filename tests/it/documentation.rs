@@ -205,22 +205,81 @@ fn architecture_names_the_gates_in_their_order() {
     assert!(page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&order), "{order}");
 }
 
-/// Covers links between pages, and from pages to files.
+/// Covers links from all pages to files, and to headings of pages.
 #[test]
-fn documentation_links_lead_to_files() {
+fn documentation_links_lead_to_files_and_headings() {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "packages", "tests", "benches", "server"] {
+        collect_pages(&root().join(folder), !folder.is_empty(), &mut pages);
+    }
+    assert!(pages.len() > 40, "{pages:?}");
     let mut broken = Vec::new();
-    for (name, text) in pages() {
-        let folder = root().join(&name);
-        let folder = folder.parent().expect("a folder");
+    for page in &pages {
+        let text = fs::read_to_string(page).expect("a page");
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = target.split('#').next().unwrap_or_default();
-            let is_elsewhere = path.is_empty() || path.contains("://") || path.contains(' ');
-            if !is_elsewhere && !folder.join(path).exists() {
-                broken.push(format!("{name}: {target}"));
+            if target.contains("://") || target.contains(' ') {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = match path {
+                "" => page.clone(),
+                path => page.parent().expect("a folder").join(path),
+            };
+            let has_anchor = || {
+                let is_page = file.extension().is_some_and(|extension| extension == "md");
+                let text = fs::read_to_string(&file).unwrap_or_default();
+                anchor.is_empty() || !is_page || anchors(&text).contains(&anchor.to_owned())
+            };
+            if !file.exists() || !has_anchor() {
+                broken.push(format!("{}: {target}", page.display()));
             }
         }
     }
     assert_eq!(broken, Vec::<String>::new());
+}
+
+/// Adds the pages in a folder; with those in the folders in it, unless these are built or installed.
+fn collect_pages(folder: &Path, is_deep: bool, pages: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_own = !name.starts_with('.') && name != "target" && name != "node_modules";
+        if path.is_dir() && is_deep && is_own {
+            collect_pages(&path, true, pages);
+        } else if name.ends_with(".md") {
+            pages.push(path);
+        }
+    }
+}
+
+/// The anchors of the headings of a page, as GitHub makes them.
+fn anchors(page: &str) -> Vec<String> {
+    let mut anchors: Vec<String> = Vec::new();
+    let mut is_block = false;
+    for line in page.lines() {
+        is_block ^= line.starts_with("```");
+        let title = line.trim_start_matches('#');
+        if is_block || title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let is_kept = |char: &char| char.is_alphanumeric() || " -_".contains(*char);
+        let kept: String = title.trim().to_lowercase().chars().filter(is_kept).collect();
+        let anchor = kept.replace(' ', "-");
+        let is_same = |other: &&String| {
+            other.strip_prefix(&anchor).is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('-').is_some_and(|it| it.parse::<u8>().is_ok())
+            })
+        };
+        let same = anchors.iter().filter(is_same).count();
+        anchors.push(if same == 0 { anchor } else { format!("{anchor}-{same}") });
+    }
+    anchors
+}
+
+#[test]
+fn anchors_are_those_of_headings() {
+    let page = "# A `B` c-d, e\n```\n# no\n```\n## F\n### F\n#no\n";
+    assert_eq!(anchors(page), ["a-b-c-d-e", "f", "f-1"]);
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod guarded_keys;
 mod journal;
 mod json_replies;
 mod limits;
+mod lock_command;
 mod log_command;
 mod log_export;
 mod many_servers;

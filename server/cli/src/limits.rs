@@ -18,6 +18,23 @@ pub(crate) const LOG_LINES_MAX: usize = 4096;
 /// Held locks that `lockwheel run` prints when its command has ended: one screen.
 pub(crate) const LOCKS_SHOWN_MAX: usize = 50;
 
+/// Longest wait of `lockwheel lock` for a reply, also at most a sixth of the lease: another attempt
+/// must be possible before the lease ends.
+pub(crate) const LOCK_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Shortest and longest pause between two attempts of `lockwheel lock` to acquire a lock. A server
+/// that has no native locks does not say when a lock is free.
+pub(crate) const LOCK_POLL_MIN: Duration = Duration::from_millis(50);
+pub(crate) const LOCK_POLL_MAX: Duration = Duration::from_millis(500);
+
+/// Longest time for which `lockwheel lock` waits in the queue of a native lock. Then it enters the
+/// queue again: the server must not wait for ever for a client that is gone.
+pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often `lockwheel lock` looks whether the lease is about to end. Less than the shortest part
+/// of a lease that counts, a twelfth of a second.
+pub(crate) const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Bytes of a configuration file. A device could be read forever.
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
 

@@ -94,11 +94,7 @@ fn show(arguments: &Arguments) -> Result<(), String> {
     let address = arguments.server.address();
     let failed =
         |error: io::Error| format!("Could not read the locks of {address}: {}", error_text(&error));
-    #[cfg(feature = "tls")]
-    let opened = Connection::open(&address, arguments.server.tls());
-    #[cfg(not(feature = "tls"))]
-    let opened = Connection::open(&address);
-    let mut connection = opened.map_err(failed)?;
+    let mut connection = arguments.server.connect(None).map_err(failed)?;
     connection.log_in(&arguments.server.login(Protocol::Resp2)).map_err(failed)??;
     loop {
         let (locks, now_ms) = read(&mut connection, &arguments.pattern).map_err(failed)??;

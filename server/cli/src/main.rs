@@ -24,6 +24,7 @@ mod admin;
 mod compat_command;
 mod launch;
 mod limits;
+mod lock_command;
 mod locks_command;
 mod log_command;
 mod logging;
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
     let texts: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if name == ProgramName::Run {
         return run_command::main(args.into_iter().skip(1), &Title::of(&texts));
+    }
+    if name == ProgramName::Lock {
+        return lock_command::main(args);
     }
     if name == ProgramName::Locks {
         return locks_command::main(args);

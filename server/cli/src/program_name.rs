@@ -13,6 +13,8 @@ pub(crate) enum ProgramName {
     Cli,
     /// `lockwheel compat`
     Compat,
+    /// `lockwheel lock`
+    Lock,
     /// `lockwheel locks`
     Locks,
     /// `lockwheel log`
@@ -39,6 +41,7 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
         Some("server") => ProgramName::Server,
         Some("cli") => ProgramName::Cli,
         Some("compat") => ProgramName::Compat,
+        Some("lock") => ProgramName::Lock,
         Some("locks") => ProgramName::Locks,
         Some("log") => ProgramName::Log,
         Some("raft") => ProgramName::Raft,
@@ -87,6 +90,7 @@ mod tests {
         check("lockwheel cli ping", ProgramName::Cli, "lockwheel ping");
         check("lockwheel server run", ProgramName::Server, "lockwheel run");
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
+        check("lockwheel lock a -- true", ProgramName::Lock, "lockwheel a -- true");
         check("lockwheel locks --json", ProgramName::Locks, "lockwheel --json");
         check("lockwheel log check a", ProgramName::Log, "lockwheel check a");
         check("lockwheel raft status", ProgramName::Raft, "lockwheel status");

@@ -26,12 +26,12 @@ use crate::title::Title;
 /// Exit status if the command has succeeded, but a check fails.
 const CHECK_FAILED: u8 = 1;
 /// Exit status if the command was not started. This and the next two are those of `env` and shells.
-const UNUSABLE: u8 = 125;
-const NOT_EXECUTABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
+pub(crate) const UNUSABLE: u8 = 125;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
 /// Exit status of a command that a signal has ended, without the number of the signal, as in
 /// shells.
-const SIGNAL_STATUS_BASE: i32 = 128;
+pub(crate) const SIGNAL_STATUS_BASE: i32 = 128;
 
 /// Options of the server that others may override.
 const DEFAULTS: [&str; 6] = ["--port", "0", "--bind", "127.0.0.1", "--enable-test-commands", "yes"];
@@ -275,7 +275,7 @@ async fn run_to_end(mut command: Command) -> Result<io::Result<ExitStatus>, Stri
 }
 
 /// Whether Ctrl-C at a terminal reaches the command too: the signal is sent to the process group.
-fn is_in_terminal_foreground() -> bool {
+pub(crate) fn is_in_terminal_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }
 
@@ -287,7 +287,7 @@ fn forward(child: &Child, signal: Signal) {
     }
 }
 
-fn code(status: ExitStatus) -> u8 {
+pub(crate) fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| SIGNAL_STATUS_BASE + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }

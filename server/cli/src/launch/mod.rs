@@ -194,6 +194,7 @@ Usage: lockwheel [/path/to/redis.conf] [-] [--directive value ...] ...
        lockwheel /path/to/sentinel.conf --sentinel
        lockwheel compat redis://host:port [options]
        lockwheel cli [options] [command [argument ...]]
+       lockwheel lock name [options] -- command [argument ...]
        lockwheel log check|export|repair|restore ...
        lockwheel raft init|join|status|token|remove ...
        lockwheel run [options] -- command [argument ...]
@@ -203,7 +204,8 @@ read from standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PO
 the file, and an option overrides both.
 
 `lockwheel compat` looks for faults of a server that break locks. `lockwheel cli` works like
-redis-cli. `lockwheel log` checks, exports, repairs and restores the log of a server.
+redis-cli. `lockwheel lock` runs a command while it holds a lock. `lockwheel log` checks,
+exports, repairs and restores the log of a server.
 `lockwheel raft` begins a cluster of servers that replicate their log, and changes its nodes.
 `lockwheel run` starts a server for a command, such as a test suite, and stops it when the
 command ends. Started under the name redis-server, redis-sentinel or redis-cli, the

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use lockwheel_resp::{Reply, decode, encode_request};
@@ -12,9 +13,13 @@ use lockwheel_resp::{Reply, decode, encode_request};
 use rustls::pki_types::ServerName;
 #[cfg(feature = "tls")]
 use rustls::{ClientConnection, StreamOwned};
+use socket2::{SockRef, TcpKeepalive};
 
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
+
+/// Time without data after which the peer is asked whether it is still there, as in `redis-cli`.
+const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// Bytes read from a socket at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -53,11 +58,31 @@ pub(crate) enum Protocol {
     Resp3IfSupported,
 }
 
-trait Stream: Read + Write {}
-impl Stream for TcpStream {}
-impl Stream for UnixStream {}
+trait Stream: Read + Write + Send {
+    /// Sets the longest time of a read or a write.
+    fn set_timeout(&self, limit: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(limit)?;
+        self.set_write_timeout(limit)
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(limit)?;
+        self.set_write_timeout(limit)
+    }
+}
+
 #[cfg(feature = "tls")]
-impl Stream for StreamOwned<ClientConnection, TcpStream> {}
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn set_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.sock.set_timeout(limit)
+    }
+}
 
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
@@ -65,14 +90,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Connects, for `limit` at most, which is also the longest time of a later read or write.
     pub(crate) fn open(
         address: &Address,
+        limit: Option<Duration>,
         #[cfg(feature = "tls")] tls: Option<&TlsOptions>,
     ) -> io::Result<Connection> {
         let stream: Box<dyn Stream> = match address {
             Address::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port))?;
+                let stream = connect(host, *port, limit)?;
                 stream.set_nodelay(true)?;
+                SockRef::from(&stream)
+                    .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+                stream.set_timeout(limit)?;
                 #[cfg(feature = "tls")]
                 match tls {
                     Some(options) => Box::new(connect_tls(host, stream, options)?),
@@ -81,9 +111,19 @@ impl Connection {
                 #[cfg(not(feature = "tls"))]
                 Box::new(stream)
             }
-            Address::Unix(path) => Box::new(UnixStream::connect(path)?),
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_timeout(limit)?;
+                Box::new(stream)
+            }
         };
         Ok(Connection { stream, received: BytesMut::new() })
+    }
+
+    /// Sets the longest time of a read or a write. After a read that takes longer, the connection
+    /// cannot be used any more.
+    pub(crate) fn set_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.stream.set_timeout(limit)
     }
 
     /// Sends the password and selects database and protocol. Returns the error if the server
@@ -137,6 +177,18 @@ impl Connection {
             }
         }
     }
+}
+
+fn connect(host: &str, port: u16, limit: Option<Duration>) -> io::Result<TcpStream> {
+    let Some(limit) = limit else { return TcpStream::connect((host, port)) };
+    let mut failed = io::Error::from(ErrorKind::NotFound);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, limit) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 /// The text of an error, as `redis-cli` prints it.

@@ -1,11 +1,14 @@
-//! The options that name a server, for `redis-cli` and `lockwheel locks`; the parser of its URIs.
+//! The options that name a server, for `redis-cli`, `lockwheel lock` and `lockwheel locks`; the parser
+//! of its URIs.
 
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use percent_encoding::percent_decode_str;
 
-use super::connection::{Address, Login, Protocol};
+use super::connection::{Address, Connection, Login, Protocol};
 use crate::title;
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
@@ -64,6 +67,14 @@ impl ServerOptions {
     pub(crate) fn tls(&self) -> Option<&TlsOptions> {
         let uri_asks = self.uri.as_ref().is_some_and(|uri| uri.is_tls);
         (self.tls || uri_asks).then_some(&self.tls_options)
+    }
+
+    /// Connects. `limit` is as for [`Connection::open`].
+    pub(crate) fn connect(&self, limit: Option<Duration>) -> io::Result<Connection> {
+        #[cfg(feature = "tls")]
+        return Connection::open(&self.address(), limit, self.tls());
+        #[cfg(not(feature = "tls"))]
+        Connection::open(&self.address(), limit)
     }
 
     /// The login to send first.

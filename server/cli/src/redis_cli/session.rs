@@ -47,9 +47,9 @@ impl Session {
         self.in_transaction = false;
         let Settings { address, login, .. } = &self.settings;
         #[cfg(feature = "tls")]
-        let opened = Connection::open(address, self.settings.tls.as_ref());
+        let opened = Connection::open(address, None, self.settings.tls.as_ref());
         #[cfg(not(feature = "tls"))]
-        let opened = Connection::open(address);
+        let opened = Connection::open(address, None);
         self.connection = match opened {
             Ok(connection) => Some(connection),
             Err(error) => {
