@@ -238,12 +238,13 @@ fn documentation_links_lead_to_files_and_headings() {
     assert_eq!(broken, Vec::<String>::new());
 }
 
-/// Adds the pages in a folder; with those in the folders in it, unless these are built or installed.
+/// Adds the pages in a folder; with those in the folders in it, unless these are built, installed
+/// or parts of programs.
 fn collect_pages(folder: &Path, is_deep: bool, pages: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_own = !name.starts_with('.') && name != "target" && name != "node_modules";
+        let is_own = !name.starts_with('.') && !["target", "node_modules", "src"].contains(&&*name);
         if path.is_dir() && is_deep && is_own {
             collect_pages(&path, true, pages);
         } else if name.ends_with(".md") {

@@ -335,7 +335,7 @@ impl Plan {
         // These have choices of their own, so that the other histories stay as they are.
         let mut backup = Random::of(seed, u64::MAX - 3);
         let backup_lease_us =
-            backup.once_in(4).then(|| backup.between(3 * SECOND_US, 6 * SECOND_US));
+            backup.once_in(4).then(|| backup.between(4 * SECOND_US, 12 * SECOND_US));
         let begin_us = if backup_lease_us.is_some() { ADMISSIONS_US } else { 0 };
         faults.iter_mut().for_each(|fault| fault.at_us += begin_us);
         // As long as only one node votes, its log is the only one.

@@ -1,7 +1,7 @@
 //! A lock on a server: the requests that acquire, renew and release it.
 //!
-//! On Lockwheel it is a native lock; on other servers the key is set with `NX` and `PX`, and scripts
-//! renew and delete it if it still has the owner's value.
+//! On Lockwheel it is a native lock; on other servers the key is set with `NX` and `PX`, and
+//! scripts renew and delete it if it still has the owner's value.
 
 use std::io;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct Lock {
     name: String,
     mode: Mode,
     pub(super) lease: Duration,
-    /// The owner, a name that no other has. Who knows it can release the lock.
+    /// The owner, a name that no other has. It is all that is needed to release the lock.
     owner: String,
     /// Whether the server has native locks; `None` before the first request.
     is_native: Option<bool>,
@@ -179,8 +179,8 @@ impl Lock {
         self.request(&words, Duration::ZERO).map(drop)
     }
 
-    /// When a lease ends at the earliest that was asked for at this time: the clock of the server may
-    /// be faster than that of this machine by a twentieth.
+    /// When a lease ends at the earliest that was asked for at this time: the clock of the server
+    /// may be faster than that of this machine by a twentieth.
     fn until(&self, sent: Duration) -> Duration {
         sent + self.lease - self.lease / 20
     }
@@ -243,6 +243,6 @@ fn problem(line: &str) -> Problem {
 /// A field of a map, which is an array of names and values in RESP2.
 fn field<'r>(reply: &'r Reply, name: &str) -> Option<&'r Reply> {
     let Reply::Array(items) = reply else { return None };
-    let at = items.iter().position(|item| *item == Reply::bulk(name.to_owned()))?;
+    let at = items.iter().position(|item| *item == Reply::bulk(name))?;
     items.get(at + 1)
 }

@@ -1,5 +1,5 @@
-//! `lockwheel lock`: runs a command while it holds a lock, on Lockwheel or on any server that speaks
-//! the Redis protocol.
+//! `lockwheel lock`: runs a command while it holds a lock, on Lockwheel or on any server that
+//! speaks the Redis protocol.
 //!
 //! `lock` asks the server, `keeper` renews the lease on a thread of its own, `command` runs the
 //! command. A lease counts from the moment at which the last request that was answered was sent.

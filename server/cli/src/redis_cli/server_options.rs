@@ -1,5 +1,5 @@
-//! The options that name a server, for `redis-cli`, `lockwheel lock` and `lockwheel locks`; the parser
-//! of its URIs.
+//! The options that name a server, for `redis-cli`, `lockwheel lock` and `lockwheel locks`; the
+//! parser of its URIs.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
-//! Whether the server is ready for commands: not while it loads its log, and not while leases from
-//! before the restart may still be held (the restart guard). Until then, commands without the flag
-//! `LOADING` are refused, or held if the guard ends within a second.
+//! The role of the server, on which it depends whether it is ready for commands: not while it loads
+//! its log, and not while leases from before the restart may still be held (the restart guard).
+//! Until then, commands without the flag `LOADING` are refused, or held if the guard ends within a
+//! second.
 //! [`held`](crate::replication::held) holds requests, also those of a server that follows.
 
 use bytes::Bytes;
@@ -98,8 +99,8 @@ impl Engine {
         matches!(self.role, Role::Leader(Leader { guard: None, is_in_doubt: false }))
     }
 
-    /// Whether this server is the only one, or leads for certain: it ends leases. In other logs
-    /// their ends are effects.
+    /// Whether this server is the only one, or leads for certain: it ends leases. Otherwise the
+    /// ends of leases are effects in the log.
     #[inline]
     pub(crate) fn leads(&self) -> bool {
         matches!(self.role, Role::Leader(Leader { is_in_doubt: false, .. }))

@@ -9,9 +9,9 @@ use crate::timing::time::{Millis, Time};
 
 impl Engine {
     /// Processes what is due, in at most `budget` steps; the rest of the budget is used to free
-    /// memory. The caller then calls [`Engine::serve_waiters`]. More may be
-    /// left to do if [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true:
-    /// timers that are later than a change for which clients wait fire after these are served.
+    /// memory. The caller then calls [`Engine::serve_waiters`]. More may be left to do if
+    /// [`Engine::next_deadline`] has been reached or [`Engine::has_garbage`] is true: timers that
+    /// are later than a change for which clients wait fire after these are served.
     pub fn tick(&mut self, time: Time, budget: u32) {
         if !self.leads() {
             let budget_left =

@@ -15,7 +15,8 @@
 //!   connection's buffers: [`Engine::begin_requests_of`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
 //!   [`Engine::call`] from this process; then its end, [`Engine::end_request`]. The caller may
-//!   announce requests with [`Engine::look_ahead`], which changes nothing that a client can observe.
+//!   announce requests with [`Engine::look_ahead`], which changes nothing that a client can
+//!   observe.
 //! - **Time passes**: [`Engine::tick`].
 //! - **The peer of a client has closed its connection**: [`Engine::peer_closed`].
 //! - **Waiting clients are served**: [`Engine::serve_waiters`].
@@ -43,9 +44,9 @@
 //!
 //! # Outputs
 //!
-//! - **Replies and messages**: `Engine::run` writes the reply and `Engine::call` returns it.
-//!   [`Engine::hand_out`], [`Engine::deliveries`] and [`Engine::has_deliveries`] give messages for
-//!   clients.
+//! - **Replies and messages**: `Engine::run` writes the reply and `Engine::call` returns it; the
+//!   end of a request appends what it has caused for its own client. [`Engine::hand_out`],
+//!   [`Engine::deliveries`] and [`Engine::has_deliveries`] give messages for clients.
 //! - **Next work**: [`Engine::snapshot_is_due`], [`Engine::has_waiters_to_serve`],
 //!   [`Engine::next_deadline`], [`Engine::has_garbage`],
 //!   [`Engine::has_clients_to_evict`]; requests that are held, [`Engine::last_held`] and

@@ -82,9 +82,6 @@ impl Engine {
             return;
         }
         leader.is_in_doubt = !serves;
-        if defect!(GuardLostInDoubt) {
-            leader.guard = None;
-        }
         self.update_conditions();
         if serves {
             self.sessions.run_held();

@@ -29,7 +29,6 @@ use crate::clock::Stopwatch;
 use crate::durability::ceiling_file::CeilingFile;
 use crate::durability::commit_gate::CommitGate;
 use crate::durability::restored::{OpenFiles, kept_by};
-use crate::durability::snapshots;
 use crate::durability::{Log, LogOwner, LogSizes};
 use crate::limits;
 

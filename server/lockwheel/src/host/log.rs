@@ -9,13 +9,13 @@ use tracing::{info, warn};
 use super::core::Host;
 use crate::durability::restart_guard::Necessary;
 use crate::durability::snapshots;
-use crate::durability::{FileLog, Log, LogOwner, LogSizes, OpenFiles};
+use crate::durability::{FileLog, LogOwner, LogSizes, OpenFiles};
 use crate::limits;
 use crate::net::turn::{self};
 use lockwheel_defects::defect;
 use lockwheel_engine::Engine;
 use lockwheel_engine::durability::key_groups::KeyGroups;
-use lockwheel_engine::durability::readiness::WAYS_OUT;
+use lockwheel_engine::durability::readiness::{Role, WAYS_OUT};
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::settings::{FlushPolicy, directive};
 use lockwheel_engine::timing::time::Millis;
@@ -44,8 +44,8 @@ impl Host {
             let this = Arc::downgrade(self);
             let log = FileLog::new(files, policy, &self.gate, engine.unwritten_bytes(), this);
             log.start_thread()?;
-            // Only the start of a server calls this.
             let log = Arc::new(log);
+            // Only the start of a server calls this.
             let _ = self.log.set(Arc::<FileLog>::clone(&log));
             let _ = self.file_log.set(log);
             engine.end_loading(self.now());
@@ -216,7 +216,8 @@ impl Host {
         }
     }
 
-    /// Passes the settings to the log; the flush policy not before the restart guard is over.
+    /// Notes the restart guard, and passes the settings to the log; the flush policy not before the
+    /// guard is over.
     pub(super) fn follow_settings(&self, engine: &mut Engine) {
         self.note_guard(engine);
         let Some(log) = self.file_log.get() else { return };
@@ -231,7 +232,8 @@ impl Host {
     fn note_guard(&self, engine: &mut Engine) {
         let until_ms = engine.guard().map_or(NO_GUARD, |guard| guard.until.0);
         let before_ms = self.guard_until_ms.load(Ordering::Relaxed);
-        if until_ms == before_ms {
+        let is_in_doubt = matches!(engine.role(), Role::Leader(leader) if leader.is_in_doubt);
+        if until_ms == before_ms || is_in_doubt {
             return;
         }
         self.guard_until_ms.store(until_ms, Ordering::Relaxed);

@@ -66,7 +66,7 @@ impl State for NodeState {
 
     fn begin_leading(&self, barrier: u64, lease_ms: i64, guard: Option<&Guard>) -> u64 {
         let begun = self.with(|host, engine| {
-            let position = self.log.begin(barrier);
+            let position = self.log.begin(barrier, lease_ms);
             let lease_ms = if defect!(LeaseTimeFromWallClock) { 0 } else { lease_ms };
             host.clock.begin_leading(Millis(lease_ms));
             engine.set_clock_rate(host.clock.rate());

@@ -28,16 +28,19 @@ const OWNER: &str = "former";
 
 /// The server, and a client in its process.
 struct FormerServer {
-    server: SimulatedServer,
+    /// Ends before the process.
     client: Client,
+    server: SimulatedServer,
 }
 
 impl FormerServer {
-    fn start(disk: &SimulatedDisk, seed: u64) -> Result<FormerServer, String> {
+    /// Starts it. With a restart guard, its backup has a record of the lease ceiling.
+    fn start(disk: &SimulatedDisk, random: &mut Random) -> Result<FormerServer, String> {
+        let guard = if random.once_in(4) { "yes" } else { "no" };
         let options = StartOptions {
-            settings: &[("appendonly", "yes"), ("appendfsync", "always")],
+            settings: &[("appendonly", "yes"), ("restart-guard", guard)],
             disk: Arc::new(disk.clone()),
-            seed,
+            seed: random.bits(),
             segment_bytes_max: 1 << 20,
             node: None,
         };
@@ -86,7 +89,7 @@ impl Core {
         self.machines[0].step_wall(AHEAD_US);
         self.machines[0].use_clocks(0);
         let disk = SimulatedDisk::new();
-        let mut former = FormerServer::start(&disk, random.bits())?;
+        let mut former = FormerServer::start(&disk, &mut random)?;
         let lease_ms = lease_us / 1000;
         former.call(&words(&format!("SET backup:key {OWNER} PX {lease_ms}")))?;
         former.call(&words(&format!("LOCK.ACQUIRE backup:lock {OWNER} TTL {lease_ms}")))?;
