@@ -180,7 +180,7 @@ fn command_is_killed_before_the_lease_ends_without_a_server() {
     let mut server = Daemon::start(&["--port", "0"]);
     let port = server.wait_for_port();
     let script = "trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.01; done";
-    let (mut child, mut lines) = begin(&mut lock_on(port, &["--lease", "1s"], script));
+    let (mut child, mut lines) = begin(&mut lock_on(port, &["--lease", "2s"], script));
     let process_id: i32 = next(&mut lines).parse().expect("a number");
     server.signal("STOP");
     assert_eq!(end_of(&mut child, "its end").code(), Some(76));

@@ -268,8 +268,6 @@ defects! {
             "the commit of a batch releases the output of later units, too" [R1],
         BackupTrusted = "backup-trusted":
             "a cluster that begins with a backup has no guard for what the backup lacks" [S8 R3],
-        BatchLeftOpenBySnapshot = "batch-left-open-by-snapshot":
-            "units after a snapshot of a leader belong to a batch that the snapshot contains" [R2],
         BatchAppliedByItsLeader = "batch-applied-by-its-leader":
             "a leader applies its own batches again when they are committed" [R2],
         ClientsKeptAtStepDown = "clients-kept-at-step-down":
@@ -278,8 +276,6 @@ defects! {
             "a leader does not keep the guard with which its cluster has begun" [S8],
         HeldRequestsForgotten = "held-requests-forgotten":
             "requests that are held are never confirmed or refused",
-        LateReadsGranted = "late-reads-granted":
-            "a confirmation counts for reads that have come after it was asked for" [R9],
         LeadershipNotChecked = "leadership-not-checked":
             "a leader serves requests without checking that it still leads" [R3 R4 R5],
         LeaseClockKeptAtStepDown = "lease-clock-kept-at-step-down":

@@ -14,7 +14,6 @@ use crate::command::Flags;
 use crate::error::Error;
 use crate::run::gates::{Closed, Invocation, Paths};
 use crate::sessions::{ClientId, Sessions};
-use lockwheel_defects::defect;
 
 /// What a request needs that the server does not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,10 +137,8 @@ impl Engine {
     /// returned them. Without effect if the state has been replaced since.
     pub fn grant_reads(&mut self, reads: HeldReads) {
         if reads.era == self.sessions.held.era {
-            let is_granted = |held: &HeldRequest| {
-                let is_early = held.number <= reads.last || defect!(LateReadsGranted);
-                held.need == Need::State && is_early
-            };
+            let is_granted =
+                |held: &HeldRequest| held.need == Need::State && held.number <= reads.last;
             self.sessions.end_holds(Some(true), is_granted);
         }
     }

@@ -214,7 +214,7 @@ impl RaftLog {
     pub(crate) fn close_batch(&self) -> Option<Position> {
         let mut pending = self.pending.lock();
         if let Some(batch) = pending.leadership.as_mut()?.batches.back_mut() {
-            batch.is_closed = !defect!(BatchLeftOpenBySnapshot);
+            batch.is_closed = true;
         }
         Some(pending.last)
     }
