@@ -31,6 +31,9 @@ pub(crate) const LOCK_POLL_MAX: Duration = Duration::from_millis(500);
 /// queue again: the server must not wait for ever for a client that is gone.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Longest time for which `lockwheel lock` waits at its end until its messages are written.
+pub(crate) const LOCK_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How often `lockwheel lock` looks whether the lease is about to end. Less than the shortest part
 /// of a lease that counts, a twelfth of a second.
 pub(crate) const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(20);

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::task::Poll;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpid, getppid};
 use tokio::process::Child;
@@ -16,7 +17,8 @@ use tokio::time::sleep;
 
 use super::keeper::{Keeper, Report};
 use super::lock::{Grant, Lock, Problem, now};
-use super::{LOST, NOT_ACQUIRED, OnLost, print_error};
+use super::messages::{self, Messages};
+use super::{LOST, OnLost, UNAVAILABLE};
 use crate::limits::LOCK_LOOK_INTERVAL;
 use crate::run_command::{
     NOT_EXECUTABLE, NOT_FOUND, SIGNAL_STATUS_BASE, UNUSABLE, code, is_in_terminal_foreground,
@@ -24,6 +26,9 @@ use crate::run_command::{
 
 /// The variable with the fencing token of a native lock.
 const TOKEN: &str = "LOCKWHEEL_FENCING_TOKEN";
+
+/// The variable with the password of the server, which is not for the command.
+const PASSWORD: &str = "REDISCLI_AUTH";
 
 /// The signals that are passed on.
 const PASSED_ON: [(SignalKind, Signal); 4] = [
@@ -38,16 +43,16 @@ const PASSED_ON: [(SignalKind, Signal); 4] = [
 pub(super) fn replace_this_process(holder: i32, command: &[OsString]) -> u8 {
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL) {
-        print_error(&format!("the command would not end with its lock: {error}"));
+        messages::print(&format!("the command would not end with its lock: {error}"));
         return UNUSABLE;
     }
     // It may have ended before.
     if getppid() != Pid::from_raw(holder) {
-        print_error("the process that holds the lock has ended");
+        messages::print("the process that holds the lock has ended");
         return LOST;
     }
     let error = Command::new(&command[0]).args(&command[1..]).exec();
-    print_error(&format!("{}: {error}", command[0].to_string_lossy()));
+    messages::print(&format!("{}: {error}", command[0].to_string_lossy()));
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
@@ -61,33 +66,37 @@ pub(super) fn run_with(
     let lease = lock.lease;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
+    let messages = Messages::start().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let mut signals = Signals::catch()?;
         let mut keeper = Keeper::start(lock, wait)?;
-        let grant = tokio::select! {
-            report = keeper.reports.recv() => report,
-            // The connection ends with the process, and the place in the queue with it.
-            signal = signals.next() => return Ok(signal_status(signal)),
-        };
-        let grant = match grant {
-            Some(Report::Acquired(grant)) => grant,
-            Some(Report::NotAcquired(reason)) => {
-                print_error(&format!("not acquired: {reason}"));
-                return Ok(NOT_ACQUIRED);
+        let grant = loop {
+            let report = tokio::select! {
+                report = keeper.reports.recv() => report,
+                // The connection ends with the process, and the place in the queue with it.
+                signal = signals.next() => return Ok(signal_status(signal)),
+            };
+            match report {
+                Some(Report::Acquired(grant)) => break grant,
+                Some(Report::Waiting(reason)) => messages.send(&format!("waiting: {reason}")),
+                Some(Report::NotAcquired(status, reason)) => {
+                    messages.send(&format!("not acquired: {reason}"));
+                    return Ok(status);
+                }
+                _ => return Err("the lock was not acquired".to_owned()),
             }
-            _ => return Err("the lock was not acquired".to_owned()),
         };
-        let status = Supervised::start(command, grant, lease, on_lost)
-            .map_err(|error| format!("the command cannot be started: {error}"));
-        let status = match status {
-            Ok(supervised) => supervised.wait(&mut keeper, &mut signals).await,
-            Err(error) => Err(error),
-        };
-        match keeper.release() {
-            Err(Problem::Temporary(reason) | Problem::Lasting(reason)) => {
-                print_error(&format!("not released, and held until its lease ends: {reason}"));
+        let status = if grant.until.saturating_sub(now()) < lease / 4 {
+            messages.send("not acquired: the lease was about to end when the reply came");
+            Ok(UNAVAILABLE)
+        } else {
+            match Supervised::start(command, grant, lease, on_lost, &messages) {
+                Ok(supervised) => supervised.wait(&mut keeper, &mut signals).await,
+                Err(error) => Err(format!("the command cannot be started: {error}")),
             }
-            Ok(()) => {}
+        };
+        if let Err(Problem::Temporary(reason) | Problem::Lasting(reason)) = keeper.release() {
+            messages.send(&format!("not released, and held until its lease ends: {reason}"));
         }
         status
     })
@@ -97,9 +106,13 @@ pub(super) fn run_with(
 struct Signals(Vec<(Caught, Signal)>);
 
 impl Signals {
+    /// Catches the signals, except those that are ignored, as by `nohup`: the command ignores them,
+    /// too.
     fn catch() -> Result<Signals, String> {
-        let caught = PASSED_ON.map(|(kind, passed_on)| Ok((signal(kind)?, passed_on)));
-        let caught: io::Result<Vec<(Caught, Signal)>> = caught.into_iter().collect();
+        let ignored = ignored();
+        let caught = PASSED_ON.into_iter().filter(|(_, it)| ignored & (1 << (*it as u32 - 1)) == 0);
+        let caught = caught.map(|(kind, passed_on)| Ok((signal(kind)?, passed_on)));
+        let caught: io::Result<Vec<(Caught, Signal)>> = caught.collect();
         caught.map(Signals).map_err(|error| error.to_string())
     }
 
@@ -116,12 +129,25 @@ impl Signals {
     }
 }
 
+/// The signals that this process ignores, a bit for each; none where that is not known.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
 fn signal_status(signal: Signal) -> u8 {
     u8::try_from(SIGNAL_STATUS_BASE + signal as i32).unwrap_or(u8::MAX)
 }
 
+/// This program, also if its file was replaced since the start.
+fn own_program() -> io::Result<std::path::PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
 /// A command that runs.
-struct Supervised {
+struct Supervised<'m> {
+    messages: &'m Messages,
     child: Child,
     id: Pid,
     /// Whether it has a process group of its own.
@@ -130,25 +156,28 @@ struct Supervised {
     on_lost: OnLost,
     /// When the lease ends at the earliest.
     until: Duration,
-    /// Whether the lock is lost, or may be before it could be renewed.
+    /// Whether the lock is lost, or its lease was about to end.
     is_lost: bool,
     is_killed: bool,
 }
 
-impl Supervised {
+impl<'m> Supervised<'m> {
     fn start(
         words: &[OsString],
         grant: Grant,
         lease: Duration,
         on_lost: OnLost,
-    ) -> io::Result<Supervised> {
+        messages: &'m Messages,
+    ) -> io::Result<Supervised<'m>> {
         // This program again, which replaces itself by the command.
-        let mut command = tokio::process::Command::new(std::env::current_exe()?);
+        let mut command = tokio::process::Command::new(own_program()?);
+        command.arg0("lockwheel");
         command.args(["lock", "--exec-for", &getpid().to_string(), "--"]).args(words);
         let has_group = !is_in_terminal_foreground();
         if has_group {
             command.process_group(0);
         }
+        command.env_remove(PASSWORD);
         match grant.token {
             Some(token) => command.env(TOKEN, token.to_string()),
             None => command.env_remove(TOKEN),
@@ -156,6 +185,7 @@ impl Supervised {
         let child = command.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::NotFound)?;
         Ok(Supervised {
+            messages,
             child,
             id: Pid::from_raw(id),
             has_group,
@@ -167,7 +197,8 @@ impl Supervised {
         })
     }
 
-    /// Waits for the end of the command; returns the exit status.
+    /// Waits for the end of the command, and if it has lost the lock, also of what it has started;
+    /// returns the exit status.
     async fn wait(mut self, keeper: &mut Keeper, signals: &mut Signals) -> Result<u8, String> {
         let status = loop {
             tokio::select! {
@@ -179,19 +210,36 @@ impl Supervised {
             }
         };
         let status: ExitStatus = status.map_err(|error| error.to_string())?;
+        while let Ok(report) = keeper.reports.try_recv() {
+            match report {
+                Report::Renewed(until) => self.until = self.until.max(until),
+                Report::Lost => self.is_lost = true,
+                _ => {}
+            }
+        }
+        self.is_lost |= now() >= self.until;
+        // What it has started may go on until the lease ends.
+        while self.must_end() && self.has_group && now() < self.until && self.group_exists() {
+            tokio::select! {
+                signal = signals.next() => self.pass_on(signal),
+                () = sleep(LOCK_LOOK_INTERVAL) => self.look(),
+            }
+        }
         Ok(if self.is_lost { LOST } else { code(status) })
     }
 
     fn note(&mut self, report: Report) {
         match report {
-            Report::Renewed(until) => self.until = until,
-            Report::NotRenewed(reason) => print_error(&format!("not renewed: {reason}")),
+            // A command that is being ended has no more time than before.
+            Report::Renewed(until) if !self.must_end() => self.until = until,
+            Report::NotRenewed(reason) => self.messages.send(&format!("not renewed: {reason}")),
             Report::Lost => {
                 // The command gets the same time to end as before the end of a lease.
-                self.until = now() + self.lease / 4;
+                self.until = self.until.min(now() + self.lease / 4);
                 self.lose("another client may hold the lock");
             }
-            Report::Acquired(_) | Report::NotAcquired(_) => {}
+            Report::Renewed(_) => {}
+            Report::Waiting(_) | Report::Acquired(_) | Report::NotAcquired(..) => {}
         }
     }
 
@@ -201,8 +249,7 @@ impl Supervised {
         if left < self.lease / 4 {
             self.lose("the lease could not be renewed");
         }
-        let must_end = self.is_lost && self.on_lost == OnLost::Terminate;
-        if must_end && left < self.lease / 12 && !self.is_killed {
+        if self.must_end() && left < self.lease / 12 && !self.is_killed {
             self.is_killed = true;
             self.send(Signal::SIGKILL);
         }
@@ -212,14 +259,22 @@ impl Supervised {
         if std::mem::replace(&mut self.is_lost, true) {
             return;
         }
-        let (end, going_on) = ("the command is ended", "the command goes on");
-        let then = if self.on_lost == OnLost::Terminate { end } else { going_on };
-        print_error(&format!("lost: {reason}; {then}"));
-        if self.on_lost == OnLost::Terminate {
+        if self.must_end() {
             self.send(Signal::SIGTERM);
-            // One that is stopped.
+            // A command that is stopped goes on, to end.
             self.send(Signal::SIGCONT);
         }
+        let (end, going_on) = ("the command is ended", "the command goes on");
+        let then = if self.on_lost == OnLost::Terminate { end } else { going_on };
+        self.messages.send(&format!("lost: {reason}; {then}"));
+    }
+
+    fn must_end(&self) -> bool {
+        self.is_lost && self.on_lost == OnLost::Terminate
+    }
+
+    fn group_exists(&self) -> bool {
+        killpg(self.id, None) != Err(Errno::ESRCH)
     }
 
     fn pass_on(&self, signal: Signal) {
@@ -230,7 +285,12 @@ impl Supervised {
     }
 
     fn send(&self, signal: Signal) {
-        // Fails if it has ended.
-        let _ = if self.has_group { killpg(self.id, signal) } else { kill(self.id, signal) };
+        let sent = if self.has_group { killpg(self.id, signal) } else { kill(self.id, signal) };
+        // It may have ended.
+        if let Err(error) = sent
+            && error != Errno::ESRCH
+        {
+            self.messages.send(&format!("the command cannot be sent {signal}: {error}"));
+        }
     }
 }

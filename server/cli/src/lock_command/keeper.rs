@@ -8,14 +8,19 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::lock::{Attempt, Grant, Lock, Problem, now};
-use crate::limits::{LOCK_POLL_MAX, LOCK_POLL_MIN, LOCK_WAIT_MAX};
+use super::lock::{Grant, Lock, Problem, now};
+use super::{NOT_ACQUIRED, UNAVAILABLE};
+use crate::limits::{LOCK_LOOK_INTERVAL, LOCK_POLL_MAX, LOCK_POLL_MIN, LOCK_WAIT_MAX};
+use crate::run_command::UNUSABLE;
 
 /// What the thread reports.
 #[derive(Debug)]
 pub(super) enum Report {
+    /// The server cannot be asked for the lock, for this reason, and is asked again.
+    Waiting(String),
     Acquired(Grant),
-    NotAcquired(String),
+    /// The exit status, and the reason.
+    NotAcquired(u8, String),
     /// The lease was renewed, and ends at this time at the earliest.
     Renewed(Duration),
     /// A renewal has failed for this reason, and another one follows.
@@ -37,8 +42,9 @@ impl Keeper {
     pub(super) fn start(mut lock: Lock, wait: Option<Duration>) -> Result<Keeper, String> {
         let (sender, reports) = unbounded_channel();
         let (ends, end) = mpsc::channel();
-        let work = move || {
-            acquire(&mut lock, wait, &sender).map_or(Ok(()), |()| keep(&mut lock, &sender, &end))
+        let work = move || match acquire(&mut lock, wait, &sender) {
+            Some(sent) => keep(&mut lock, sent, &sender, &end),
+            None => Ok(()),
         };
         let thread = thread::Builder::new().name("lockwheel-lock".into()).spawn(work);
         let thread = Some(thread.map_err(|error| format!("no thread: {error}"))?);
@@ -53,56 +59,81 @@ impl Keeper {
     }
 }
 
-/// Acquires the lock, and reports the outcome. `None` if it was not acquired.
+/// Acquires the lock, and reports the outcome. Returns when the lease began; `None` if the lock was
+/// not acquired.
 fn acquire(
     lock: &mut Lock,
     wait: Option<Duration>,
     reports: &UnboundedSender<Report>,
-) -> Option<()> {
+) -> Option<Duration> {
     let deadline = wait.map(|wait| now() + wait);
-    let mut pause = LOCK_POLL_MIN;
-    let reason = loop {
-        let left = deadline.map_or(LOCK_WAIT_MAX, |deadline| deadline.saturating_sub(now()));
-        let reason = match lock.acquire(left.min(LOCK_WAIT_MAX)) {
-            Ok(Attempt::Granted(grant)) => {
+    let left = |longest| match deadline {
+        Some(deadline) => longest_until(deadline).min(longest),
+        None => longest,
+    };
+    let (mut pause, mut reported) = (LOCK_POLL_MIN, String::new());
+    let (status, reason) = loop {
+        let outcome = match lock.acquire(left(LOCK_WAIT_MAX)) {
+            Ok(Some(grant)) => {
                 // Fails if the process ends.
                 let _ = reports.send(Report::Acquired(grant));
-                return Some(());
+                return Some(grant.sent);
             }
-            Ok(Attempt::Refused) => "others hold the lock".to_owned(),
-            Err(Problem::Temporary(reason)) => reason,
-            Err(Problem::Lasting(reason)) => break reason,
+            Ok(None) => (NOT_ACQUIRED, "others hold the lock".to_owned()),
+            Err(Problem::Temporary(reason)) => (UNAVAILABLE, reason),
+            Err(Problem::Lasting(reason)) => break (UNUSABLE, reason),
         };
-        let left = deadline.map_or(pause, |deadline| deadline.saturating_sub(now()));
+        let left = left(pause);
         if left.is_zero() {
-            break reason;
+            break outcome;
         }
-        thread::sleep(pause.min(left));
+        if outcome.0 == UNAVAILABLE && outcome.1 != reported {
+            reported.clone_from(&outcome.1);
+            let _ = reports.send(Report::Waiting(outcome.1));
+        }
+        thread::sleep(left);
         pause = (pause * 2).min(LOCK_POLL_MAX);
     };
-    let _ = reports.send(Report::NotAcquired(reason));
+    lock.release_if_granted();
+    let _ = reports.send(Report::NotAcquired(status, reason));
     None
 }
 
-/// Renews the lease each third of it, until the lock is to be released; then releases it.
+fn longest_until(deadline: Duration) -> Duration {
+    deadline.saturating_sub(now())
+}
+
+/// Renews the lease each third of it, until the lock is to be released; then releases it. The lease
+/// began at `sent`.
 fn keep(
     lock: &mut Lock,
+    sent: Duration,
     reports: &UnboundedSender<Report>,
     end: &mpsc::Receiver<()>,
 ) -> Result<(), Problem> {
-    let mut pause = lock.lease / 3;
+    let (mut next, mut reported) = (sent + lock.lease / 3, String::new());
     loop {
+        // Not one pause: the machine may be suspended.
+        let pause = next.saturating_sub(now()).min(LOCK_LOOK_INTERVAL);
         if end.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
             return lock.release();
         }
+        if now() < next {
+            continue;
+        }
         let report = match lock.renew() {
             Ok(Some(grant)) => {
-                pause = lock.lease / 3;
+                next = grant.sent + lock.lease / 3;
+                reported.clear();
                 Report::Renewed(grant.until)
             }
             Ok(None) => Report::Lost,
             Err(Problem::Lasting(reason) | Problem::Temporary(reason)) => {
-                pause = lock.lease / 12;
+                next = now() + lock.lease / 24;
+                if reason == reported {
+                    continue;
+                }
+                reported.clone_from(&reason);
                 Report::NotRenewed(reason)
             }
         };

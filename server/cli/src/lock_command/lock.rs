@@ -39,11 +39,13 @@ pub(super) struct Lock {
     /// Whether the server has native locks; `None` before the first request.
     is_native: Option<bool>,
     connection: Option<Connection>,
-    /// Whether the server may have granted the lock in a reply that was lost.
+    /// When the last request was sent: see [`now`].
+    sent: Duration,
+    /// Whether the server may have granted the lock, also in a reply that was lost.
     may_be_granted: bool,
 }
 
-/// A request to a lock that was not carried out.
+/// A request to a lock that was not carried out, as far as is known.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The server cannot be reached, or does not serve requests now.
@@ -52,20 +54,14 @@ pub(super) enum Problem {
     Lasting(String),
 }
 
-/// What an attempt to acquire the lock has achieved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
-    Granted(Grant),
-    /// Others hold the lock.
-    Refused,
-}
-
 /// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     /// The fencing token of a native lock.
     pub(super) token: Option<i64>,
-    /// When the lease ends at the earliest: see [`now`].
+    /// When the request was sent that began the lease: see [`now`].
+    pub(super) sent: Duration,
+    /// When the lease ends at the earliest.
     pub(super) until: Duration,
 }
 
@@ -88,12 +84,35 @@ impl Lock {
         let random = getrandom::u64().map_err(|error| format!("no randomness: {error}"))?;
         let host = nix::unistd::gethostname().unwrap_or_default();
         let owner = format!("{}:{}:{random:016x}", host.to_string_lossy(), std::process::id());
-        let (is_native, connection, may_be_granted) = (None, None, false);
-        Ok(Lock { server, name, mode, lease, owner, is_native, connection, may_be_granted })
+        Ok(Lock {
+            server,
+            name,
+            mode,
+            lease,
+            owner,
+            is_native: None,
+            connection: None,
+            sent: Duration::ZERO,
+            may_be_granted: false,
+        })
     }
 
-    /// Tries to acquire the lock. A native lock waits in the server for `wait` at most.
-    pub(super) fn acquire(&mut self, wait: Duration) -> Result<Attempt, Problem> {
+    /// Tries to acquire the lock. A native lock waits in the server for `wait` at most. `None` if
+    /// others hold the lock.
+    pub(super) fn acquire(&mut self, wait: Duration) -> Result<Option<Grant>, Problem> {
+        let before = self.sent;
+        let granted = self.try_to_acquire(wait);
+        self.may_be_granted |= self.sent != before && !matches!(granted, Ok(None));
+        let Some(grant) = granted? else { return Ok(None) };
+        if now().saturating_sub(grant.sent) < self.lease / 10 {
+            return Ok(Some(grant));
+        }
+        // The lease began somewhere in the wait for the reply.
+        let renewed = self.renew()?;
+        Ok(renewed.map(|renewed| Grant { token: grant.token, ..renewed }))
+    }
+
+    fn try_to_acquire(&mut self, wait: Duration) -> Result<Option<Grant>, Problem> {
         if self.is_native != Some(false) {
             match self.acquire_native(wait) {
                 Err(Problem::Lasting(error)) if error.starts_with("ERR unknown command") => {
@@ -106,83 +125,80 @@ impl Lock {
             let reason = "--shared and --permits need Lockwheel, and the server is another one";
             return Err(Problem::Lasting(reason.to_owned()));
         }
-        let sent = now();
-        let words =
-            ["SET", &self.name, &self.owner, "NX", "PX", &self.lease_ms()].map(str::to_owned);
-        let reply = self.request(&words, Duration::ZERO);
-        self.may_be_granted |= matches!(reply, Err(Problem::Temporary(_)));
-        let until = self.until(sent);
-        match reply? {
-            Reply::Null | Reply::NullArray if self.may_be_granted => {
-                let renewed = self.renew()?;
-                Ok(renewed.map_or(Attempt::Refused, Attempt::Granted))
-            }
-            Reply::Null | Reply::NullArray => Ok(Attempt::Refused),
-            _ => Ok(Attempt::Granted(Grant { token: None, until })),
+        let words = owned(&["SET", &self.name, &self.owner, "NX", "PX", &self.lease_ms()]);
+        match self.request(&words, Duration::ZERO)? {
+            Reply::Null | Reply::NullArray if self.may_be_granted => self.renew(),
+            Reply::Null | Reply::NullArray => Ok(None),
+            _ => Ok(Some(self.grant(None))),
         }
     }
 
-    fn acquire_native(&mut self, wait: Duration) -> Result<Attempt, Problem> {
-        let sent = now();
-        let mut line = vec!["LOCK.ACQUIRE".to_owned(), self.name.clone(), self.owner.clone()];
+    fn acquire_native(&mut self, wait: Duration) -> Result<Option<Grant>, Problem> {
         // Not `BOUND`: if the connection fails, the lease counts.
-        line.extend(["TTL".to_owned(), self.lease_ms()]);
+        let mut words = owned(&["LOCK.ACQUIRE", &self.name, &self.owner, "TTL", &self.lease_ms()]);
         match self.mode {
             Mode::Exclusive => {}
-            Mode::Shared => line.push("SHARED".to_owned()),
+            Mode::Shared => words.push("SHARED".to_owned()),
             Mode::Permits(taken, all) => {
-                line.extend(
-                    ["PERMITS", &taken.to_string(), "OF", &all.to_string()].map(str::to_owned),
-                );
+                words.extend(owned(&["PERMITS", &taken.to_string(), "OF", &all.to_string()]));
             }
         }
         if !wait.is_zero() {
-            line.extend(["WAIT".to_owned(), wait.as_millis().to_string()]);
+            words.extend(owned(&["WAIT", &wait.as_millis().to_string()]));
         }
-        let reply = self.request(&line, wait)?;
+        let reply = self.request(&words, wait)?;
         self.is_native = Some(true);
         if field(&reply, "status") != Some(&Reply::bulk("acquired")) {
-            return Ok(Attempt::Refused);
+            return Ok(None);
         }
         let token = match field(&reply, "token") {
             Some(Reply::Integer(token)) => Some(*token),
             _ => None,
         };
-        if now() - sent < self.lease / 10 {
-            return Ok(Attempt::Granted(Grant { token, until: self.until(sent) }));
-        }
-        // The lease began somewhere in the wait.
-        let renewed = self.renew()?;
-        Ok(renewed.map_or(Attempt::Refused, |grant| Attempt::Granted(Grant { token, ..grant })))
+        Ok(Some(self.grant(token)))
     }
 
     /// Starts the lease again. `None` if the owner does not hold the lock any more.
     pub(super) fn renew(&mut self) -> Result<Option<Grant>, Problem> {
-        let sent = now();
         let lease_ms = self.lease_ms();
         let words = match self.is_native {
-            Some(true) => vec!["LOCK.RENEW", &self.name, &self.owner, "TTL", &lease_ms],
-            _ => vec!["EVAL", RENEW, "1", &self.name, &self.owner, &lease_ms],
+            Some(true) => owned(&["LOCK.RENEW", &self.name, &self.owner, "TTL", &lease_ms]),
+            _ => owned(&["EVAL", RENEW, "1", &self.name, &self.owner, &lease_ms]),
         };
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let is_held = self.request(&words, Duration::ZERO)? == Reply::Integer(1);
-        Ok(is_held.then(|| Grant { token: None, until: self.until(sent) }))
+        match self.request(&words, Duration::ZERO) {
+            // Another client has a lock of another kind at this key.
+            Err(Problem::Lasting(error)) if error.contains("WRONGTYPE") => Ok(None),
+            Err(problem) => Err(problem),
+            Ok(reply) => Ok((reply == Reply::Integer(1)).then(|| self.grant(None))),
+        }
     }
 
     /// Releases the lock. Without an error also if it is not held.
     pub(super) fn release(&mut self) -> Result<(), Problem> {
         let words = match self.is_native {
-            Some(true) => vec!["LOCK.RELEASE", &self.name, &self.owner, "ALL"],
-            _ => vec!["EVAL", RELEASE, "1", &self.name, &self.owner],
+            Some(false) => owned(&["EVAL", RELEASE, "1", &self.name, &self.owner]),
+            // If that is not known, no other lock was asked for.
+            _ => owned(&["LOCK.RELEASE", &self.name, &self.owner, "ALL"]),
         };
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        self.request(&words, Duration::ZERO).map(drop)
+        match self.request(&words, Duration::ZERO) {
+            // The server may have closed the connection since the last request.
+            Err(Problem::Temporary(_)) => self.request(&words, Duration::ZERO).map(drop),
+            released => released.map(drop),
+        }
     }
 
-    /// When a lease ends at the earliest that was asked for at this time: the clock of the server
-    /// may be faster than that of this machine by a twentieth.
-    fn until(&self, sent: Duration) -> Duration {
-        sent + self.lease - self.lease / 20
+    /// Releases the lock if the server may have granted it.
+    pub(super) fn release_if_granted(&mut self) {
+        if self.may_be_granted {
+            // It ends with its lease otherwise.
+            let _ = self.release();
+        }
+    }
+
+    /// The lease of the last request. The clock of the server may be faster than that of this
+    /// machine by a twentieth.
+    fn grant(&self, token: Option<i64>) -> Grant {
+        Grant { token, sent: self.sent, until: self.sent + self.lease - self.lease / 20 }
     }
 
     fn lease_ms(&self) -> String {
@@ -194,14 +210,15 @@ impl Lock {
         let address = self.server.address();
         let failed =
             |error: io::Error| Problem::Temporary(format!("{address}: {}", error_text(&error)));
-        let reply = self.exchange(words, wait);
-        if reply.is_err() {
-            self.connection = None;
-        }
-        match reply.map_err(failed)?? {
+        let reply = self.exchange(words, wait).map_err(failed).and_then(|reply| match reply? {
             Reply::Error(line) => Err(problem(&String::from_utf8_lossy(&line))),
             reply => Ok(reply),
+        });
+        if matches!(reply, Err(Problem::Temporary(_))) {
+            // The next one may be to another server, which leads now.
+            self.connection = None;
         }
+        reply
     }
 
     fn exchange(&mut self, words: &[String], wait: Duration) -> io::Result<Result<Reply, Problem>> {
@@ -212,12 +229,14 @@ impl Lock {
             connection => {
                 let mut opened = self.server.connect(Some(limit))?;
                 if let Err(error) = opened.log_in(&self.server.login(Protocol::Resp2))? {
-                    return Ok(Err(Problem::Lasting(error)));
+                    let (_, line) = error.split_once(" failed: ").unwrap_or(("", &error));
+                    return Ok(Err(problem(line)));
                 }
                 connection.insert(opened)
             }
         };
         connection.set_timeout(Some(limit + wait))?;
+        self.sent = now();
         connection.send(words)?;
         connection.read().map(Ok)
     }
@@ -225,7 +244,7 @@ impl Lock {
 
 /// What an error reply means.
 fn problem(line: &str) -> Problem {
-    const TEMPORARY: [&str; 8] = [
+    const TEMPORARY: [&str; 10] = [
         "LOADING",
         "MASTERDOWN",
         "READONLY",
@@ -234,6 +253,8 @@ fn problem(line: &str) -> Problem {
         "CLUSTERDOWN",
         "NOREPLICAS",
         "OOM",
+        "MISCONF",
+        "ERR max number of clients",
     ];
     let is_temporary = TEMPORARY.iter().any(|code| line.starts_with(code));
     let kind = if is_temporary { Problem::Temporary } else { Problem::Lasting };
@@ -245,4 +266,8 @@ fn field<'r>(reply: &'r Reply, name: &str) -> Option<&'r Reply> {
     let Reply::Array(items) = reply else { return None };
     let at = items.iter().position(|item| *item == Reply::bulk(name))?;
     items.get(at + 1)
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }

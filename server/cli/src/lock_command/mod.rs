@@ -2,14 +2,15 @@
 //! speaks the Redis protocol.
 //!
 //! `lock` asks the server, `keeper` renews the lease on a thread of its own, `command` runs the
-//! command. A lease counts from the moment at which the last request that was answered was sent.
+//! command, `messages` writes what happens to standard error. A lease counts from the moment at
+//! which the last request that was answered was sent.
 
 mod command;
 mod keeper;
 mod lock;
+mod messages;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ use self::lock::{Lock, Mode};
 use crate::redis_cli::server_options::ServerOptions;
 use crate::run_command::UNUSABLE;
 
-/// Exit status if the lock was not acquired: `EX_TEMPFAIL`.
+/// Exit status if the server cannot be asked: `EX_UNAVAILABLE`.
+const UNAVAILABLE: u8 = 69;
+/// Exit status if others hold the lock: `EX_TEMPFAIL`.
 const NOT_ACQUIRED: u8 = 75;
 /// Exit status if the lock was lost while the command ran.
 const LOST: u8 = 76;
@@ -38,13 +41,15 @@ On Lockwheel the lock is a native one, and the command finds its fencing token i
 LOCKWHEEL_FENCING_TOKEN. On another server it is a key that is set with NX and PX. A variable
 REDISCLI_AUTH has the password.
 
-Exit status: that of the command; 128 plus the number of the signal that ended it; 75 if the lock
-was not acquired, 76 if it was lost while the command ran; 125 if an option is wrong, 126 if the
-command cannot be executed, 127 if it was not found.";
+Exit status: that of the command; 128 plus the number of the signal that ended it; 69 if the server
+cannot be reached, 75 if others hold the lock, 76 if it was lost while the command ran; 125 if an
+option is wrong or the server refuses, 126 if the command cannot be executed, 127 if it was not
+found.";
 
 /// Runs a command while it holds a lock
 #[derive(Parser)]
 #[command(name = "lockwheel lock", bin_name = "lockwheel lock", disable_help_flag = true)]
+#[command(override_usage = "lockwheel lock [options] NAME [options] -- COMMAND [ARGUMENT ...]")]
 #[command(after_help = EXAMPLES)]
 struct Arguments {
     #[command(flatten)]
@@ -99,7 +104,8 @@ fn lease(text: &str) -> Result<Duration, String> {
 }
 
 fn permits(text: &str) -> Result<(u32, u32), String> {
-    let parsed = text.split_once('/').and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
+    let number = |text: &str| text.parse().ok().filter(|_| !text.starts_with('+'));
+    let parsed = text.split_once('/').and_then(|(n, m)| Some((number(n)?, number(m)?)));
     parsed
         .filter(|(taken, all)| (1..=*all).contains(taken))
         .ok_or_else(|| "permits are written n/m, such as 1/4, with n from 1 to m".to_owned())
@@ -127,17 +133,12 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     let lock = match Lock::new(server, name.unwrap_or_default(), mode, lease) {
         Ok(lock) => lock,
         Err(reason) => {
-            print_error(&reason);
+            messages::print(&reason);
             return ExitCode::from(UNUSABLE);
         }
     };
     ExitCode::from(command::run_with(lock, wait, on_lost, &command).unwrap_or_else(|reason| {
-        print_error(&reason);
+        messages::print(&reason);
         UNUSABLE
     }))
-}
-
-/// Prints an error to standard error, which may be closed.
-fn print_error(text: &str) {
-    let _ = writeln!(io::stderr(), "lockwheel lock: {}", text.trim());
 }

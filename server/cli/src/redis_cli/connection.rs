@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -182,8 +182,9 @@ impl Connection {
 fn connect(host: &str, port: u16, limit: Option<Duration>) -> io::Result<TcpStream> {
     let Some(limit) = limit else { return TcpStream::connect((host, port)) };
     let mut failed = io::Error::from(ErrorKind::NotFound);
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, limit) {
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    for address in &addresses {
+        match TcpStream::connect_timeout(address, limit / addresses.len() as u32) {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
