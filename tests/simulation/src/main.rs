@@ -179,7 +179,7 @@ fn find_defects(options: &Options) -> bool {
                 continue;
             };
             let mut written = written.lock().expect("no panic");
-            if let Some(out) = written.as_mut().filter(|_| operations::are_wrong(&outcome)) {
+            if let Some(out) = written.as_mut().filter(|_| operations::are_wrong(&plan, &outcome)) {
                 operations::write(out, &name, &plan, &outcome.history).expect("a writable file");
             }
             found.lock().expect("no panic").insert(name, plan.seed);

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use lockwheel_compat::judge::history::Event;
+use lockwheel_compat::judge::history::{Answer, Event};
 use lockwheel_compat::judge::{Rules, operations};
 
-use crate::judge::{by_lock, is_of_answers, rules};
+use crate::judge::{by_lock, is_of_answers, judge, rules};
 use crate::plan::Plan;
 use crate::run::Outcome;
 
@@ -27,7 +27,14 @@ pub fn write(out: &mut impl Write, name: &str, plan: &Plan, events: &[Event]) ->
     Ok(())
 }
 
-/// Whether answers to requests to locks are wrong.
-pub fn are_wrong(outcome: &Outcome) -> bool {
-    outcome.violations.iter().any(is_of_answers)
+/// Whether answers to requests to locks are wrong, apart from the remaining times in them, which the
+/// second judge does not know.
+pub fn are_wrong(plan: &Plan, outcome: &Outcome) -> bool {
+    let mut events = outcome.history.clone();
+    for event in &mut events {
+        if let Answer::Refused { remaining_us } = &mut event.answer {
+            *remaining_us = None;
+        }
+    }
+    outcome.violations.iter().any(is_of_answers) && judge(plan, &events).iter().any(is_of_answers)
 }
