@@ -159,8 +159,10 @@ impl SimulatedDisk {
         let (bytes, durable) = (bytes.to_vec(), bytes.to_vec());
         state.files.push(FileState { bytes, durable, unflushed: Vec::new() });
         let at = state.files.len() - 1;
-        state.names.insert(name.into(), at);
-        state.durable_names.insert(name.into(), at);
+        let State { names, durable_names, unflushed_names, .. } = &mut *state;
+        for names in [names, durable_names].into_iter().chain(unflushed_names) {
+            names.insert(name.into(), at);
+        }
     }
 
     /// Removes a file, durably.
