@@ -27,8 +27,8 @@ pub fn write(out: &mut impl Write, name: &str, plan: &Plan, events: &[Event]) ->
     Ok(())
 }
 
-/// Whether answers to requests to locks are wrong, apart from the remaining times in them, which the
-/// second judge does not know.
+/// Whether answers to requests to locks are wrong, apart from the remaining times in them, which
+/// the second judge does not know.
 pub fn are_wrong(plan: &Plan, outcome: &Outcome) -> bool {
     let mut events = outcome.history.clone();
     for event in &mut events {
