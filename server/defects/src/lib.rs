@@ -268,6 +268,9 @@ defects! {
             "the commit of a batch releases the output of later units, too" [R1],
         BackupTrusted = "backup-trusted":
             "a cluster that begins with a backup has no guard for what the backup lacks" [S8 R3],
+        CallsOutliveTheirLeadership = "calls-outlive-their-leadership":
+            "a call within the process waits for the number of a unit, also in the next leadership"
+            [R1],
         BatchAppliedByItsLeader = "batch-applied-by-its-leader":
             "a leader applies its own batches again when they are committed" [R2],
         ClientsKeptAtStepDown = "clients-kept-at-step-down":

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use lockwheel_resp::Reply;
@@ -11,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::host::{Failed, Host, Next};
 use crate::net::outbox::{Outbox, OutboxContents};
 use crate::net::registry::Receiver;
+use lockwheel_defects::defect;
 use lockwheel_engine::durability::unit_log::Position;
 use lockwheel_engine::sessions::{ClientId, Origin};
 
@@ -44,6 +46,8 @@ struct CommandOutput {
     messages: BytesMut,
     /// The position of the log that both depend on.
     position: Position,
+    /// How many leaderships of this node had ended when the command ran.
+    leaderships_ended: u64,
 }
 
 impl Client {
@@ -95,7 +99,7 @@ impl Client {
         loop {
             let next = self.run(&argv, &mut out)?;
             if matches!(next, Next::Request | Next::End) {
-                while !self.is_released(out.position)? {
+                while !self.is_released(&out)? {
                     self.wait();
                 }
                 return self.reply(out);
@@ -145,7 +149,7 @@ impl Client {
             let next = self.run(&argv, &mut out)?;
             let mut guard = DisconnectOnDrop { host: Arc::clone(&self.host), id: Some(self.id) };
             if matches!(next, Next::Request | Next::End) {
-                while !self.is_released(out.position)? {
+                while !self.is_released(&out)? {
                     self.outbox.woken().await;
                 }
                 guard.id = None;
@@ -229,6 +233,7 @@ impl Client {
             return Err(disconnected());
         }
         let ((next, reply, position), contents) = self.host.with(|engine| {
+            out.leaderships_ended = self.host.leaderships_ended.load(Ordering::Acquire);
             let contents = self.outbox.take(self.host.gate.released());
             (self.host.call_command(engine, self.id, argv, &mut out.messages), contents)
         })?;
@@ -252,10 +257,19 @@ impl Client {
         contents
     }
 
-    /// Whether output that depends on `position` is released; if not, the gate wakes this client.
-    fn is_released(&self, position: Position) -> Result<bool, Error> {
+    /// Whether output is released; if not, the gate wakes this client.
+    ///
+    /// # Errors
+    /// If the node has lost its leadership meanwhile: the next leader gives the position of the
+    /// output to another change.
+    fn is_released(&self, out: &CommandOutput) -> Result<bool, Error> {
         let released = self.host.gate.released();
-        if position <= released || lockwheel_defects::defect!(CallsNotGated) {
+        // After `released` was read, so that it is not that of a later leadership.
+        let ended = self.host.leaderships_ended.load(Ordering::Acquire);
+        if ended != out.leaderships_ended && !defect!(CallsOutliveTheirLeadership) {
+            return Err(Error::new(ErrorKind::Reply, OUTCOME_UNKNOWN));
+        }
+        if out.position <= released || defect!(CallsNotGated) {
             return Ok(true);
         }
         ensure_running(&self.host)?;
@@ -354,6 +368,11 @@ fn arguments<A: AsRef<[u8]>>(command: &[A]) -> Result<Vec<&[u8]>, Error> {
     }
     Ok(command.iter().map(AsRef::as_ref).collect())
 }
+
+/// The error of a call whose change may or may not be committed. Redis uses the code for clients
+/// that wait when a master becomes a replica.
+const OUTCOME_UNKNOWN: &str =
+    "UNBLOCKED the node leads no more, and it is not known whether the command took effect";
 
 fn disconnected() -> Error {
     Error::new(ErrorKind::Stopped, "the client has been disconnected")

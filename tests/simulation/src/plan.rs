@@ -321,8 +321,11 @@ impl Plan {
             true => draw_native_roles(&mut random, durability, &mut roles),
             false => draw_roles(&mut random, durability, &mut roles),
         }
-        // It would have to be in the process of the leader.
+        // In the process of the first node, whether it leads or not.
         roles.retain(|role| *role != Role::InProcess);
+        if Random::of(seed, u64::MAX - 4).once_in(3) {
+            roles.push(Role::InProcess);
+        }
         if roles.contains(&Role::ReadsMarks) {
             roles.push(Role::ReadsMarksOf(random.below(servers as u64) as usize));
         }

@@ -66,7 +66,7 @@
 //!   [`Engine::key_count`], [`Engine::client_memory_bytes`], [`Engine::dataset_bytes`],
 //!   [`Engine::digest`],
 //!   [`Engine::is_protected`], [`Engine::is_ready`], [`Engine::role`], [`Engine::guard`],
-//!   [`Engine::outlives_leader`]; what the caller
+//!   [`Engine::outlives_leader`], [`Engine::is_monitoring`]; what the caller
 //!   counts, [`Engine::traffic`] and [`Engine::unwritten_bytes`].
 //! - **The state**: [`Engine::libraries`], [`Engine::replicated_users`], [`Engine::records`].
 //!

@@ -172,9 +172,7 @@ impl Engine {
     /// [`GUARD_HELD_MS`](crate::limits::GUARD_HELD_MS); but not that of a client that monitors the
     /// server.
     pub(crate) fn check_guard_end(&self, call: &Invocation<'_>) -> Result<(), Closed> {
-        let session = self.sessions.get(call.client);
-        let is_monitoring = session.is_some_and(|session| session.origin.is_monitoring);
-        match self.guard_is_ending(call.time) && !is_monitoring {
+        match self.guard_is_ending(call.time) && !self.is_monitoring(call.client) {
             true => Err(Closed::Held(Need::GuardEnd)),
             false => Ok(()),
         }

@@ -118,18 +118,25 @@ impl Engine {
     }
 
     /// Whether a client stays when this server leads no more: it only waits for the event of the
-    /// next leader.
+    /// next leader, or monitors the server.
     pub fn outlives_leader(&self, client: ClientId) -> bool {
-        self.sessions.get(client).is_some_and(has_only_events)
-            && !self.sessions.bindings.has(client)
+        self.is_monitoring(client)
+            || self.sessions.get(client).is_some_and(has_only_events)
+                && !self.sessions.bindings.has(client)
+    }
+
+    /// Whether a client only monitors the server.
+    pub fn is_monitoring(&self, client: ClientId) -> bool {
+        self.sessions.get(client).is_some_and(|session| session.origin.is_monitoring)
     }
 
     /// The error for a client whose request needs a leader, which this server is not. If the client
     /// may have been directed to it as to the leader, its connection is closed, so that it looks
-    /// for the leader again.
+    /// for the leader again; one that monitors this server stays.
     pub(crate) fn refuse_to_lead(&mut self, client: ClientId) -> Error {
         let known_at = self.nodes.leader_known_at;
         if let Some(session) = self.sessions.get_mut(client)
+            && !session.origin.is_monitoring
             && session.connected_at.0 <= known_at.0.saturating_add(limits::LEADER_NEWS_MS)
         {
             session.close = Some(Close::AfterReplies);
@@ -151,8 +158,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::{Address, Follower, Nodes};
+    use crate::Flow;
+    use crate::sessions::Origin;
     use crate::settings::{Settings, directive};
-    use crate::testing::Stage;
+    use crate::testing::{Stage, words};
 
     fn address(port: u16) -> Address {
         Address { host: "10.0.0.1".into(), port }
@@ -319,6 +328,19 @@ mod tests {
         stage.set_nodes(nodes(Some(9), None));
         let event = "\"+switch-master\", \"mymaster 10.0.0.1 8 10.0.0.1 9\"]";
         stage.check(&format!("b< => [\"message\", {event}; c< => [\"pmessage\", \"*\", {event}"));
+    }
+
+    #[test]
+    fn client_that_monitors_a_node_stays_connected() {
+        let mut stage = node();
+        stage.set_nodes(nodes(Some(8), None));
+        let origin = Origin { in_process: true, is_monitoring: true, ..Origin::default() };
+        let client = stage.engine.connect(origin, stage.time());
+        assert!(stage.engine.outlives_leader(client));
+        // Other clients that have connected as recently are closed.
+        let (reply, flow) = stage.run(client, &words("LOCKWHEEL RELEASE k"));
+        assert!(reply.starts_with("!READONLY "), "{reply}");
+        assert_eq!(flow, Flow::Next);
     }
 
     #[test]

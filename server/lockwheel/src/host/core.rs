@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
@@ -53,6 +53,8 @@ pub(crate) struct Host {
     pub(super) reads_files: AtomicBool,
     /// The connected clients.
     pub(crate) registry: Registry,
+    /// How many leaderships of this node have ended. Changed only under the engine's lock.
+    pub(crate) leaderships_ended: AtomicU64,
     /// The files that are removed when the server ends.
     pub(super) runtime_files: RuntimeFiles,
     /// Whether the server has ended: all tasks end then.
@@ -110,6 +112,7 @@ impl Host {
             stopped: watch::Sender::new(false),
             has_been_ready: watch::Sender::new(!is_loading),
             deadline_timer,
+            leaderships_ended: AtomicU64::new(0),
             idle_timeout_seconds: AtomicU32::new(0),
             failed: AtomicBool::new(false),
             script_is_slow: AtomicBool::new(false),

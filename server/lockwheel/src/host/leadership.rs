@@ -1,6 +1,7 @@
 //! What a host asks its replicated log before and after each use of the engine.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::core::Host;
 use crate::net::registry::Receiver;
@@ -46,10 +47,17 @@ impl Host {
     }
 
     /// Closes all clients, without the output that is not released; except those that only wait for
-    /// the event of the next leader and have no such output.
+    /// the event of the next leader and have no such output, and those that monitor the server:
+    /// their output is at most that a held request may run.
     pub(crate) fn close_clients(&self, engine: &Engine) {
+        self.leaderships_ended.fetch_add(1, Ordering::Release);
         for (client, receiver) in self.registry.all_with_clients() {
-            if engine.outlives_leader(client) && !receiver.has_output() {
+            let has_output = receiver.has_output() && !engine.is_monitoring(client);
+            if engine.outlives_leader(client) && !has_output {
+                // Its call ends: see `Client::is_released`.
+                if let Receiver::InProcess(outbox) = receiver {
+                    outbox.wake();
+                }
                 continue;
             }
             match receiver {

@@ -52,9 +52,9 @@ impl CallingTask {
         CallingTask { future, mailbox }
     }
 
-    fn poll(&mut self) {
-        // An ended future is not polled again: its process ends.
-        let _: Poll<()> = self.future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    /// Whether the client goes on: it ends with its process, and with the leadership of its node.
+    fn goes_on(&mut self) -> bool {
+        self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 }
 
@@ -81,7 +81,15 @@ impl InProcess {
         let Some((_, call)) = &mut self.call else { return };
         call.mailbox.borrow_mut().request = Some(request);
         self.pending = Some((mark, writes, core.now_us));
-        call.poll();
+        if !call.goes_on() {
+            self.lose(core);
+        }
+    }
+
+    /// Makes another client later.
+    fn lose(&mut self, core: &mut Core) {
+        (self.call, self.pending) = (None, None);
+        core.set_timer(self.client, 10_000, 0);
     }
 
     fn take_reply(&mut self, core: &mut Core) {
@@ -135,13 +143,14 @@ impl Actor for InProcess {
         let Some((generation, call)) = &mut self.call else { return };
         let machine = &mut core.machines[0];
         if machine.generation != *generation {
-            (self.call, self.pending) = (None, None);
-            return core.set_timer(self.client, 10_000, 0);
+            return self.lose(core);
         }
         if machine.suspended_until_us <= core.now_us && self.pending.is_some() {
             machine.use_clocks(core.now_us);
-            call.poll();
-            self.take_reply(core);
+            match call.goes_on() {
+                true => self.take_reply(core),
+                false => self.lose(core),
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::frame::Frame;
 use lockwheel_compat::wire::request;
 
-use super::{Actor, REPLY_TIMEOUT_US, number, report_late_reply};
+use super::{Actor, REPLY_TIMEOUT_US, number, owned, report_late_reply};
 use crate::core::{Core, Notice};
 
 /// Longest span by which the lease clock of a cluster is behind what an earlier leader has shown. A
@@ -300,8 +300,4 @@ fn words(command: &str, number: &str) -> Vec<String> {
         word => word.replace('#', number),
     };
     command.split(' ').map(word).collect()
-}
-
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }

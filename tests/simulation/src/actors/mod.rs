@@ -52,6 +52,16 @@ pub fn create(core: &mut Core, client: usize) -> Box<dyn Actor> {
     }
 }
 
+/// A request of these words.
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A request of the words of a line.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
 /// The number in a reply.
 pub(crate) fn number(reply: &Frame) -> Option<i64> {
     std::str::from_utf8(&reply.text).ok()?.parse().ok().filter(|_| reply.kind != b'-')

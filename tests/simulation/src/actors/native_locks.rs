@@ -4,7 +4,7 @@ use lockwheel_compat::judge::history::{Action, Answer, Event};
 use lockwheel_compat::random::Random;
 use lockwheel_compat::wire::frame::Frame;
 
-use super::{Actor, REPLY_TIMEOUT_US, is_missing, number, report_late_reply};
+use super::{Actor, REPLY_TIMEOUT_US, is_missing, number, report_late_reply, words};
 use crate::core::{Core, Notice};
 use crate::native::{Attempt, Mode, PERMITS, field};
 use crate::plan::NativeLock;
@@ -187,7 +187,7 @@ impl NativeClient {
             Action::Renew { .. } => format!("LOCK.RENEW {lock} {owner} TTL {ttl_ms}"),
             Action::Release { .. } => format!("LOCK.RELEASE {lock} {owner}"),
         };
-        line.split(' ').map(str::to_owned).collect()
+        words(&line)
     }
 
     // --- replies ---

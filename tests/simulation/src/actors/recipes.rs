@@ -4,7 +4,7 @@ use lockwheel_compat::cases;
 use lockwheel_compat::judge::history::{Action, Answer};
 use lockwheel_compat::wire::frame::Frame;
 
-use super::{is_missing, number};
+use super::{is_missing, number, owned};
 use crate::plan::Recipe;
 
 /// How long a latch is kept, in milliseconds.
@@ -118,8 +118,4 @@ fn eval(script: &str, keys: &[&str], arguments: &[&str]) -> Vec<String> {
     let text = cases::script(script).expect("a script of the suite");
     let count = keys.len().to_string();
     owned(&[&["EVAL", text, &count], keys, arguments].concat())
-}
-
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }

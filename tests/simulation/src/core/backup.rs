@@ -12,7 +12,7 @@ use lockwheel_log::Disk;
 use lockwheel_simulated_disk::SimulatedDisk;
 
 use super::{Core, SECOND_US};
-use crate::actors::request;
+use crate::actors::{request, words};
 use crate::machine::peer;
 use crate::plan::{NativeLock, Recipe, Role};
 
@@ -139,10 +139,6 @@ fn copy(disk: &SimulatedDisk) -> Result<SimulatedDisk, String> {
         backup.set_contents(&name, &disk.contents(&name).unwrap_or_default());
     }
     Ok(backup)
-}
-
-fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_owned).collect()
 }
 
 /// The fencing token in a reply of `LOCK.ACQUIRE`.
