@@ -140,7 +140,10 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn server(context: &mut Context<'_>, fields: &mut Fields) {
     let (engine, time) = (context.engine(), context.time);
-    let uptime_seconds = (time.now.0 - engine.started_at.0).max(0) / 1000;
+    let uptime_seconds = match engine.settings.is_node() {
+        true => (engine.process.clock_ns)().saturating_sub(engine.started_ns) / 1_000_000_000,
+        false => (time.now.0 - engine.started_at.0).max(0).unsigned_abs() / 1000,
+    };
     let version = engine.settings.compat_version;
     fields.add("redis_version", version.redis_version());
     match version.valkey_version() {
@@ -592,7 +595,8 @@ fn human_readable(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::human_readable;
-    use crate::testing::check;
+    use crate::settings::{Settings, directive};
+    use crate::testing::{Stage, check};
 
     #[test]
     fn sections_are_selected() {
@@ -651,6 +655,18 @@ mod tests {
             "CONFIG SET maxmemory 2mb; INFO memory => \
                ...maxmemory:2097152\\r\\nmaxmemory_human:2.00M\\r\\nmaxmemory_policy:noeviction...",
         );
+    }
+
+    /// Its lease clock is that of its cluster, which is elsewhere at the start.
+    #[test]
+    fn uptime_of_a_node_is_that_of_its_process() {
+        let mut settings = Settings::default();
+        settings.put(directive::RAFT_PORT, &1);
+        let mut stage = Stage::new(settings);
+        stage.engine.follow();
+        stage.engine.started_ns = 2_000_000_000;
+        stage.engine.process.clock_ns = || 7_000_000_000;
+        stage.check("+90000ms; INFO server => ...uptime_in_seconds:5\\r\\n...");
     }
 
     #[test]
