@@ -347,7 +347,8 @@ impl Rules {
             Step::Suspend => node = Node { power: Power::Suspended, ..old },
             Step::LoseDisk if self.has(Defect::LostDiskVotes) => node = Node::default(),
             Step::LoseDisk => node = Node { power: Power::Gone, ..Node::default() },
-            Step::CutLog if log.len() > 0 => {
+            // What two logs in doubt lack may be lost, as if a majority had failed.
+            Step::CutLog if log.len() > 0 && !state.others_doubt(n) => {
                 node.log = log.prefix(log.len() - 1);
                 node.needed = Some(UNKNOWN).filter(|_| !self.has(Defect::CutLogTrusted));
                 node.is_elected &= self.has(Defect::CutLogLeads);
@@ -389,6 +390,12 @@ pub(crate) const INVARIANTS: [Invariant; 6] = [
 ];
 
 impl State {
+    /// Whether a node other than `n` lacks what it may have acknowledged.
+    fn others_doubt(&self, n: usize) -> bool {
+        let lacks = |node: &Node| node.needed.is_some_and(|needed| needed > node.log.last());
+        self.nodes.iter().enumerate().any(|(other, node)| other != n && lacks(node))
+    }
+
     /// Number of clients that hold the lock, as far as they know.
     pub(crate) fn holders(&self) -> usize {
         self.leases.iter().filter(|lease| lease.is_acknowledged && !lease.is_over).count()
