@@ -39,6 +39,6 @@ pub mod words;
 
 pub use interrupt::Interrupt;
 pub use report::{Failure, Outcome, Report, Verdict};
-pub use suite::{Error, Options, Progress, Suite, TIME_LIMIT, key_prefix_of_run};
+pub use suite::{Error, Options, Progress, QUICK_TIME_LIMIT, Suite, TIME_LIMIT, key_prefix_of_run};
 pub use time::REPLY_TIMEOUT;
 pub use wire::address::Address;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::cases::case::Case;
+use crate::cases::cause;
 use crate::cases::player::{Performance, Setting, perform};
 use crate::cases::tidy::Tidy;
 use crate::cases::wrapping::Wrapping;
@@ -31,6 +32,10 @@ const CONNECTIONS: usize = 16;
 /// The default time limit of a run: five minutes. A complete run takes about one minute, and two
 /// with a reference server.
 pub const TIME_LIMIT: Duration = Duration::from_secs(300);
+/// The time limit of a quick run.
+pub const QUICK_TIME_LIMIT: Duration = Duration::from_secs(10);
+/// The part of the time of a quick run in which all properties end: two thirds.
+const PROPERTIES_SHARE: f64 = 2.0 / 3.0;
 /// The part of the time limit that is left for the clean-up: one tenth, at most 10 seconds.
 const CLEAN_UP_SHARE: u32 = 10;
 const CLEAN_UP_MAX: Duration = Duration::from_secs(10);
@@ -45,7 +50,7 @@ pub struct Options {
     pub reference: Option<Address>,
     /// Run only what has one of these in its family, client or name; everything if empty.
     pub only: Vec<String>,
-    /// Run only the most important of the built-in cases.
+    /// Run only the most important of the built-in cases and properties.
     pub quick: bool,
     /// Whether scripts and functions, which belong to all databases, may be flushed.
     pub allow_flush: bool,
@@ -137,11 +142,12 @@ impl Options {
         })
     }
 
-    /// Runs only the most important of the built-in cases, and each property for a short time: in
-    /// all less than 10 seconds on a usual server.
+    /// Runs only the most important of the built-in cases and properties, the properties first and
+    /// for a short time. The run ends within 10 seconds.
     pub fn set_quick(&mut self) {
         self.quick = true;
         self.seconds = QUICK_SECONDS;
+        self.time_limit = QUICK_TIME_LIMIT;
     }
 }
 
@@ -165,7 +171,10 @@ impl Suite {
         let cases: Vec<_> =
             cases.iter().filter(is_quick).filter(of_case).filter(suits).cloned().collect();
         let with_properties = built_in && options.wrapping == Wrapping::None;
-        let of_property = |it: &&Property| chosen(PROPERTIES, it.client, it.name);
+        let of_property = |it: &&Property| {
+            let is_quick = !options.quick || it.question.is_in_verdict();
+            is_quick && chosen(PROPERTIES, it.client, it.name)
+        };
         let properties: Vec<_> =
             properties::all().filter(|_| with_properties).filter(of_property).collect();
         if cases.is_empty() && properties.is_empty() {
@@ -227,8 +236,10 @@ impl Suite {
         let cleaned: Vec<_> = run.servers().map(|server| server.until(end)).collect();
         let tidies: Vec<_> = cleaned.iter().map(|it| Tidy::new(it, &self.cases)).collect();
         let mut notices = self.notices(&run.target);
+        // A quick run begins with what the verdict needs, since a slow server may not get further.
+        let first = self.options.quick.then(|| self.try_all(run, &mut notices, progress));
         let mut outcomes = self.play_all(run, &tidies, progress);
-        outcomes.extend(self.try_all(run, &mut notices, progress));
+        outcomes.extend(first.unwrap_or_else(|| self.try_all(run, &mut notices, progress)));
         let ending = run.ending.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (tidy, server) in tidies.into_iter().zip(run.servers()) {
             if let Err(error) = tidy.finish() {
@@ -332,8 +343,9 @@ impl Suite {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Runs the properties one by one: each needs the whole server. A rule that the reference
-    /// server breaks is noted.
+    /// Runs the properties one by one: each needs the whole server. In a quick run, each has an
+    /// equal part of the time that is left for them. A rule that the reference server breaks is
+    /// noted.
     fn try_all(
         &self,
         run: &Run<'_>,
@@ -342,9 +354,16 @@ impl Suite {
     ) -> Vec<Outcome> {
         let Options { seconds, connections, seed, .. } = self.options;
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let end = Deadline::after(run.deadline.remaining().mul_f64(PROPERTIES_SHARE));
         let one = |(number, property): (usize, &&'static Property)| {
-            let judge = |server| {
-                let verdict = property.judge(&Arena::new(server, number, span, connections, seed));
+            let left = u32::try_from(self.properties.len() - number).unwrap_or(u32::MAX);
+            let until = match self.options.quick {
+                true => Deadline::after(end.remaining() / left),
+                false => run.deadline,
+            };
+            let judge = |server: &Target| {
+                let server = server.until(until);
+                let verdict = property.judge(&Arena::new(&server, number, span, connections, seed));
                 let may_be_cut = matches!(verdict, Verdict::Unknown(_));
                 run.unless_cut(verdict, may_be_cut, (PROPERTIES, property.name))
             };
@@ -500,6 +519,7 @@ fn outcome(case: &Case, verdict: Verdict) -> Outcome {
     Outcome {
         family: case.family.clone(),
         client: case.client.clone(),
+        question: None,
         name: case.name.clone(),
         why: case.why.clone(),
         place: case.file.clone(),
@@ -547,6 +567,7 @@ fn failure(
             sent: problem.sent,
             expected: problem.expected,
             came: problem.came,
+            cause: problem.cause,
             story,
         });
     }
@@ -554,10 +575,12 @@ fn failure(
     let pairs = performance.masked.iter().map(Some).chain(std::iter::repeat(None));
     let (ours, theirs) = pairs.zip(theirs).find(|(ours, theirs)| *ours != Some(*theirs))?;
     let line = case.steps.iter().find(|step| step.number == theirs.0);
+    let sent = line.map(|step| step.line.clone()).unwrap_or_default();
     Some(Failure {
         protocol: Some(protocol),
         number: Some(theirs.0),
-        sent: line.map(|step| step.line.clone()).unwrap_or_default(),
+        cause: cause::of_replies(&theirs.1, ours.map(|(_, frame)| frame), protocol, &sent),
+        sent,
         expected: theirs.1.notation(),
         came: ours.map_or("nothing".to_owned(), |(_, frame)| frame.notation()),
         reference: Some(theirs.1.notation()),

@@ -21,7 +21,7 @@ use lockwheel_compat::wire::target::Target;
 #[cfg(feature = "tls")]
 use lockwheel_compat::wire::tls::TlsClient;
 use lockwheel_compat::{
-    Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, TIME_LIMIT, fuzz, key_prefix_of_run,
+    Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, fuzz, key_prefix_of_run,
     time::show_span,
 };
 use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
@@ -39,6 +39,30 @@ const UNUSABLE: u8 = 2;
 const INTERRUPTED: i32 = 130;
 /// The URL if none is needed.
 const UNUSED_URL: &str = "redis://localhost";
+/// The variable with the password if the URL has none, as for `redis-cli`.
+const PASSWORD: &str = "REDISCLI_AUTH";
+
+/// What to do about a server with which the suite could not run: a part of the error, and the
+/// advice.
+const ADVICE: &[(&str, &str)] = &[
+    ("Connection refused", "start the server, or correct the host and the port"),
+    ("lookup address", "correct the host"),
+    ("no connection in time", "correct the host and the port, or open the firewall"),
+    ("No route to host", "correct the host and the port, or open the firewall"),
+    ("unreachable", "correct the host and the port, or open the firewall"),
+    ("No such file", "start the server, or correct the path of its socket"),
+    ("Permission denied", "run as a user that may use the socket"),
+    ("NOAUTH", "write redis://:password@host:port, or set REDISCLI_AUTH"),
+    ("WRONGPASS", "correct the user and the password in the URL or in REDISCLI_AUTH"),
+    ("invalid password", "correct the password in the URL or in REDISCLI_AUTH"),
+    ("without any password", "leave the password out of the URL, and unset REDISCLI_AUTH"),
+    ("NOPERM", "give the user all commands, keys and channels: ACL SETUSER name ~* &* +@all"),
+    ("DENIED", "protected mode: connect from the server's machine, or set a password there"),
+    ("CertificateRequired", "present a certificate with --cert FILE and --key FILE"),
+    ("invalid peer certificate", "trust its authority with --cacert FILE, or use --insecure"),
+    ("no TLS connection", "write redis:// if the port is not for TLS"),
+    ("before its first reply", "correct the port, or write rediss:// if it is for TLS"),
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +74,10 @@ Examples:
   lockwheel compat --list
 
 The suite uses an empty database of the server and a key prefix of its own, and removes its keys at
-the end. Exit status: 0 all cases have passed, 1 a case has failed, 2 the suite could not run.";
+the end. The environment variable REDISCLI_AUTH can hold the password.
+
+Exit status: 0 all cases have passed, 1 a case has failed or was not reached in time, 2 the suite
+could not run.";
 
 /// Looks for behaviour that breaks locks in a server that speaks the Redis protocol
 #[derive(Parser)]
@@ -71,7 +98,7 @@ struct Arguments {
     /// Run only cases with this text in family, client or name (may be repeated)
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Run only the most important cases, and the properties for a short time: less than 10 seconds
+    /// Run only the most important properties and cases, for 10 seconds at most
     #[arg(long, conflicts_with_all = ["cases", "fuzz"])]
     quick: bool,
     /// List the cases and run nothing
@@ -80,6 +107,9 @@ struct Arguments {
     /// The format of the report
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
+    /// Show each failed case, not only the ten most common causes, and name all that is not reached
+    #[arg(long)]
+    all: bool,
     /// Write the report to this file
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -96,8 +126,9 @@ struct Arguments {
     #[arg(long, alias = "patience", value_name = "SPAN", default_value_t = Span(REPLY_TIMEOUT))]
     reply_timeout: Span,
     /// The time within which the run ends; what is not reached by then is reported: 90s, 5m
-    #[arg(long, value_name = "SPAN", default_value_t = Span(TIME_LIMIT))]
-    time_limit: Span,
+    /// (default: 5m; 10s with --quick)
+    #[arg(long, value_name = "SPAN")]
+    time_limit: Option<Span>,
     /// Run the cases of these files instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     cases: Vec<PathBuf>,
@@ -175,7 +206,8 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
         }
         handle_signals(&options.interrupt);
         let mut meter = SuiteMeter::new();
-        let report = suite.run(&mut meter)?;
+        let mut report = suite.run(&mut meter)?;
+        report.all = arguments.all;
         meter.clear();
         write_report(&arguments, &report)?;
         Ok(if report.is_green() { 0 } else { FAILED })
@@ -183,9 +215,23 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     match status {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "lockwheel compat: {error}");
+            let _ = writeln!(io::stderr(), "lockwheel compat: {}", explained(&error));
             ExitCode::from(UNUSABLE)
         }
+    }
+}
+
+/// The error on one line, with what to do about it.
+fn explained(error: &Error) -> String {
+    let text = error.to_string();
+    if matches!(error, Error::Usage(_)) {
+        return text;
+    }
+    // Errors of servers have advice of their own in the sentences that follow.
+    let first = text.split(". ").next().unwrap_or_default().trim_end_matches('.');
+    match ADVICE.iter().find(|(part, _)| first.contains(part)) {
+        Some((_, advice)) => format!("{first}: {advice}"),
+        None => first.to_owned(),
     }
 }
 
@@ -293,6 +339,10 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.reference = arguments.reference.as_ref().map(address).transpose()?;
     #[cfg(feature = "tls")]
     set_tls(&mut options, &arguments.tls)?;
+    if options.target.password.is_none() {
+        let password = std::env::var(PASSWORD).ok();
+        options.target.password = password.filter(|password| !password.is_empty());
+    }
     options.only.clone_from(&arguments.only);
     options.allow_flush = arguments.allow_flush;
     if arguments.quick {
@@ -304,7 +354,7 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     options.allow_missing = arguments.allow_missing;
     options.jobs = arguments.jobs;
     options.reply_timeout = arguments.reply_timeout.0;
-    options.time_limit = arguments.time_limit.0;
+    options.time_limit = arguments.time_limit.map_or(options.time_limit, |limit| limit.0);
     let mut cases = Vec::new();
     for path in &arguments.cases {
         let file = path.display().to_string();

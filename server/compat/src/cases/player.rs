@@ -8,6 +8,7 @@ use std::time::Duration;
 use sha1::{Digest, Sha1};
 
 use super::case::{Action, Step, expand_keys};
+use super::cause;
 use super::pattern::{Captures, Pattern};
 use super::wrapping::Wrapping;
 use crate::wire::frame::{Frame, quoted, show};
@@ -52,6 +53,8 @@ pub struct Problem {
     pub expected: String,
     /// The reply that was received.
     pub came: String,
+    /// The kind of the difference.
+    pub cause: String,
     /// The command that the server reports as unknown, if it does.
     pub lacking: Option<String>,
 }
@@ -144,23 +147,26 @@ impl Requests {
     }
 }
 
-/// A reply where none was expected, and the command that it reports as unknown.
-type UnexpectedReply = (String, Option<String>);
+/// A reply where none was expected, the command that it reports as unknown, and the kind of the
+/// difference.
+type UnexpectedReply = (String, Option<String>, String);
 
 impl CasePlayer<'_> {
     fn play(&mut self, step: &Step, is_wrapped: bool) -> Result<(), Problem> {
-        let problem = |request: &str, expected: &str, came: String| Problem {
+        let problem = |request: &str, expected: &str, came: String, cause: String| Problem {
             number: step.number,
             sent: request.to_owned(),
             expected: expected.to_owned(),
             came,
+            cause,
             lacking: None,
         };
         let line = &step.line;
         match &step.action {
             Action::Send(client, written) => {
                 let words: Result<Vec<_>, _> = written.iter().map(|word| self.word(word)).collect();
-                let words = words.map_err(|error| problem(line, "a word", error))?;
+                let mistake = "a mistake in the case".to_owned();
+                let words = words.map_err(|error| problem(line, "a word", error, mistake))?;
                 // A script is shown by its name: its text would hide the rest.
                 let script = |word: &[u8]| word.starts_with(b"@");
                 let pairs = written.iter().zip(&words);
@@ -168,7 +174,10 @@ impl CasePlayer<'_> {
                 self.note(client, '>', &show_words(&shown.cloned().collect::<Vec<_>>()));
                 let sent = self.send(client, &words, is_wrapped);
                 self.requests.entry(client.clone()).or_default().add(line, words);
-                sent.map_err(|error| problem(line, "the server takes it", describe(&error)))
+                sent.map_err(|error| {
+                    let (came, cause) = (describe(&error), cause::of_error(&error));
+                    problem(line, "the server takes it", came, cause)
+                })
             }
             Action::Raw(client, bytes) => {
                 let bytes = expand_keys(bytes, self.setting.key);
@@ -180,13 +189,13 @@ impl CasePlayer<'_> {
             }
             Action::Expect(_, Some(version), _) if *version != self.setting.protocol => Ok(()),
             Action::Expect(client, _, pattern) => self.read_reply(step, client, pattern),
-            Action::Closed(client) => self.closed(client).map_err(|(came, lacking)| Problem {
-                lacking,
-                ..problem(self.asked(client), "the connection is closed", came)
+            Action::Closed(client) => self.closed(client).map_err(|(came, lacking, cause)| {
+                let problem = problem(self.asked(client), "the connection is closed", came, cause);
+                Problem { lacking, ..problem }
             }),
-            Action::Waits(client) => self.waits(client).map_err(|(came, lacking)| Problem {
-                lacking,
-                ..problem(self.asked(client), "nothing: it waits", came)
+            Action::Waits(client) => self.waits(client).map_err(|(came, lacking, cause)| {
+                let problem = problem(self.asked(client), "nothing: it waits", came, cause);
+                Problem { lacking, ..problem }
             }),
             Action::HangUp(client) => {
                 self.performance.transcript.push(line.clone());
@@ -214,17 +223,21 @@ impl CasePlayer<'_> {
         let wrapping = self.wrapping_of(client);
         let pattern = wrapping.expected(self.resolve(pattern), self.setting.protocol);
         let expected = self.resolved_text(&step.line);
-        let problem = |sent: &str, came: String, lacking| Problem {
+        let problem = |sent: &str, came: String, cause, lacking| Problem {
             number: step.number,
             sent: sent.to_owned(),
             expected,
             came,
+            cause,
             lacking,
         };
         self.requests.entry(client.to_owned()).or_default().advance();
         let frame = match self.client(client).and_then(|wire| wrapping.read(wire)) {
             Ok(frame) => frame,
-            Err(error) => return Err(problem(self.asked(client), describe(&error), None)),
+            Err(error) => {
+                let (came, cause) = (describe(&error), cause::of_error(&error));
+                return Err(problem(self.asked(client), came, cause, None));
+            }
         };
         self.requests.entry(client.to_owned()).or_default().is_answered = true;
         self.note(client, '<', &frame.notation());
@@ -243,7 +256,8 @@ impl CasePlayer<'_> {
         let words = self.requests.get(client).and_then(Requests::words).filter(|_| !is_expected);
         let lacking = words.and_then(|words| lacking(&frame, words));
         self.performance.masked.push((step.number, frame.clone()));
-        Err(problem(self.asked(client), frame.notation(), lacking))
+        let cause = cause::of_reply(&pattern, &frame, protocol, self.asked(client));
+        Err(problem(self.asked(client), frame.notation(), cause, lacking))
     }
 
     fn send(&mut self, client: &str, words: &[Vec<u8>], is_wrapped: bool) -> io::Result<()> {
@@ -281,22 +295,27 @@ impl CasePlayer<'_> {
         let read = match self.others.contains(client) {
             true => self.connections.get_mut(client).map_or(Ok(()), Wire::read_refusal),
             false => match self.client(client).and_then(Wire::read) {
-                Ok(frame) => return Err(self.unexpected(client, &frame)),
+                Ok(frame) => {
+                    let cause = "a reply where Redis closes the connection";
+                    return Err(self.unexpected(client, &frame, cause));
+                }
                 Err(error) if is_end(&error) => Ok(()),
                 Err(error) => Err(error),
             },
         };
-        read.map_err(|error| (describe(&error), None))?;
+        read.map_err(|error| (describe(&error), None, cause::of_error(&error)))?;
         self.performance.transcript.push(format!("{client}< closed"));
         Ok(())
     }
 
     fn waits(&mut self, client: &str) -> Result<(), UnexpectedReply> {
         self.requests.entry(client.to_owned()).or_default().advance();
-        let lost = |error: io::Error| (describe(&error), None);
+        let lost = |error: io::Error| (describe(&error), None, cause::of_error(&error));
         let wire = self.client(client).map_err(lost)?;
         match wire.read_within(QUIET).map_err(lost)? {
-            Some(frame) => Err(self.unexpected(client, &frame)),
+            Some(frame) => {
+                Err(self.unexpected(client, &frame, "a reply where Redis keeps the client waiting"))
+            }
             None => {
                 self.performance.transcript.push(format!("{client} waits"));
                 Ok(())
@@ -305,10 +324,11 @@ impl CasePlayer<'_> {
     }
 
     /// A reply where none was expected.
-    fn unexpected(&mut self, client: &str, frame: &Frame) -> UnexpectedReply {
+    fn unexpected(&mut self, client: &str, frame: &Frame, cause: &str) -> UnexpectedReply {
         self.note(client, '<', &frame.notation());
         let words = self.requests.get(client).and_then(Requests::words);
-        (frame.notation(), words.and_then(|words| lacking(frame, words)))
+        let lacking = words.and_then(|words| lacking(frame, words));
+        (frame.notation(), lacking, cause.to_owned())
     }
 
     fn client(&mut self, name: &str) -> io::Result<&mut Wire> {
@@ -371,7 +391,9 @@ impl CasePlayer<'_> {
     }
 
     fn resolved_text(&self, line: &str) -> String {
-        let text = line.split_once('<').map_or(line, |(_, text)| text.trim());
+        // Without the protocol version of `a<2`.
+        let text = line.split_once('<').map_or(line, |(_, text)| text);
+        let text = text.trim_start_matches(['2', '3']).trim();
         String::from_utf8_lossy(&expand_keys(text.as_bytes(), self.setting.key)).into_owned()
     }
 }

@@ -2,12 +2,14 @@
 
 use super::arena::{Arena, ArenaClient, PropertyError, integer, text};
 use super::property::Property;
+use crate::report::Question;
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "A read and a write in a script are atomic",
         client: None,
+        question: Question::HeldTwice,
         why: "Lock libraries check and take a lock in one script: if another client runs in \
               between, both take it.",
         run: |arena| increments_are_atomic(arena, &[IncrementBy::Script]),
@@ -15,6 +17,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "The commands of a transaction are atomic",
         client: None,
+        question: Question::HeldTwice,
         why: "Libraries without scripts set a lock and its lease, or compare and delete, between \
               MULTI and EXEC.",
         run: |arena| increments_are_atomic(arena, &[IncrementBy::Transaction]),
@@ -22,6 +25,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "Scripts and transactions do not interleave",
         client: None,
+        question: Question::HeldTwice,
         why: "Clients of several libraries share one lock: none may see partial changes.",
         run: |arena| increments_are_atomic(arena, &[IncrementBy::Script, IncrementBy::Transaction]),
     },

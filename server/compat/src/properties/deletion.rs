@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::arena::{Arena, ArenaClient, PropertyError};
 use super::property::Property;
 use crate::cases;
+use crate::report::Question;
 use crate::time;
 
 const WHY: &str = "A client that releases another client's lock admits a third one.";
@@ -17,12 +18,14 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "Compare-and-delete in a script never deletes another client's lock",
         client: None,
+        question: Question::ReleasedByOthers,
         why: WHY,
         run: |arena| deletes_only_its_own_lock(arena, DeleteBy::Script),
     },
     Property {
         name: "Compare-and-delete by WATCH and EXEC never deletes another client's lock",
         client: None,
+        question: Question::ReleasedByOthers,
         why: WHY,
         run: |arena| deletes_only_its_own_lock(arena, DeleteBy::Transaction),
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::arena::{Arena, ArenaClient, PropertyError, integer};
 use super::property::Property;
 use crate::random::Random;
-use crate::report::Failure;
+use crate::report::{Failure, Question};
 use crate::time;
 use crate::wire::frame::Frame;
 
@@ -17,30 +17,35 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "SET PX: the lease ends at its deadline, to the millisecond",
         client: None,
+        question: Question::LostEarly,
         why: EARLY,
         run: |arena| leases(arena, &[LeaseSource::Set]),
     },
     Property {
         name: "PEXPIRE and PEXPIREAT: the lease ends at its deadline, to the millisecond",
         client: None,
+        question: Question::LostEarly,
         why: EARLY,
         run: |arena| leases(arena, &[LeaseSource::Pexpire, LeaseSource::PexpireAt]),
     },
     Property {
         name: "A lease set in a script ends at its deadline, to the millisecond",
         client: Some("Redisson RLock"),
+        question: Question::LostEarly,
         why: EARLY,
         run: |arena| leases(arena, &[LeaseSource::Script]),
     },
     Property {
         name: "A renewed lease ends at its new deadline, to the millisecond",
         client: None,
+        question: Question::LostEarly,
         why: "A watchdog relies on the new deadline of a renewal.",
         run: |arena| leases(arena, &[LeaseSource::Renewed, LeaseSource::Shortened]),
     },
     Property {
         name: "Commands that change a value keep its lease, to the millisecond",
         client: None,
+        question: Question::LostEarly,
         why: "A lock that loses its lease on re-entry is held for ever if its holder crashes.",
         run: |arena| leases(arena, &[LeaseSource::Changed]),
     },

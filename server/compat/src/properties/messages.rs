@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::arena::{Arena, ArenaClient, PropertyError};
 use super::property::Property;
 use crate::cases;
+use crate::report::Question;
 use crate::time;
 use crate::wire::frame::Frame;
 
@@ -16,18 +17,21 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "A script's unlock message arrives after the lock is free",
         client: Some("Redisson RLock"),
+        question: Question::Missed,
         why: EARLY,
         run: |arena| lock_is_free_at_message(arena, UnlockBy::Script),
     },
     Property {
         name: "A transaction's unlock message arrives after the lock is free",
         client: None,
+        question: Question::Missed,
         why: EARLY,
         run: |arena| lock_is_free_at_message(arena, UnlockBy::Transaction),
     },
     Property {
         name: "A client that waits for an unlock message gets the lock",
         client: Some("Redisson RLock"),
+        question: Question::Missed,
         why: "A client that misses the message keeps waiting for a free lock.",
         run: all_waiters_get_the_lock,
     },

@@ -1,7 +1,7 @@
 //! What a property is, and how it is judged.
 
 use super::arena::{Arena, PropertyError};
-use crate::report::{Outcome, PROPERTIES, Verdict};
+use crate::report::{Outcome, PROPERTIES, Question, Verdict};
 
 /// How much longer a property is run again if too little has happened in it, as on a busy machine.
 const RETRY_FACTORS: [u32; 2] = [5, 25];
@@ -12,6 +12,8 @@ pub struct Property {
     pub name: &'static str,
     /// The client library that relies on it.
     pub client: Option<&'static str>,
+    /// The question that it answers.
+    pub question: Question,
     /// Why it matters to a lock.
     pub why: &'static str,
     /// Checks the rule.
@@ -40,6 +42,7 @@ impl Property {
         Outcome {
             family: PROPERTIES.to_owned(),
             client: self.client.map(str::to_owned),
+            question: Some(self.question),
             name: self.name.to_owned(),
             why: self.why.to_owned(),
             place: format!("seed {seed}"),

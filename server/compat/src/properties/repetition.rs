@@ -8,6 +8,7 @@ use super::arena::{Arena, ArenaClient, PropertyError, text};
 use super::property::Property;
 use crate::cases;
 use crate::random::Random;
+use crate::report::Question;
 use crate::wire::frame::Frame;
 
 /// The properties.
@@ -15,6 +16,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "Each release of a lock is reported to one client",
         client: None,
+        question: Question::ReleasedByOthers,
         why: "A client that releases a lock twice, or after its lease, must notice that another \
               client may have held the lock.",
         run: each_release_is_reported_once,
@@ -22,6 +24,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "Every repetition of a lock command gets the right reply",
         client: None,
+        question: Question::HeldTwice,
         why: "A reply that is wrong once in many times grants a lock twice, or loses it.",
         run: every_reply_is_right,
     },

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::arena::{Arena, ArenaClient, PropertyError, text};
 use super::property::Property;
+use crate::report::Question;
 use crate::time;
 
 /// The properties.
@@ -11,6 +12,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "WATCH, GET, MULTI, SET, EXEC loses no update",
         client: None,
+        question: Question::HeldTwice,
         why: "A lock that is read and then taken is granted twice if EXEC does not detect \
               that another client was faster.",
         run: no_update_lost,
@@ -18,6 +20,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "EXEC detects every change since WATCH, even after MULTI",
         client: None,
+        question: Question::ReleasedByOthers,
         why: "The earlier holder must not release or renew a lock that expired, was deleted or \
               changed its holder after it was read.",
         run: every_change_noticed,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::arena::{Arena, ArenaClient, PropertyError, text};
 use super::property::Property;
 use crate::random::Random;
+use crate::report::Question;
 use crate::time;
 use crate::wire::frame::Frame;
 
@@ -19,24 +20,28 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property {
         name: "With many clients in BLPOP each element goes to one, and none stays blocked",
         client: None,
+        question: Question::Missed,
         why: LOST,
         run: |arena| each_once(arena, BlockingPop::Blpop),
     },
     Property {
         name: "With many clients in BLMOVE each element goes to one, and none stays blocked",
         client: None,
+        question: Question::Missed,
         why: LOST,
         run: |arena| each_once(arena, BlockingPop::Blmove),
     },
     Property {
         name: "With many clients in BZPOPMIN each member goes to one, and none stays blocked",
         client: None,
+        question: Question::Missed,
         why: LOST,
         run: |arena| each_once(arena, BlockingPop::Bzpopmin),
     },
     Property {
         name: "Blocked clients are served in order, and closed connections are skipped",
         client: None,
+        question: Question::Missed,
         why: "A lock that is passed to a closed connection is neither held nor free.",
         run: served_in_order,
     },

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::groups::Group;
 use super::outcome::{Failure, Outcome, Verdict};
 use super::results::{Report, not_reached};
 use super::table::{Row, Score};
@@ -18,6 +19,7 @@ struct Document<'r> {
     lockwheel: &'static str,
     green: bool,
     summary: String,
+    verdict: Vec<Answer>,
     target: &'r str,
     address: &'r str,
     reference: Option<&'r str>,
@@ -32,8 +34,15 @@ struct Document<'r> {
     families: Vec<Sum<'r>>,
     clients: Vec<Sum<'r>>,
     lacking: Vec<Lacking<'r>>,
+    causes: Vec<Cause<'r>>,
     notices: &'r [String],
     cases: Vec<Item<'r>>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    question: &'static str,
+    answer: String,
 }
 
 #[derive(Serialize)]
@@ -66,6 +75,13 @@ struct Lacking<'r> {
 }
 
 #[derive(Serialize)]
+struct Cause<'r> {
+    cause: &'r str,
+    cases: usize,
+    examples: Vec<String>,
+}
+
+#[derive(Serialize)]
 struct Item<'r> {
     family: &'r str,
     client: Option<&'r str>,
@@ -85,6 +101,7 @@ struct JsonFailure<'r> {
     sent: &'r str,
     expected: &'r str,
     came: &'r str,
+    cause: &'r str,
     reference: Option<&'r str>,
     story: &'r [String],
 }
@@ -94,11 +111,14 @@ pub(super) fn write(report: &Report) -> String {
     let table = report.table();
     let lacking = report.lacking_counts().into_iter();
     let (cases, properties) = report.not_reached_counts();
+    let answer = |(question, answer)| Answer { question, answer };
+    let groups = report.groups();
     let document = Document {
         schema: SCHEMA,
         lockwheel: env!("CARGO_PKG_VERSION"),
         green: report.is_green(),
         summary: report.summary(),
+        verdict: report.verdict().into_iter().map(answer).collect(),
         target: &report.target,
         address: &report.address,
         reference: report.reference.as_deref(),
@@ -113,11 +133,16 @@ pub(super) fn write(report: &Report) -> String {
         families: table.families.iter().map(sum).collect(),
         clients: table.clients.iter().map(sum).collect(),
         lacking: lacking.map(|(command, cases)| Lacking { command, cases }).collect(),
+        causes: groups.iter().map(cause).collect(),
         notices: &report.notices,
         cases: report.outcomes.iter().map(|outcome| item(report, outcome)).collect(),
     };
     // Serialisation of these types cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn cause<'r>(group: &Group<'r>) -> Cause<'r> {
+    Cause { cause: group.cause, cases: group.cases.len(), examples: group.names() }
 }
 
 fn counts(score: &Score) -> Counts {
@@ -158,6 +183,7 @@ fn fault(failure: &Failure) -> JsonFailure<'_> {
         sent: &failure.sent,
         expected: &failure.expected,
         came: &failure.came,
+        cause: &failure.cause,
         reference: failure.reference.as_deref(),
         story: &failure.story,
     }

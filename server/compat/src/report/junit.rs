@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
-use super::outcome::{Failure, Outcome, Verdict, merged};
+use super::outcome::{Failure, Outcome, PROPERTIES, Verdict, merged};
 use super::results::{Report, not_reached};
 
 /// The report as JUnit XML.
@@ -15,6 +15,11 @@ pub(super) fn write(report: &Report) -> String {
     for row in report.table().families {
         let mut suite = TestSuite::new(row.name.as_str());
         suite.add_property(("target", report.target.as_str()));
+        if row.name == PROPERTIES {
+            for (question, answer) in report.verdict() {
+                suite.add_property((question, answer.as_str()));
+            }
+        }
         let family = report.outcomes.iter().filter(|it| it.family == row.name);
         suite.add_test_cases(family.map(|outcome| test_case(report, outcome)));
         document.add_test_suite(suite);
@@ -37,6 +42,9 @@ fn test_case(report: &Report, outcome: &Outcome) -> TestCase {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             let first = failures.first().map(|it| format!("sent {}, came {}", it.sent, it.came));
             status.set_message(first.unwrap_or_default());
+            if let Some(failure) = failures.first().filter(|failure| !failure.cause.is_empty()) {
+                status.set_type(failure.cause.as_str());
+            }
             status.set_description(description(outcome, failures));
             status
         }

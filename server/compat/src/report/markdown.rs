@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::outcome::{Failure, Outcome, Verdict, merged, whole_name};
+use super::groups::{NOTATION, Shown};
+use super::outcome::{Failure, Outcome, PROPERTIES, Verdict, merged};
 use super::results::{Report, elapsed, short};
 use super::table::Row;
 
@@ -11,23 +12,53 @@ const VALUE_CHARACTERS_MAX: usize = 400;
 
 /// The report as Markdown.
 pub(super) fn write(report: &Report) -> String {
-    let mut out = format!("## {}\n\n{}", escaped(&report.target), escaped(&report.summary()));
-    let _ = write!(out, " `{}`, {}", report.address, elapsed(report));
+    let mut out = format!("## {}\n\n", escaped(&report.target));
+    for (question, answer) in report.verdict() {
+        let _ = writeln!(out, "- {question} {}", escaped(&answer));
+    }
+    let _ =
+        write!(out, "\n{} `{}`, {}", escaped(&report.summary()), report.address, elapsed(report));
     if let Some(reference) = &report.reference {
         let _ = write!(out, ", compared with {}", escaped(reference));
     }
     let table = report.table();
     out += ".\n";
-    write_table(&mut out, "Family", &table.families);
-    write_table(&mut out, "Client", &table.clients);
-    let failed = report.outcomes.iter().filter(|it| matches!(it.verdict, Verdict::Failed(_)));
-    for outcome in failed {
-        if let Verdict::Failed(failures) = &outcome.verdict {
-            write_failure(&mut out, outcome, failures);
+    let shown = report.shown();
+    if report.failures().next().is_some() {
+        let _ = writeln!(out, "\n{}", escaped(NOTATION));
+    }
+    // Properties before cases.
+    for is_property in [true, false] {
+        if !is_property {
+            write_groups(&mut out, &shown);
+        }
+        let of_kind = |it: &&Outcome| (it.family == PROPERTIES) == is_property;
+        for outcome in report.outcomes.iter().filter(of_kind) {
+            if let Verdict::Failed(failures) = &outcome.verdict
+                && (is_property || shown.each)
+            {
+                write_failure(&mut out, outcome, failures);
+            }
         }
     }
+    write_table(&mut out, "Family", &table.families);
+    write_table(&mut out, "Client", &table.clients);
     write_rest(&mut out, report);
     out
+}
+
+fn write_groups(out: &mut String, shown: &Shown<'_>) {
+    if shown.groups.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n| Failed cases | Cause | For example |\n|---|---|---|");
+    for group in &shown.groups {
+        let (count, cause) = (group.cases.len(), escaped(group.cause));
+        let _ = writeln!(out, "| {count} | {cause} | {} |", escaped(&group.names().join("; ")));
+    }
+    if let Some(rest) = &shown.rest {
+        let _ = writeln!(out, "\n{rest}");
+    }
 }
 
 fn write_table(out: &mut String, kind: &str, rows: &[Row]) {
@@ -93,7 +124,11 @@ fn write_rest(out: &mut String, report: &Report) {
         lines.push(format!("Lacks {command}, which {count} need"));
     }
     lines.extend(report.notices.iter().cloned());
-    lines.extend(report.not_reached().map(|it| format!("Not reached: {}", whole_name(it))));
+    let (names, others) = report.not_reached_names();
+    lines.extend(names.into_iter().map(|name| format!("Not reached: {name}")));
+    if others > 0 {
+        lines.push(format!("Not reached: {others} more, which --all names"));
+    }
     for (reason, count) in report.skipped_counts() {
         lines.push(format!("Not tried: {count}: {reason}"));
     }

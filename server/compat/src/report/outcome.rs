@@ -1,5 +1,7 @@
 //! The result of one case or property, and how it failed.
 
+use super::verdict::Question;
+
 /// The family of all properties, a row of the table.
 pub const PROPERTIES: &str = "Properties under contention";
 
@@ -10,6 +12,8 @@ pub struct Outcome {
     pub family: String,
     /// The client library that uses it.
     pub client: Option<String>,
+    /// The question that a property answers; a case answers none.
+    pub question: Option<Question>,
     /// The behaviour that is checked.
     pub name: String,
     /// Why it matters to a lock.
@@ -50,6 +54,8 @@ pub struct Failure {
     pub expected: String,
     /// The reply that was received.
     pub came: String,
+    /// The kind of the difference, if it is a case: cases are grouped by it.
+    pub cause: String,
     /// The reply of the reference server, if there is one.
     pub reference: Option<String>,
     /// The events before the failure, one line each.
@@ -64,6 +70,7 @@ impl Failure {
             sent: bare(self.sent),
             expected: bare(self.expected),
             came: bare(self.came),
+            cause: bare(self.cause),
             reference: self.reference.map(bare),
             story: self.story.into_iter().map(bare).collect(),
             ..self

@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{Failure, Outcome, PROPERTIES, Verdict};
+use super::outcome::{Failure, Outcome, PROPERTIES, Verdict, whole_name};
 use super::table::Table;
+
+/// The number of groups, of failed cases one by one, and of names of cases that were not reached
+/// that are shown unless all are asked for.
+pub(super) const SHOWN_MAX: usize = 10;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +24,9 @@ pub struct Report {
     pub quick: bool,
     /// Whether the run can be green although the server lacks a command.
     pub allow_missing: bool,
+    /// Whether text and Markdown show each failed case, not only the most common causes, and name
+    /// each that was not reached.
+    pub all: bool,
     /// The results of the cases and properties, in the order of the table.
     pub outcomes: Vec<Outcome>,
     /// Remarks about the whole run.
@@ -87,6 +94,16 @@ impl Report {
         self.outcomes.iter().filter(|it| matches!(it.verdict, Verdict::NotReached))
     }
 
+    /// The first names of what was not reached, or all if all are asked for, and the number of
+    /// others.
+    pub(super) fn not_reached_names(&self) -> (Vec<String>, usize) {
+        let mut names: Vec<String> = self.not_reached().map(whole_name).collect();
+        let count = names.len();
+        names.truncate(if self.all { count } else { SHOWN_MAX });
+        let others = count - names.len();
+        (names, others)
+    }
+
     /// The numbers of cases and of properties that were not reached.
     pub(super) fn not_reached_counts(&self) -> (usize, usize) {
         let properties = self.not_reached().filter(|it| it.family == PROPERTIES).count();
@@ -96,13 +113,9 @@ impl Report {
     /// Why the run ended early and what was not reached, as sentences, if it did.
     pub(super) fn explanation(&self) -> Option<String> {
         let ending = format!("The run did not complete: {}.", self.ending.as_ref()?);
-        let count = |count: usize, one: &str, many: &str| match count {
-            1 => format!("1 {one}"),
-            count => format!("{count} {many}"),
-        };
         let (cases, properties) = self.not_reached_counts();
-        let cases = count(cases, "case", "cases");
-        let properties = count(properties, "property", "properties");
+        let cases = counted(cases, "case", "cases");
+        let properties = counted(properties, "property", "properties");
         Some(format!("{ending} Not reached: {cases} and {properties}."))
     }
 
@@ -153,6 +166,11 @@ impl Report {
         let problems = problems.join(", ");
         format!("Not green: of {tried} tried, {problems}{skipped}.{ending}")
     }
+}
+
+/// A number with its noun.
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// The reason of [`Verdict::NotReached`].

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::outcome::{Failure, Outcome, Verdict, merged, whole_name};
-use super::results::{Report, elapsed, short};
+use super::groups::{NOTATION, Shown};
+use super::outcome::{Failure, Outcome, PROPERTIES, Verdict, merged};
+use super::results::{Report, counted, elapsed, short};
 use super::table::{Row, Score};
 
 /// The number of events shown before a failure.
@@ -42,32 +43,74 @@ impl Paint {
 /// The report as text.
 pub(super) fn write(report: &Report, colours: bool) -> String {
     let paint = Paint(colours);
+    let mut out = String::new();
+    for (question, answer) in report.verdict() {
+        let answer = match &*answer {
+            bad if bad.starts_with("violation") => paint.bad(bad),
+            good if !good.contains("not ") => paint.good(good),
+            other => paint.doubtful(other),
+        };
+        let _ = writeln!(out, "{question:34} {answer}");
+    }
     let summary = report.summary();
     let summary = if report.is_green() { paint.good(&summary) } else { paint.bad(&summary) };
-    let mut out = format!("{summary} It took {}.\n\n", elapsed(report));
+    let _ = writeln!(out, "\n{summary} It took {}.\n", elapsed(report));
     let _ = writeln!(out, "{} at {}", report.target, report.address);
     if let Some(reference) = &report.reference {
         let _ = writeln!(out, "compared with {reference}");
     }
-    out.push('\n');
-    write_table(&mut out, report, paint);
-    for outcome in &report.outcomes {
-        match &outcome.verdict {
-            Verdict::Failed(failures) => write_failure(&mut out, outcome, failures, paint),
-            Verdict::Unknown(reason) => {
-                let title = format!("UNKNOWN  {}: {}", outcome.family, outcome.name);
-                let _ = writeln!(out, "\n{}", paint.doubtful(&title));
-                let _ = writeln!(out, "  where           {}", outcome.place);
-                let _ = writeln!(out, "  reason          {reason}");
-                let _ = writeln!(out, "  why it matters  {}", outcome.why);
-            }
-            _ => {}
-        }
+    if report.failures().next().is_some() {
+        let _ = writeln!(out, "\n{NOTATION}");
+    }
+    let (properties, cases): (Vec<_>, Vec<_>) =
+        report.outcomes.iter().partition(|outcome| outcome.family == PROPERTIES);
+    if let Some(row) = report.table().families.iter().find(|row| row.name == PROPERTIES) {
+        let (passed, tried) = (row.score.passed, row.score.tried());
+        let _ = writeln!(out, "\n{PROPERTIES}: {passed} of {tried} passed");
+    }
+    properties.into_iter().for_each(|outcome| write_outcome(&mut out, outcome, paint));
+    let shown = report.shown();
+    write_groups(&mut out, &shown, paint);
+    if shown.each {
+        cases.into_iter().for_each(|outcome| write_outcome(&mut out, outcome, paint));
     }
     write_lacking(&mut out, report);
+    out.push('\n');
+    write_table(&mut out, report, paint);
     write_notices(&mut out, report);
     write_not_reached(&mut out, report);
     out
+}
+
+fn write_outcome(out: &mut String, outcome: &Outcome, paint: Paint) {
+    match &outcome.verdict {
+        Verdict::Failed(failures) => write_failure(out, outcome, failures, paint),
+        Verdict::Unknown(reason) => {
+            let title = format!("UNKNOWN  {}: {}", outcome.family, outcome.name);
+            let _ = writeln!(out, "\n{}", paint.doubtful(&title));
+            let _ = writeln!(out, "  where           {}", outcome.place);
+            let _ = writeln!(out, "  reason          {reason}");
+            let _ = writeln!(out, "  why it matters  {}", outcome.why);
+        }
+        _ => {}
+    }
+}
+
+fn write_groups(out: &mut String, shown: &Shown<'_>, paint: Paint) {
+    if shown.groups.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\nFailed cases by cause");
+    for group in &shown.groups {
+        let cases = counted(group.cases.len(), "case", "cases");
+        let _ = writeln!(out, "  {}", paint.bad(&format!("{cases}: {}", group.cause)));
+        for line in [group.example(), group.names().join("; ")] {
+            let _ = writeln!(out, "      {}", short(&line, COLUMNS));
+        }
+    }
+    if let Some(rest) = &shown.rest {
+        let _ = writeln!(out, "  {rest}");
+    }
 }
 
 fn write_table(out: &mut String, report: &Report, paint: Paint) {
@@ -172,11 +215,15 @@ fn write_lacking(out: &mut String, report: &Report) {
 }
 
 fn write_not_reached(out: &mut String, report: &Report) {
-    if report.not_reached().next().is_some() {
+    let (names, others) = report.not_reached_names();
+    if !names.is_empty() {
         let _ = writeln!(out, "\nNot reached:");
     }
-    for outcome in report.not_reached() {
-        let _ = writeln!(out, "  {}", whole_name(outcome));
+    for name in names {
+        let _ = writeln!(out, "  {name}");
+    }
+    if others > 0 {
+        let _ = writeln!(out, "  and {others} more: --all names them");
     }
 }
 

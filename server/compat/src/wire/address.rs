@@ -77,9 +77,11 @@ impl Endpoint {
 impl Address {
     /// Parses a URL; the error describes the problem.
     pub fn parse(text: &str) -> Result<Address, String> {
+        // Messages do not show the password.
+        let shown = text.rsplit_once('@').map_or(text, |(_, place)| place);
         // `localhost:6379` is accepted too.
         let whole = if text.contains("://") { text.to_owned() } else { format!("redis://{text}") };
-        let parsed = url::Url::parse(&whole).map_err(|error| format!("{text}: {error}"))?;
+        let parsed = url::Url::parse(&whole).map_err(|error| format!("{shown}: {error}"))?;
         let database = |digits: &str| match digits {
             "" => Ok(None),
             digits => digits.parse().map(Some).map_err(|_| format!("no database: {digits}")),
@@ -90,7 +92,7 @@ impl Address {
         match parsed.scheme() {
             "redis" | "rediss" | "valkey" | "valkeys" | "tcp" => {
                 let host = parsed.host_str().filter(|host| !host.is_empty());
-                let host = host.ok_or_else(|| format!("{text}: no host"))?;
+                let host = host.ok_or_else(|| format!("{shown}: no host"))?;
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let port = parsed.port().unwrap_or(PORT);
                 let endpoint = match parsed.scheme() {
@@ -98,7 +100,10 @@ impl Address {
                     "rediss" | "valkeys" => Endpoint::Tls(host, port, None),
                     #[cfg(not(feature = "tls"))]
                     "rediss" | "valkeys" => {
-                        return Err(format!("{text}: this program was built without TLS"));
+                        return Err(format!(
+                            "{shown}: this program was built without TLS: write redis://, or \
+                             build it with the feature \"tls\""
+                        ));
                     }
                     _ => Endpoint::Tcp(host, port),
                 };
@@ -112,9 +117,9 @@ impl Address {
                 let endpoint = Endpoint::Unix(decode(parsed.path()));
                 Ok(Address { endpoint, user, password, database })
             }
-            other => {
-                Err(format!("{text}: {other}:// is not known: redis://, rediss:// or unix://"))
-            }
+            other => Err(format!(
+                "{shown}: {other}:// is not supported: write redis://, rediss:// or unix://"
+            )),
         }
     }
 

@@ -328,7 +328,7 @@ pub(crate) fn is_end(error: &io::Error) -> bool {
 }
 
 /// Whether the server has ended TLS with an alert.
-fn is_alert(error: &io::Error) -> bool {
+pub(crate) fn is_alert(error: &io::Error) -> bool {
     #[cfg(feature = "tls")]
     if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref()) {
         return matches!(error, rustls::Error::AlertReceived(_));

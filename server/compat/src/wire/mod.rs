@@ -14,4 +14,4 @@ pub mod target;
 pub mod tls;
 
 pub use connection::{Timeouts, Wire, request};
-pub(crate) use connection::{describe, is_end, is_no_reply, is_silence};
+pub(crate) use connection::{describe, is_alert, is_end, is_no_reply, is_silence};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::address::{Address, TlsMode};
 use super::frame::Frame;
 use crate::time::{self, Deadline};
-use crate::wire::{Timeouts, Wire, describe, is_silence};
+use crate::wire::{Timeouts, Wire, describe, is_alert, is_end, is_silence};
 
 /// The number of databases that are searched for an empty one.
 const DATABASES_MAX: u32 = 16;
@@ -15,6 +15,9 @@ const DATABASES_MAX: u32 = 16;
 /// The number of attempts to reach a server before it counts as dead, and the pause in between.
 const PING_ATTEMPTS: usize = 3;
 const PING_PAUSE: Duration = Duration::from_millis(100);
+
+/// The errors by which a server refuses to work for a client.
+const REFUSALS: [&str; 3] = ["NOAUTH", "NOPERM", "DENIED"];
 
 /// A server and what it reports about itself.
 #[derive(Clone, Debug)]
@@ -63,19 +66,23 @@ pub enum Need {
 }
 
 impl Target {
-    /// Connects, asks for name and version, and looks for an empty database.
+    /// Connects, asks for name and version, looks for an empty database, and checks that the user
+    /// may store keys, run scripts and publish messages.
     pub fn explore(
         address: &Address,
         prefix: &str,
         may_flush: bool,
         timeouts: Timeouts,
     ) -> io::Result<Target> {
-        let mut wire = Wire::connect(address, 2, timeouts)?;
-        let info = wire.call(&["INFO", "server"])?;
-        if info.kind == b'-' && info.text.starts_with(b"NOAUTH") {
-            return Err(io::Error::other(
-                "the server requires a password: redis://:password@host:port",
-            ));
+        let begin = || -> io::Result<(Wire, Frame)> {
+            let mut wire = Wire::connect(address, 2, timeouts)?;
+            let info = wire.call(&["INFO", "server"])?;
+            Ok((wire, info))
+        };
+        let (mut wire, info) = begin().map_err(without_reply)?;
+        // Without the right to `INFO`, the server has no name.
+        if !info.text.starts_with(b"NOPERM") {
+            not_refused(&info)?;
         }
         let info = text(&info);
         let field = |name: &str| {
@@ -119,7 +126,26 @@ impl Target {
             timeouts,
         };
         target.choose_database()?;
+        target.check_rights()?;
         Ok(target)
+    }
+
+    /// An error if the server refuses what every run needs. A server without one of these commands
+    /// may close the connection.
+    fn check_rights(&self) -> io::Result<()> {
+        let mut wire = self.connect(2)?;
+        let key = format!("{}rights", self.prefix);
+        let requests: [&[&str]; 4] = [
+            &["SET", &key, "", "PX", "1"],
+            &["DEL", &key],
+            &["EVAL", "return 1", "0"],
+            &["PUBLISH", &key, ""],
+        ];
+        for words in requests {
+            let Ok(reply) = wire.call(words) else { break };
+            not_refused(&reply)?;
+        }
+        Ok(())
     }
 
     /// Chooses the database of the URL, or else the last empty one, or else the first.
@@ -212,6 +238,27 @@ impl Target {
             }
         }
         Ok(())
+    }
+}
+
+/// The error if a server that was reached ends the first connection without a reply: it refuses the
+/// client, or the port is for connections with TLS.
+fn without_reply(error: io::Error) -> io::Error {
+    match error {
+        error if is_end(&error) => {
+            io::Error::other("the server closed the connection before its first reply")
+        }
+        error if is_alert(&error) => io::Error::other(format!("no TLS connection: {error}")),
+        error => error,
+    }
+}
+
+/// An error if the server refuses to work for this client.
+fn not_refused(reply: &Frame) -> io::Result<()> {
+    let text = text(reply);
+    match reply.kind == b'-' && REFUSALS.iter().any(|code| text.starts_with(code)) {
+        true => Err(io::Error::other(text)),
+        false => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! TLS connections to servers.
 
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -9,6 +9,8 @@ use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, SignatureScheme, StreamOwned};
+
+use super::describe;
 
 /// A connection with TLS.
 pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -58,11 +60,10 @@ impl TlsClient {
         let mut connection =
             ClientConnection::new(Arc::clone(&self.0.config), name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut tcp).map_err(|error| match error.kind() {
-                // Not to be confused with a reply that is not valid.
-                ErrorKind::InvalidData => io::Error::other(format!("no TLS connection: {error}")),
-                _ => error,
-            })?;
+            // Not to be confused with a reply that is missing or not valid.
+            let failed =
+                |error| io::Error::other(format!("no TLS connection: {}", describe(&error)));
+            connection.complete_io(&mut tcp).map_err(failed)?;
         }
         Ok(StreamOwned::new(connection, tcp))
     }
