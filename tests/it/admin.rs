@@ -5,9 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use lockwheel_tests::daemon::{self, Daemon};
+use lockwheel_tests::daemon::{self, Daemon, Folder};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
+
+use crate::raft_command::NodePlace;
 
 /// Longest time until a page arrives; far longer than it needs.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -171,7 +173,13 @@ fn commands_do_not_reach_the_clients_for_monitoring() {
 
 #[test]
 fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
-    let server = Monitored::start(&[]);
+    // A node has all figures.
+    let (folder, admin_port) = (Folder::new(), free_port());
+    let mut place = NodePlace::new(&folder, "node");
+    place.arguments.extend(["--admin-port".to_owned(), admin_port.to_string()]);
+    let daemon = place.start(&["raft", "init"]);
+    place.wait_for_nodes(1);
+    let server = Monitored { daemon, port: place.port, admin_port };
     server.run("SET lock token");
     server.run("GET");
     let (_, text) = server.get("/metrics");
@@ -205,6 +213,7 @@ fn metrics_are_those_of_the_documentation_the_dashboard_and_the_alerts() {
         ("the dashboard", dashboard),
         ("the alerts", read("packages/prometheus/alerts.yml")),
         ("docs/deploy.md", read("docs/deploy.md")),
+        ("docs/runbook.md", read("docs/runbook.md")),
     ] {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let is_metric = |word: &&str| {

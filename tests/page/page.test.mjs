@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import axe from "axe-core";
-import { Server, openBrowser } from "./server.mjs";
+import { Server, openBrowser, startNodes } from "./server.mjs";
 
 const LEASE_MS = 60_000;
 const REDISSON_LOCK =
@@ -135,7 +135,7 @@ test("keys are shown as text, whatever they contain", async (context) => {
   await worker.call("SET", key, "token", "NX", "PX", LEASE_MS);
   const page = await openLive(server);
   await page.waitForSelector("#rows .row:not([hidden])");
-  assert.match(await page.textContent("#rows .row .key"), /<img src=x>\\u202e/);
+  assert.match(await page.textContent("#rows .row .key"), /<img src=x>\\u\{202e\}/);
   assert.equal(await page.locator("#rows img, #rows i i").count(), 0);
   await page.click("#rows .row");
   await page.waitForSelector("#release:visible");
@@ -182,13 +182,148 @@ test("page is used without a mouse", async (context) => {
   await page.fill("#filter", "?:1");
   await page.waitForFunction((row) => !document.querySelector(row), rowOf("a:2"));
   assert.deepEqual(await keys(), ["a:1", "b:1"]);
-  // Columns are sorted by their buttons.
-  await page.focus('[data-sort="key"]');
+  // Columns are sorted by their buttons, the next ones after the grid.
+  await page.focus("#grid");
+  await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.waitForSelector('[aria-sort="descending"]');
   await page.waitForFunction((row) => document.querySelector(row).ariaRowIndex === "2",
     rowOf("b:1"));
   assert.deepEqual(await keys(), ["b:1", "a:1"]);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test("header, title and empty page say which server this is", async (context) => {
+  const server = await start(context);
+  const page = await openLive(server);
+  const place = `127.0.0.1:${server.port}`;
+  await page.waitForFunction((text) => document.title === text, `${place} - Locks - Lockwheel`);
+  assert.match(await page.textContent("#server"), new RegExp(`^${place} \u00b7 version [0-9.]+`));
+  await page.waitForSelector("#empty-command:not([hidden])");
+  const words = (await page.textContent("#empty-command")).split(" ");
+  assert.deepEqual(words.slice(0, 4), ["lockwheel", "cli", "-p", `${server.port}`]);
+  await assertAccessible(page, "empty");
+  // The command takes a lock.
+  const worker = await server.client();
+  assert.match(await worker.call(...words.slice(4)), /^[*%]/);
+  await page.waitForSelector(rowOf("order:7"));
+  const toggle = await page.textContent("#theme");
+  await page.click("#theme");
+  assert.notEqual(await page.textContent("#theme"), toggle);
+  await page.click("#theme");
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test("details of a native lock have its grant, for users that may see it", async (context) => {
+  const server = await start(context);
+  const worker = await server.client();
+  await worker.call("LOCK.ACQUIRE", "queue:1", "me", "TTL", LEASE_MS, "META", "host-7");
+  const page = await openLive(server);
+  await page.waitForSelector(rowOf("queue:1"));
+  assert.match(await page.textContent(rowOf("queue:1")), /me.*127\.0\.0\.1/s);
+  await page.click(rowOf("queue:1"));
+  await page.waitForSelector("#details .history");
+  assert.match(await page.textContent("#details-body"), /owner me.*fencing token \d.*META host-7/s);
+  worker.socket.destroy();
+  const other = await server.client();
+  await other.call("LOCK.RENEW", "queue:1", "me", "TTL", LEASE_MS);
+  await other.call("SET", "lock:2", "token", "NX");
+  await page.waitForSelector(`${rowOf("lock:2")} .lease .alarm`);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test("refused attempts are one row of the history", async (context) => {
+  const server = await start(context);
+  const [worker, other] = [await server.client("worker-1"), await server.client("worker-2")];
+  const take = (client) => client.call("SET", "order:9", "token", "NX", "PX", LEASE_MS);
+  await take(worker);
+  for (let at = 0; at < 5; at++) await take(other);
+  const page = await openLive(server);
+  await page.click(rowOf("order:9"));
+  await page.waitForSelector("#details .history");
+  assert.equal(await page.locator("#details .history li").count(), 2);
+  const latest = await page.textContent("#details .history li:first-child");
+  assert.match(latest, /refused5 times: worker-2/);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test("page without a connection keeps what it knew, with its time", async (context) => {
+  const server = await start(context);
+  const worker = await server.client("worker");
+  await worker.call("SET", "order:7", "token", "NX", "PX", LEASE_MS);
+  const page = await openLive(server);
+  await page.waitForSelector(rowOf("order:7"));
+  await page.waitForFunction(() => document.querySelector("#count-locks").textContent === "1");
+  server.stop();
+  await page.waitForSelector("#lost:not([hidden])");
+  await page.waitForFunction(() => document.querySelector("#lost").textContent
+    .includes("the server does not reply"));
+  const reason = /What is shown is the state of \d\d:\d\d:\d\d\./;
+  assert.match(await page.textContent("#lost"), reason);
+  assert.equal(await page.isVisible(rowOf("order:7")), true);
+  await page.fill("#filter", "none");
+  await page.waitForSelector("#empty:not([hidden])");
+  assert.doesNotMatch(await page.textContent("#empty"), /is held/);
+  await page.fill("#filter", "");
+  await page.waitForSelector(rowOf("order:7"));
+  await assertAccessible(page, "without a connection");
+  await page.close();
+});
+
+test("page of a follower names the leader, and one without a leader says so", async (context) => {
+  const nodes = await startNodes();
+  context.after(() => nodes.stop());
+  const worker = await nodes.leader.client("worker");
+  await worker.call("LOCK.ACQUIRE", "order:7", "me", "TTL", LEASE_MS);
+  const page = await openLive(nodes.follower);
+  const leader = `Follower of 127.0.0.1:${nodes.leader.port}`;
+  await page.waitForFunction((text) => document.querySelector("#node").textContent
+    .startsWith(text), leader);
+  await page.waitForSelector(rowOf("order:7"));
+  assert.match(await page.textContent("#server"), /follower, 2 nodes/);
+  await worker.call("LOCK.ACQUIRE", "order:8", "me", "TTL", LEASE_MS);
+  await page.waitForSelector(rowOf("order:8"));
+  await page.click(rowOf("order:8"));
+  await page.waitForSelector("text=are shown at the leader");
+  assert.equal(await page.isVisible("#release"), false);
+  await assertAccessible(page, "follower");
+  assert.deepEqual(page.problems, []);
+  nodes.leader.stop();
+  await page.waitForFunction(() => document.querySelector("#lost").textContent
+    .includes("no leader: more than half of the nodes must be in contact"));
+  await page.waitForFunction(() => document.querySelector("#server").textContent
+    .includes("no leader"));
+  assert.equal(await page.isVisible(rowOf("order:8")), true);
+  await assertAccessible(page, "no leader");
+  await page.close();
+});
+
+test("on a phone each lock is a card, and nothing is beside the screen", async (context) => {
+  const server = await start(context);
+  await fill(server);
+  const page = await openLive(server);
+  await page.setViewportSize({ width: 390, height: 800 });
+  const row = rowOf("order:1042");
+  await page.waitForSelector(row);
+  const long = "order:".padEnd(200, "x");
+  await (await server.client("worker")).call("SET", `${long}:end`, "token", "NX", "PX", LEASE_MS);
+  await page.fill("#filter", ":end");
+  await page.waitForSelector(rowOf(`${long}:end`));
+  assert.equal(await page.textContent(`${rowOf(`${long}:end`)} .key .end`), "xxxxxxxx:end");
+  await page.fill("#filter", "order:1042");
+  await page.waitForFunction((it) => document.querySelector(it)?.ariaRowIndex === "2", row);
+  const visible = await page.$$eval(`${row} > div`, (all) =>
+    all.map((it) => it.checkVisibility()));
+  // Key, holder, waiting clients and lease.
+  assert.deepEqual(visible, [true, false, true, true, false, true, false, false]);
+  const [width, wide] = await page.evaluate(() => [innerWidth, Math.max(
+    document.documentElement.scrollWidth, document.querySelector("#grid").scrollWidth)]);
+  assert.ok(wide <= width, `${wide} px on a screen of ${width}`);
+  await assertAccessible(page, "cards");
   assert.deepEqual(page.problems, []);
   await page.close();
 });

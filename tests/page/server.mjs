@@ -1,6 +1,6 @@
 // Starts servers and a browser for the tests of the page, and sends commands to the servers.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
@@ -42,7 +42,7 @@ export class Server {
     server.adminPort = await freePort();
     server.url = `http://127.0.0.1:${server.adminPort}`;
     const ports = ["--port", `${server.port}`, "--admin-port", `${server.adminPort}`];
-    server.process = spawn(PROGRAM, [...ports, "--save", "", ...options], { stdio: "ignore" });
+    server.process = spawn(PROGRAM, [...options, ...ports, "--save", ""], { stdio: "ignore" });
     server.connections = [];
     while (!(await fetch(`${server.url}/readyz`).then((it) => it.ok, () => false))) {
       if (server.process.exitCode !== null) return null;
@@ -63,6 +63,24 @@ export class Server {
     for (const client of this.connections) client.socket.destroy();
     this.process.kill();
   }
+}
+
+/** Two nodes of a cluster in new directories: the one that leads, and one that follows it. */
+export async function startNodes() {
+  const folder = mkdtempSync(join(tmpdir(), "lockwheel-nodes-"));
+  const start = async (name, ...words) => {
+    const options = ["--dir", join(folder, name), "--raft-port", `${await freePort()}`];
+    return Server.start("raft", ...words, ...options);
+  };
+  const leader = await start("1", "init");
+  const token = execFileSync(PROGRAM, ["raft", "token", "--dir", join(folder, "1")]);
+  const follower = await start("2", "join", `${token}`.trim());
+  const stop = () => {
+    leader.stop();
+    follower.stop();
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return { leader, follower, stop };
 }
 
 /** A connection for commands with replies of one line, or of one text. */

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::limits::{LOCKS_PER_REQUEST, WATCH_INTERVAL};
 use crate::redis_cli::connection::{Connection, Protocol, error_text};
-use crate::redis_cli::server_options::ServerOptions;
+use crate::redis_cli::server_options::{ServerOptions, without_uri};
 
 /// Shows which client holds which lock, and which clients wait for it
 #[derive(Parser)]
@@ -39,6 +39,15 @@ struct Arguments {
 struct Page {
     now_ms: i64,
     cursor: String,
+    /// On a follower, the address of its leader; empty if it is not known.
+    leader: Option<String>,
+    locks: Vec<serde_json::Value>,
+}
+
+/// All locks at one time.
+struct Reading {
+    now_ms: i64,
+    leader: Option<String>,
     locks: Vec<serde_json::Value>,
 }
 
@@ -60,16 +69,18 @@ struct Client {
     client: u64,
     name: String,
     address: String,
+    /// The owner of a native lock, if the user may see it.
+    owner: Option<String>,
 }
 
 impl Client {
-    /// The name, else the address, else the id.
+    /// The name, else the owner, the address or the id.
     fn label(&self) -> String {
-        match (&*self.name, &*self.address, self.client) {
-            ("", "", 0) => "unknown".to_owned(),
-            ("", "", id) => format!("client {id}"),
-            ("", address, _) => address.to_owned(),
-            (name, ..) => name.to_owned(),
+        let texts = [&*self.name, self.owner.as_deref().unwrap_or_default(), &*self.address];
+        match (texts.into_iter().find(|text| !text.is_empty()), self.client) {
+            (Some(text), _) => text.to_owned(),
+            (None, 0) => "unknown".to_owned(),
+            (None, id) => format!("client {id}"),
         }
     }
 }
@@ -79,8 +90,9 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::from(error.use_stderr()));
+            let status = u8::from(error.use_stderr());
+            let _ = without_uri(error).print();
+            return ExitCode::from(status);
         }
     };
     arguments.server.hide_password();
@@ -96,9 +108,20 @@ fn show(arguments: &Arguments) -> Result<(), String> {
         |error: io::Error| format!("Could not read the locks of {address}: {}", error_text(&error));
     let mut connection = arguments.server.connect(None).map_err(failed)?;
     connection.log_in(&arguments.server.login(Protocol::Resp2)).map_err(failed)??;
+    let mut is_noted = false;
     loop {
-        let (locks, now_ms) = read(&mut connection, &arguments.pattern).map_err(failed)??;
-        let text = if arguments.json { lines(&locks) } else { table(locks, now_ms)? };
+        let reading = read(&mut connection, &arguments.pattern).map_err(failed)??;
+        let note = reading.leader.as_deref().map(follower_note).unwrap_or_default();
+        let text = if arguments.json {
+            // The output is JSON only.
+            if !is_noted {
+                let _ = io::stderr().write_all(note.as_bytes());
+            }
+            is_noted = true;
+            lines(&reading.locks)
+        } else {
+            note + &table(reading)?
+        };
         let mut out = io::stdout().lock();
         let is_screen = arguments.watch && !arguments.json && out.is_terminal();
         // Clears the screen.
@@ -111,12 +134,17 @@ fn show(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// Reads all locks in parts, so that other clients of the server need not wait, and the time of the
-/// server.
-fn read(
-    connection: &mut Connection,
-    pattern: &str,
-) -> io::Result<Result<(Vec<serde_json::Value>, i64), String>> {
+/// The line above the locks of a follower of this leader.
+fn follower_note(leader: &str) -> String {
+    let leader = if leader.is_empty() { "a leader that is not known" } else { leader };
+    format!("follower of {}: holders and waiting clients are shown there\n", printable(leader))
+}
+
+/// Why a node without a leader has no locks to show.
+pub(crate) const NO_LEADER: &str = "no leader: more than half of the nodes must be in contact";
+
+/// Reads all locks in parts, so that other clients of the server need not wait.
+fn read(connection: &mut Connection, pattern: &str) -> io::Result<Result<Reading, String>> {
     let (mut cursor, mut locks) = ("0".to_owned(), Vec::new());
     loop {
         let count = LOCKS_PER_REQUEST.to_string();
@@ -132,13 +160,17 @@ fn read(
         ])?;
         let text = match connection.read()? {
             Reply::Bulk(text) => text,
+            Reply::Error(line) if line.starts_with(b"MASTERDOWN ") => {
+                return Ok(Err(NO_LEADER.to_owned()));
+            }
             Reply::Error(line) => return Ok(Err(String::from_utf8_lossy(&line).into_owned())),
             _ => return Ok(Err("the server has sent an unexpected reply".to_owned())),
         };
         let mut page: Page = serde_json::from_slice(&text)?;
         locks.append(&mut page.locks);
         if page.cursor == "0" {
-            return Ok(Ok((locks, page.now_ms)));
+            let Page { now_ms, leader, .. } = page;
+            return Ok(Ok(Reading { now_ms, leader, locks }));
         }
         cursor = page.cursor;
     }
@@ -151,7 +183,7 @@ fn lines(locks: &[serde_json::Value]) -> String {
 const HEAD: [&str; 8] = ["KEY", "DB", "KIND", "HOLDERS", "HELD", "LEASE", "RENEWALS", "WAITING"];
 
 /// The locks in columns, those that are held longest first.
-fn table(locks: Vec<serde_json::Value>, now_ms: i64) -> Result<String, String> {
+fn table(Reading { locks, now_ms, .. }: Reading) -> Result<String, String> {
     let parsed: Result<Vec<LockRow>, _> = locks.into_iter().map(serde_json::from_value).collect();
     let mut locks = parsed.map_err(|error| error.to_string())?;
     locks.sort_by(|a, b| (a.since_ms, &a.key).cmp(&(b.since_ms, &b.key)));
@@ -194,9 +226,42 @@ fn span(ms: i64) -> String {
     }
 }
 
-/// A text without control characters, which could change the terminal.
+/// A text in which the codes of invisible characters are visible: such characters could change the
+/// terminal, and make two names look alike.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
-        .collect()
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if is_invisible(char) {
+            shown.extend(char.escape_unicode());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}
+
+/// Whether a character is invisible or changes the direction. The page of locks has the same list.
+fn is_invisible(char: char) -> bool {
+    matches!(
+        char,
+        '\0'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }

@@ -178,6 +178,11 @@ impl Admin {
         cookie(connection, "", 0)
     }
 
+    /// Whether the server ends, and with it all clients.
+    pub(super) fn has_ended(&self) -> bool {
+        self.server.is_stopped()
+    }
+
     /// Whether a session has not ended.
     pub(super) fn has_session(&self, id: &str) -> bool {
         self.session(id).is_some()

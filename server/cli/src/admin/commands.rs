@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 
 use super::within::within;
 use crate::limits;
+use crate::locks_command::NO_LEADER;
 
 /// A client within the process, which runs the commands of one user.
 pub(super) type Commands = Arc<Mutex<Client>>;
@@ -66,6 +67,7 @@ impl Failure {
     /// The text for the reader.
     pub(super) fn reason(&self) -> &str {
         match self {
+            Failure::Refused(line) if line.starts_with("MASTERDOWN ") => NO_LEADER,
             Failure::Unavailable(reason) | Failure::Refused(reason) => reason,
             Failure::Ended => "the login has ended, or the server ends",
         }

@@ -8,6 +8,7 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use lockwheel::Reply;
 use serde::Deserialize;
 
 use super::access::{Admin, Caller, Connection, IsLocal, Refusal, is_same_origin};
@@ -62,6 +63,10 @@ async fn guard(
     }
     request.extensions_mut().insert(is_local);
     let mut response = next.run(request).await;
+    if response.status() == StatusCode::UNAUTHORIZED && admin.has_ended() {
+        // A login would not help.
+        response = error(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+    }
     let headers: [(HeaderName, &str); 5] = [
         (header::CACHE_CONTROL, "no-store"),
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -93,12 +98,27 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: whether the server serves commands.
+/// `/readyz`: whether the server serves commands. A node without a leader serves none on keys.
 async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    match run(&admin.system, |client| client.call(&["PING"])).await {
-        Ok(_) => "ready\n".into_response(),
+    let info = run(&admin.system, |client| {
+        client.call(&["PING"])?;
+        client.call(&["INFO", "lockwheel"])
+    });
+    match info.await {
+        Ok(info) => match no_leader(&info) {
+            None => "ready\n".into_response(),
+            Some(reason) => unavailable(&reason),
+        },
         Err(failure) => unavailable(failure.reason()),
     }
+}
+
+/// That a node has no leader, if that is so. How many nodes are in contact is known to leaders.
+fn no_leader(info: &Reply) -> Option<String> {
+    let fields = metrics::fields(info)?;
+    let is_without = fields.get("raft_has_leader").is_some_and(|value| value == "0");
+    let count = fields.get("raft_nodes").filter(|_| is_without)?;
+    Some(format!("no leader: more than half of the nodes ({count}) must be in contact"))
 }
 
 /// `/metrics`: the figures of the server, for Prometheus. They contain no keys, so that programs on
@@ -128,12 +148,13 @@ async fn metrics(
     }
 }
 
-/// `/node`: the role of the server in its cluster, the fields `raft_...` of `INFO`; none if it is
-/// no node. Every user that may log in may see it.
+/// `/node`: the version and the port of the server and, if it is a node, its role in the cluster:
+/// these fields of `INFO`. Every user that may log in may see it.
 async fn node(State(admin): State<Arc<Admin>>, _: Caller) -> Result<Response, Failure> {
-    let info = run(&admin.system, |client| client.call(&["INFO", "lockwheel"])).await?;
+    const OF_SERVER: [&str; 2] = ["lockwheel_version", "tcp_port"];
+    let info = run(&admin.system, |client| client.call(&["INFO", "server", "lockwheel"])).await?;
     let mut fields = metrics::fields(&info).unwrap_or_default();
-    fields.retain(|name, _| name.starts_with("raft_"));
+    fields.retain(|name, _| name.starts_with("raft_") || OF_SERVER.contains(&name.as_str()));
     Ok(json(StatusCode::OK, serde_json::json!(fields).to_string()))
 }
 

@@ -210,10 +210,12 @@ impl Engine {
         engine
     }
 
-    /// Starts or stops the lock view, as the settings say.
+    /// Starts or stops the lock view, as the settings say. A follower takes no notes: its keys
+    /// change without them.
     pub(crate) fn update_lock_notes(&mut self) {
-        if self.settings.lock_view != self.writer.lock_notes().is_some() {
-            self.writer.set_lock_notes(self.settings.lock_view);
+        let has_notes = self.settings.lock_view && !self.is_follower();
+        if has_notes != self.writer.lock_notes().is_some() {
+            self.writer.set_lock_notes(has_notes);
         }
     }
 

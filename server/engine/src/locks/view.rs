@@ -1,7 +1,10 @@
 //! The lock view: which client holds which lock, and which clients wait for it. Determined when it
 //! is read, from the keys, the [notes](crate::store::lock_notes) about them, and the sessions.
 //!
-//! Tokens are never part of it: with the token, a lock can be released.
+//! Tokens of libraries are never part of it: with the token, a lock can be released. The owner, the
+//! fencing token and the text of a native lock are, for users that may see them by another command.
+//!
+//! A follower has no notes. There the view is what the keys show, as after a restart.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +21,9 @@ use crate::glob;
 use crate::limits::{LOCK_EVENTS_PER_REPLY_MAX, VIEWED_CLIENTS_MAX};
 use crate::store::dict::Slot;
 use crate::store::lock::{Hold, Lock};
-use crate::store::lock_notes::{EventKey, LockEvent, LockEventKind, LockNotes, MadeBy, Note};
+use crate::store::lock_notes::{
+    EventKey, LockEvent, LockEventKind, LockNotes, MadeBy, Note, may_be_restored,
+};
 use crate::store::records::Record;
 use crate::store::value::ValueRef;
 use crate::timing::time::{Millis, Time};
@@ -44,6 +49,15 @@ pub struct ViewedHolder {
     pub client: ViewedClient,
     /// How often it holds the lock.
     pub count: i64,
+    /// The owner of a native lock, if the reader may see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The fencing token of its grant, as the owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// The text that the owner gave with `META`, as the owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<String>,
 }
 
 /// A client that waits for a lock.
@@ -132,6 +146,9 @@ pub struct LocksReply {
     pub now_ms: i64,
     /// Where to go on; 0 at the end.
     pub cursor: String,
+    /// On a follower, the address of its leader for clients; empty if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
     /// The locks.
     pub locks: Vec<ViewedLock>,
 }
@@ -143,6 +160,9 @@ pub struct LockReply {
     pub sequence: u64,
     /// The time on the lease clock.
     pub now_ms: i64,
+    /// On a follower, the address of its leader for clients; empty if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
     /// The lock, if it is held.
     pub lock: Option<ViewedLock>,
     /// The last events of its key, the oldest first.
@@ -215,8 +235,11 @@ fn push<T>(clients: &mut Vec<T>, client: T) {
 /// The view for one client at one time.
 pub(crate) struct LockView<'e> {
     engine: &'e Engine,
-    notes: &'e LockNotes,
+    /// None on a follower.
+    notes: Option<&'e LockNotes>,
     readable: ReadableKeys<'e>,
+    /// The keys of native locks that are shown with their owners.
+    with_owners: ReadableKeys<'e>,
     time: Time,
     declared: Declared,
     /// Activity of each key, found when it is first needed: most locks have no events of other
@@ -229,16 +252,34 @@ impl<'e> LockView<'e> {
     pub(crate) fn new(
         engine: &'e Engine,
         readable: ReadableKeys<'e>,
+        with_owners: ReadableKeys<'e>,
         time: Time,
     ) -> Option<LockView<'e>> {
-        let notes = engine.writer.lock_notes()?;
+        let notes = engine.writer.lock_notes();
+        if notes.is_none() && !(engine.is_follower() && engine.settings.lock_view) {
+            return None;
+        }
         let declared = Declared::of(&engine.settings);
-        Some(LockView { engine, notes, readable, time, declared, activity: OnceCell::new() })
+        let activity = OnceCell::new();
+        Some(LockView { engine, notes, readable, with_owners, time, declared, activity })
+    }
+
+    /// On a follower, the address of its leader for clients; empty if it is not known.
+    pub(crate) fn leader(&self) -> Option<String> {
+        let leader = self.engine.nodes.leader.as_ref();
+        let address = leader.map(|leader| format!("{}:{}", leader.host, leader.port));
+        self.notes.is_none().then(|| address.unwrap_or_default())
+    }
+
+    /// The number of the last event.
+    fn sequence(&self) -> u64 {
+        self.notes.map_or(0, LockNotes::sequence)
     }
 
     /// What the events tell about each key.
     fn activity(&self) -> &BTreeMap<(usize, &'e EventKey), Activity> {
-        self.activity.get_or_init(|| activity(self.notes, self.time))
+        let of_notes = |notes| activity(notes, self.time);
+        self.activity.get_or_init(|| self.notes.map(of_notes).unwrap_or_default())
     }
 
     /// About `count` keys from a cursor on, and those of them that are locks and match.
@@ -263,40 +304,61 @@ impl<'e> LockView<'e> {
         }
         let is_end = database >= keyspace.count();
         let cursor = if is_end { 0 } else { (database as u64) << DATABASE_SHIFT | place };
-        let (sequence, now_ms) = (self.notes.sequence(), self.time.now.0);
-        LocksReply { sequence, now_ms, cursor: cursor.to_string(), locks }
+        LocksReply {
+            sequence: self.sequence(),
+            now_ms: self.time.now.0,
+            cursor: cursor.to_string(),
+            leader: self.leader(),
+            locks,
+        }
     }
 
     /// One lock and the history of its key.
     pub(crate) fn lock(&self, database: usize, key: &[u8]) -> LockReply {
-        let event_key = self.notes.event_key(key);
-        let of_key =
-            |(_, it): &(u64, &LockEvent)| it.database as usize == database && it.key == event_key;
-        let events = self.notes.events().filter(of_key);
-        let history = events.map(|(sequence, event)| viewed_event(sequence, event, key));
         LockReply {
-            sequence: self.notes.sequence(),
+            sequence: self.sequence(),
             now_ms: self.time.now.0,
+            leader: self.leader(),
             lock: self.find(database, key),
-            history: if self.may_see(key) { history.collect() } else { Vec::new() },
+            history: self.history(database, key),
         }
     }
 
-    /// The events after the one with this number, and the present state of their locks.
-    pub(crate) fn changes(&self, since: u64) -> ChangesReply {
+    /// The last events of a key, the oldest first.
+    fn history(&self, database: usize, key: &[u8]) -> Vec<ViewedEvent> {
+        let Some(notes) = self.notes else { return Vec::new() };
+        let event_key = notes.event_key(key);
+        let of_key =
+            |(_, it): &(u64, &LockEvent)| it.database as usize == database && it.key == event_key;
+        let events: Vec<(u64, &LockEvent)> = notes.events().filter(of_key).collect();
+        let was_lock = events.iter().any(|(_, event)| event.was_lock);
+        if !self.may_see(database, key, was_lock) {
+            return Vec::new();
+        }
+        events.into_iter().map(|(sequence, event)| viewed_event(sequence, event, key)).collect()
+    }
+
+    /// The events after the one with this number, and the present state of their locks. `None` on a
+    /// follower, which has no events.
+    pub(crate) fn changes(&self, since: u64) -> Option<ChangesReply> {
         let now_ms = self.time.now.0;
-        let Some(events) = self.notes.events_since(since) else {
-            let sequence = self.notes.sequence();
+        let Some(events) = self.notes?.events_since(since) else {
+            let sequence = self.sequence();
             let (events, locks) = (Vec::new(), Vec::new());
-            return ChangesReply { sequence, now_ms, missed: true, events, locks };
+            return Some(ChangesReply { sequence, now_ms, missed: true, events, locks });
         };
+        let events: Vec<(u64, &LockEvent)> = events.take(LOCK_EVENTS_PER_REPLY_MAX).collect();
+        let place = |event: &'e LockEvent| (event.database as usize, &event.key);
+        let removed = events.iter().filter(|(_, event)| event.was_lock);
+        let removed: BTreeSet<_> = removed.map(|&(_, event)| place(event)).collect();
         let (mut sequence, mut shown, mut keys) = (since, Vec::new(), Vec::new());
-        for (number, event) in events.take(LOCK_EVENTS_PER_REPLY_MAX) {
+        for (number, event) in events {
             sequence = number;
+            let (database, was_lock) = (event.database as usize, removed.contains(&place(event)));
             match self.key_of(event) {
-                Some(key) if key.is_empty() || self.may_see(key) => {
+                Some(key) if key.is_empty() || self.may_see(database, key, was_lock) => {
                     shown.push(viewed_event(number, event, key));
-                    keys.push((event.database as usize, key));
+                    keys.push((database, key));
                 }
                 // The reader must find out which lock is not held any more.
                 None if event.kind.ends_lock() => {
@@ -309,7 +371,8 @@ impl<'e> LockView<'e> {
         keys.sort_unstable();
         keys.dedup();
         let locks = keys.into_iter().filter_map(|(database, key)| self.find(database, key));
-        ChangesReply { sequence, now_ms, missed: false, events: shown, locks: locks.collect() }
+        let locks = locks.collect();
+        Some(ChangesReply { sequence, now_ms, missed: false, events: shown, locks })
     }
 
     /// The key of an event; `None` if it is cut, and there is no such key any more.
@@ -319,7 +382,8 @@ impl<'e> LockView<'e> {
             Err(hash) => hash,
         };
         let database = self.engine.writer.keyspace().database(event.database as usize);
-        let is_key = |key: &[u8]| self.notes.event_key(key) == event.key;
+        let notes = self.notes?;
+        let is_key = |key: &[u8]| notes.event_key(key) == event.key;
         let slot = database.records().find_if(hash, is_key)?;
         Some(database.record(slot).key())
     }
@@ -331,37 +395,45 @@ impl<'e> LockView<'e> {
         self.lock_at(database, slot, record)
     }
 
-    /// Whether the reader may see this key, and it may be the name of a lock.
-    fn may_see(&self, key: &[u8]) -> bool {
+    /// Whether the reader may see the events of this key: it may read it, and the key is or was a
+    /// lock, or has not the name of data.
+    fn may_see(&self, database: usize, key: &[u8], was_lock: bool) -> bool {
+        let may_be_lock = || {
+            was_lock
+                || matches!(words::name(key), Name::Lock | Name::Other)
+                || self.find(database, key).is_some()
+        };
         self.readable.contains(key)
-            && (self.declared.is_lock(key)
-                || !self.declared.ignores(key)
-                    && matches!(words::name(key), Name::Lock | Name::Other))
+            && (self.declared.is_lock(key) || !self.declared.ignores(key) && may_be_lock())
     }
 
     /// The lock in a slot, if the key there is one.
     fn lock_at(&self, database: usize, slot: Slot, record: Record<'_>) -> Option<ViewedLock> {
-        let (note, key) = (self.notes.get(database, slot), record.key());
+        let (note, key) = (self.notes.and_then(|notes| notes.get(database, slot)), record.key());
+        let made_by = match self.notes {
+            Some(_) => note.map(Note::made_by),
+            None => may_be_restored(record).then_some(MadeBy::Restored),
+        };
         let is_declared = self.declared.is_lock(key);
-        if note.is_none() && !is_declared || !self.readable.contains(key) {
+        if made_by.is_none() && !is_declared || !self.readable.contains(key) {
             return None;
         }
         let lock_key = (database, key.to_vec());
         let state = look(self.engine, &lock_key, self.time)?;
-        let impression = match note {
+        let impression = match made_by {
             _ if self.declared.ignores(key) => None,
             _ if is_declared => Some(Impression::Declared),
-            Some(note) => impression(key, &state, note.made_by(), self.time),
+            Some(made_by) => impression(key, &state, made_by, self.time),
             None => None,
         }?;
         let shape = state.shape;
         let evidence = Evidence { impression, proof: None, shape, value: Vec::new() };
         let (confidence, reason) = evidence.confidence(false);
-        let is_contended = note.is_some_and(Note::is_contended);
-        let event_key = is_contended.then(|| self.notes.event_key(key));
+        let notes = self.notes.filter(|_| note.is_some_and(Note::is_contended));
+        let event_key = notes.map(|notes| notes.event_key(key));
         let activity = event_key.as_ref().and_then(|key| self.activity().get(&(database, key)));
         let holders = match record.value() {
-            ValueRef::Lock(lock) => self.native_holders(lock),
+            ValueRef::Lock(lock) => self.native_holders(key, lock),
             _ => self.holders(&state, note, activity),
         };
         let text = String::from_utf8_lossy(key);
@@ -375,7 +447,7 @@ impl<'e> LockView<'e> {
             reason,
             waiters: self.waiters(database, key, &holders, activity),
             holders,
-            since_ms: note.map_or(0, |note| note.since.0),
+            since_ms: self.since(note, record).0,
             lease_ms: state.deadline_ms.map(|it| self.time.remaining(Millis(it)).0),
             lease_full_ms: note.map(|note| note.lease_ms).filter(|&lease_ms| lease_ms > 0),
             renewals: note.map_or(0, |note| note.renewals),
@@ -384,11 +456,25 @@ impl<'e> LockView<'e> {
         })
     }
 
+    /// When a lock was acquired; 0 if it is not known. A native lock has the time of each grant.
+    fn since(&self, note: Option<&Note>, record: Record<'_>) -> Millis {
+        let noted = note.map(|note| note.since).filter(|since| since.0 > 0);
+        let granted = match record.value() {
+            ValueRef::Lock(lock) => lock.holds(self.time).map(|hold| hold.since).min(),
+            _ => None,
+        };
+        noted.or(granted).unwrap_or(Millis(0))
+    }
+
     /// The holders of a native lock, which names their clients.
-    fn native_holders(&self, lock: &Lock) -> Vec<ViewedHolder> {
+    fn native_holders(&self, key: &[u8], lock: &Lock) -> Vec<ViewedHolder> {
+        let shows_owners = self.with_owners.contains(key);
         let holder = |hold: &Hold| ViewedHolder {
             client: self.client(hold.last_lease().map_or(0, |lease| lease.client)),
             count: i64::try_from(hold.count(self.time)).unwrap_or(i64::MAX),
+            owner: shows_owners.then(|| super::text(&hold.owner)),
+            token: shows_owners.then_some(hold.token),
+            meta: hold.meta.as_deref().filter(|_| shows_owners).map(super::text),
         };
         lock.holds(self.time).map(holder).collect()
     }
@@ -416,11 +502,14 @@ impl<'e> LockView<'e> {
             .map(|((_, count), &client)| ViewedHolder {
                 client: self.client(client),
                 count: *count,
+                owner: None,
+                token: None,
+                meta: None,
             })
             .collect()
     }
 
-    /// The clients that wait for a lock, each once.
+    /// The clients that wait for a lock, each once. They wait at the leader.
     fn waiters(
         &self,
         database: usize,
@@ -428,6 +517,9 @@ impl<'e> LockView<'e> {
         holders: &[ViewedHolder],
         activity: Option<&Activity>,
     ) -> Vec<ViewedWaiter> {
+        if self.notes.is_none() {
+            return Vec::new();
+        }
         let sessions = &self.engine.sessions;
         let subscribers =
             |channel: &[u8]| sessions.pubsub.channels.get(channel).into_iter().flatten();
@@ -455,6 +547,10 @@ impl<'e> LockView<'e> {
     }
 
     fn client(&self, serial: u64) -> ViewedClient {
+        if self.notes.is_none() {
+            // It is one of the leader.
+            return ViewedClient::default();
+        }
         let clients = &self.engine.sessions.clients;
         let Some(session) = clients.by_serial(serial).and_then(|client| clients.get(client)) else {
             return ViewedClient { client: serial, ..ViewedClient::default() };

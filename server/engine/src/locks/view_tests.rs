@@ -3,8 +3,10 @@
 use lockwheel_resp::Reply;
 use serde_json::Value;
 
+use crate::replication::nodes::{Address, Nodes};
 use crate::settings::{Permission, Settings};
 use crate::testing::Stage;
+use crate::timing::time::Millis;
 
 const LOCK: &str = "EVAL \"if redis.call('exists', KEYS[1]) == 0 or \
     redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
@@ -315,6 +317,118 @@ fn user_does_not_see_a_long_key_by_its_beginning() {
     assert_eq!(events(&mut stage), [format!("acquired {mine} 2")]);
     stage.check("+100ms");
     assert_eq!(events(&mut stage), [format!("acquired {mine} 2"), "removed  2".to_owned()]);
+}
+
+#[test]
+fn native_lock_is_shown_with_its_owner_if_the_user_may_see_it() {
+    let mut stage = stage();
+    stage.check("a> LOCK.ACQUIRE order me TTL 9000 META host-7");
+    let lock = order(&mut stage);
+    let holder = lock["holders"][0].clone();
+    assert_eq!((&holder["owner"], &holder["meta"]), (&"me".into(), &"host-7".into()), "{lock}");
+    stage.check(&format!("LOCK.VALIDATE order {} => 1", holder["token"]));
+
+    stage.check("ACL SETUSER u on nopass ~* +lockwheel; v> AUTH u any");
+    let hidden = order(&mut stage)["holders"][0].clone();
+    let shown = ["owner", "token", "meta"].map(|field| hidden.get(field));
+    assert_eq!((shown, &hidden["client"]), ([None; 3], &2.into()));
+    // One selector permits both commands, each for other keys.
+    stage.check("ACL SETUSER u (+lock.info ~other)");
+    assert_eq!(order(&mut stage)["holders"][0].get("owner"), None);
+    stage.check("ACL SETUSER u (+lock.info %R~ord*)");
+    assert_eq!(order(&mut stage)["holders"][0]["owner"], "me");
+}
+
+#[test]
+fn lock_with_the_name_of_data_is_live_and_has_a_history() {
+    let mut stage = stage();
+    let redisson = |script: &str| script.replace("order", "stock:42");
+    stage.check(&format!(
+        "a> LOCK.ACQUIRE queue:1 me TTL 9000; a> SET cache-refresh token NX PX 9000; a> {} {A}",
+        redisson(LOCK),
+    ));
+    let acquired = ["queue:1", "cache-refresh", "stock:42"].map(|key| format!("acquired {key} 2"));
+    assert_eq!(events(&mut stage), acquired);
+    stage.check(&format!(
+        "a> LOCK.RELEASE queue:1 me; a> DEL cache-refresh; a> {} {A} => 1",
+        redisson(UNLOCK),
+    ));
+    let released = ["queue:1", "cache-refresh", "stock:42"].map(|key| format!("released {key} 2"));
+    let all = [acquired, released].concat();
+    assert_eq!(events(&mut stage), all);
+    for key in ["queue:1", "cache-refresh", "stock:42"] {
+        let history = ask(&mut stage, &format!("v> LOCKWHEEL LOCKS KEY {key}"))["history"].clone();
+        let events: Vec<&Value> =
+            history.as_array().expect("events").iter().map(|it| &it["event"]).collect();
+        assert_eq!(events, ["acquired", "released"], "{key}");
+    }
+    // A counter of a script is no lock.
+    let count = "redis.call('incr', KEYS[1]) redis.call('pexpire', KEYS[1], 9000)";
+    stage.check(&format!("a> EVAL \"{count}\" 1 rate:x; a> DEL rate:x => 1"));
+    assert_eq!(events(&mut stage), all);
+}
+
+/// A server that follows the log of a leader with these locks.
+fn follower(commands: &str) -> Stage {
+    let mut leader = Stage::new(Settings::default());
+    leader.engine.lead(0, leader.time());
+    leader.check(commands);
+    let mut effects = Vec::new();
+    leader.engine.take_units(|units| effects.extend_from_slice(units.effects));
+    let mut stage = stage();
+    stage.engine.follow();
+    let leader = Address { host: "10.0.0.1".into(), port: 9 };
+    stage.set_nodes(Nodes { leader: Some(leader), ..Nodes::default() });
+    let time = stage.time();
+    stage.engine.apply_committed(&effects, Millis(time.now.0), time).expect("effects");
+    stage
+}
+
+/// The reply of a follower to a request of `v`, which it serves when it has asked the leader.
+fn ask_follower(stage: &mut Stage, request: &str) -> Value {
+    stage.hold("v", request);
+    let reads = stage.engine.held_reads().expect("a held read");
+    stage.engine.grant_reads(reads);
+    assert_eq!(stage.resumed().len(), 1);
+    ask(stage, &format!("v> {request}"))
+}
+
+#[test]
+fn follower_shows_what_the_state_has_and_the_leader() {
+    let mut stage = follower(
+        "SET lock:1 token NX PX 9000; LOCK.ACQUIRE queue:1 me TTL 9000; SET page text PX 9000",
+    );
+    // This takes no notes, with which later changes of the log would not agree.
+    stage.check("CONFIG SET lock-view yes => OK");
+    let reply = ask_follower(&mut stage, "LOCKWHEEL LOCKS");
+    assert_eq!(reply["leader"], "10.0.0.1:9", "{reply}");
+    let mut locks = reply["locks"].as_array().expect("locks").clone();
+    locks.sort_by_key(|lock| lock["key"].to_string());
+    let keys: Vec<&Value> = locks.iter().map(|lock| &lock["key"]).collect();
+    assert_eq!(keys, ["lock:1", "queue:1"]);
+    // Clients of the leader have the numbers of other clients here.
+    assert_eq!(locks[0]["holders"][0]["client"], 0, "{reply}");
+    let holder = &locks[1]["holders"][0];
+    assert_eq!((&holder["owner"], &holder["client"]), (&"me".into(), &0.into()), "{reply}");
+    assert_eq!(locks[1]["lease_ms"], 9000);
+    assert_eq!(locks[1]["since_ms"], 1_700_000_000_000_i64);
+    let one = ask_follower(&mut stage, "LOCKWHEEL LOCKS KEY lock:1");
+    assert_eq!((&one["leader"], &one["lock"]["key"]), (&reply["leader"], &"lock:1".into()));
+    assert_eq!(one["history"], Value::Array(vec![]));
+}
+
+#[test]
+fn follower_has_no_events_and_names_the_leader() {
+    let mut stage = follower("SET lock:1 token NX PX 9000");
+    stage.hold("v", "LOCKWHEEL LOCKS SINCE 0");
+    let reads = stage.engine.held_reads().expect("a held read");
+    stage.engine.grant_reads(reads);
+    stage.check("v> LOCKWHEEL LOCKS SINCE 0 => !ERR this is a follower, ...: ask 10.0.0.1:9");
+    stage.check("CONFIG SET lock-view no => OK");
+    stage.hold("v", "LOCKWHEEL LOCKS");
+    let reads = stage.engine.held_reads().expect("a held read");
+    stage.engine.grant_reads(reads);
+    stage.check("v> LOCKWHEEL LOCKS => !ERR there is no lock view: ...");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::dict::{HashSeed, Slot};
 use super::pages::Pages;
-use super::records::Records;
+use super::records::{Record, Records};
 use super::slab::misaligned_pages;
 use super::value::Kind;
 use crate::limits::{LOCK_EVENT_KEY_BYTES_MAX, LOCK_EVENTS_MAX};
@@ -184,6 +184,8 @@ pub struct LockEvent {
     pub key: EventKey,
     /// What has happened.
     pub kind: LockEventKind,
+    /// For the removal of a key: whether it was in the lock view, whatever its name and value are.
+    pub was_lock: bool,
 }
 
 /// A key as events have it. A long one is cut, and its hash follows.
@@ -338,9 +340,21 @@ impl LockNotes {
     /// Adds an event.
     #[inline(always)]
     pub(super) fn push(&mut self, kind: LockEventKind, database: usize, key: &[u8], by: Author) {
+        self.push_with(kind, database, key, by, false);
+    }
+
+    #[inline(always)]
+    fn push_with(
+        &mut self,
+        kind: LockEventKind,
+        database: usize,
+        key: &[u8],
+        by: Author,
+        was_lock: bool,
+    ) {
         let (at, client) = (by.now, by.client);
         let key = EventKey::of(key, self.seed);
-        let event = LockEvent { at, client, database: database as u32, key, kind };
+        let event = LockEvent { at, client, database: database as u32, key, kind, was_lock };
         // The oldest is replaced.
         let place = self.sequence as usize % LOCK_EVENTS_MAX;
         match self.events.get_mut(place) {
@@ -456,7 +470,8 @@ impl LockNotes {
             (LockEventKind::Expired, Some(now)) => Author { client: note.client, now, ..by },
             _ => by,
         };
-        self.push(kind, database, records.key(slot), by);
+        let was_lock = is_lock_by_shape(note, records.get(slot).value().kind());
+        self.push_with(kind, database, records.key(slot), by, was_lock);
     }
 
     /// Notes the end of the lease of one of several owners of the lock in `slot`.
@@ -515,12 +530,28 @@ impl LockNotes {
         self.flushed(database, by);
         let note = Note::new(0, Millis(0), MadeBy::Restored);
         for (slot, record) in records.iter_slots() {
-            let is_lock = matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::Lock);
-            if is_lock && record.deadline().is_some() && !is_auxiliary(record.key()) {
+            if may_be_restored(record) {
                 self.put(database, slot, note);
             }
         }
     }
+}
+
+/// Whether a key is in the lock view whatever its name and value are: see `locks/view.rs`.
+fn is_lock_by_shape(note: Note, kind: Kind) -> bool {
+    matches!(
+        (kind, note.made_by()),
+        (Kind::Lock, _)
+            | (Kind::String, MadeBy::Conditional)
+            | (Kind::Hash | Kind::SortedSet, MadeBy::Script | MadeBy::Transaction)
+    )
+}
+
+/// Whether a key of which no note is left may be a lock.
+pub fn may_be_restored(record: Record<'_>) -> bool {
+    matches!(record.value().kind(), Kind::String | Kind::Hash | Kind::Lock)
+        && record.deadline().is_some()
+        && !is_auxiliary(record.key())
 }
 
 /// Whether a key is part of a lock of Redisson, and no lock itself.

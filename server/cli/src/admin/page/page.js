@@ -1,8 +1,7 @@
-// The page of locks: reads all locks once, then applies events as they happen. Only the visible
-// rows are in the document.
+// The page of locks: reads all locks once, then applies events as they happen. A follower has no
+// events: there all locks are read again and again. Only the visible rows are in the document.
 "use strict";
 
-const ROW_HEIGHT_PX = 46;
 /** Rows beyond the visible ones, so that scrolling shows no gap. */
 const ROWS_BEYOND = 8;
 /** Locks that are sorted or filtered before the browser may do other work. */
@@ -11,6 +10,16 @@ const CHUNK_LENGTH = 4000;
 const INSERTED_ONE_BY_ONE_MAX = 8;
 const MINUTE_MS = 60_000;
 const RETRY_MS = 1000;
+/** The server ends each connection after a while; the next one is opened at once. */
+const REOPEN_MS = 100;
+/** How often a page of a follower reads all locks. */
+const FOLLOWER_MS = 2000;
+/** The server replies within five seconds, if only with an error. */
+const REPLY_TIMEOUT_MS = 10_000;
+/** The end of a long key, which is shown when its middle is not. */
+const KEY_END_LENGTH = 12;
+/** Names of clients that are remembered for histories. */
+const NAMES_MAX = 10_000;
 const DETAILS_DELAY_MS = 150;
 const FRESH_MS = 1200;
 const FIGURES_MS = 500;
@@ -37,35 +46,57 @@ let opened = null;
 /** Rises with each change of order or filter, so that an older one can end. */
 let generation = 0;
 let source = null;
+/** The names of clients by their ids: events have only the ids. */
+const names = new Map();
 
 // --- Locks ---
 
 const idOf = (it) => `${it.database}:${it.key_encoded ?? encodeURIComponent(it.key)}`;
 const pathOf = (lock, end = "") => `/locks/${lock.key_encoded ?? encodeURIComponent(lock.key)}${end}`;
 
-/** A text of a client, in which no character is invisible or changes the direction. */
+/** Characters that are invisible or change the direction; `lockwheel locks` marks the same. */
+const INVISIBLE = new RegExp(String.raw`[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160`
+  + String.raw`\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f`
+  + String.raw`\ufeff\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]`, "gu");
+
+/** A text of a client, in which the codes of invisible characters are visible. */
 function shown(text) {
-  const hidden = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
-  return text.replace(hidden, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(INVISIBLE, (it) => `\\u{${it.codePointAt(0).toString(16)}}`);
 }
 
-const holderText = (holder) =>
-  shown(holder.name || holder.address || `client ${holder.client} (disconnected)`);
+/** The name of a client, else the owner that it acts for, its address, its id. */
+function holderText({ name, owner, address, client }) {
+  const text = name || owner || address;
+  return text ? shown(text) : client ? `client ${client}` : "not known";
+}
 
-/** Prepares a lock of a reply: what it is sorted and filtered by, and its end on this clock. */
-function prepared(lock, generationOfRead) {
+const isDisconnected = (holder) => holder.client !== 0 && !holder.address;
+
+/** Remembers the names of the clients of a lock. */
+function remember(lock) {
+  for (const it of [...lock.holders, ...lock.waiters]) {
+    if (!it.client || !it.address) continue;
+    if (names.size >= NAMES_MAX) names.clear();
+    names.set(it.client, holderText(it));
+  }
+}
+
+/** Prepares a lock of a reply: what it is sorted and filtered by, and its times on this clock. */
+function prepared(lock, generationOfRead, nowMs) {
   const now = performance.now();
+  remember(lock);
   const old = locks.get(lock.id = idOf(lock));
   lock.read = generationOfRead;
   lock.readAt = now;
   lock.deadline = lock.lease_ms === null ? Infinity : now + lock.lease_ms;
-  lock.text = [lock.key, ...lock.holders.flatMap((it) => [it.name, it.address])]
+  lock.heldFrom = lock.since_ms === 0 ? null : now - (nowMs - lock.since_ms);
+  lock.text = [lock.key, ...lock.holders.flatMap((it) => [it.name, it.owner ?? "", it.address])]
     .join("\n").toLowerCase();
   const first = lock.holders[0];
   lock.order = {
     key: lock.key,
     kind: lock.kind,
-    holder: first ? first.name || first.address : "",
+    holder: first ? first.name || first.owner || first.address : "",
     waiters: lock.waiters.length,
     since: lock.since_ms,
     lease: lock.deadline,
@@ -220,7 +251,10 @@ function showSort() {
 // --- Server ---
 
 async function request(path, options) {
-  const response = await fetch(path, options);
+  const signal = AbortSignal.timeout(REPLY_TIMEOUT_MS);
+  const response = await fetch(path, { signal, ...options }).catch(() => {
+    throw new Error("the server does not reply");
+  });
   if (response.status === 401) {
     location.assign("/login");
     return new Promise(() => {});
@@ -231,21 +265,60 @@ async function request(path, options) {
 }
 
 let isLoaded = false;
+let isFollower = false;
+let isOpen = false;
 let reads = 0;
+let readTimer = 0;
+
+/** What is wrong, by the part of the page that has found it. */
+const failures = new Map();
+/** When the state was known last: by the clock of the page, and of the day. */
+let known = { at: 0, date: null };
+
+const isLive = () => failures.size === 0 && isLoaded && (isOpen || isFollower);
+
+/** The time for which the state is shown. Without a connection that is the last known one. */
+const shownAt = () => (failures.size ? known.at : performance.now());
+
+/** Records why a part of the page does not know the state, or that it does. */
+function setFailure(part, reason) {
+  if (reason) failures.set(part, reason);
+  else failures.delete(part);
+  const [first] = failures.values();
+  const lost = byId("lost");
+  lost.hidden = !first;
+  document.body.dataset.state = first ? "lost" : "";
+  if (first) {
+    const time = known.date?.toLocaleTimeString("en-GB");
+    const state = time ? ` What is shown is the state of ${time}.` : "";
+    setText(lost, `No connection to the locks: ${first}.${state}`);
+    showState("waiting", "Reconnecting");
+  } else if (isLive()) {
+    showState("live", isFollower ? "Read every 2 s" : "Live");
+  }
+  requestRender();
+}
+
+function readLater(delayMs) {
+  clearTimeout(readTimer);
+  readTimer = setTimeout(readAll, delayMs);
+}
 
 /** Reads all locks, then follows the events. */
 async function readAll() {
+  clearTimeout(readTimer);
   source?.close();
-  source = null;
+  [source, isOpen] = [null, false];
   const own = ++reads;
   try {
-    let [cursor, sequence] = ["0", null];
+    let [cursor, sequence, leader] = ["0", null, undefined];
     const pending = [];
     do {
       const part = await request(`/locks?count=1000&cursor=${encodeURIComponent(cursor)}`);
-      cursor = part.cursor;
+      if (own !== reads) return;
+      ({ cursor, leader } = part);
       sequence ??= part.sequence;
-      pending.push(...part.locks.map((lock) => prepared(lock, own)));
+      pending.push(...part.locks.map((lock) => prepared(lock, own, part.now_ms)));
       // The more locks there are, the longer a merge takes, and the fewer are made.
       if (cursor === "0" || pending.length >= Math.min(CHUNK_LENGTH, locks.size / 4)) {
         const read = pending.splice(0);
@@ -255,28 +328,46 @@ async function readAll() {
     const gone = [...locks.values()].filter((lock) => lock.read !== own).map((lock) => lock.id);
     await inTurn(() => change([], gone));
     isLoaded = true;
-    hideProblem();
-    follow(sequence);
+    isFollower = leader !== undefined;
+    if (isFollower) {
+      setFailure("locks", null);
+      requestDetails();
+      readLater(FOLLOWER_MS);
+    } else {
+      follow(sequence);
+    }
   } catch (error) {
-    showState("waiting", "Waiting");
-    showProblem(`Locks cannot be read: ${error.message}`);
-    setTimeout(readAll, RETRY_MS * 3);
+    if (own !== reads) return;
+    setFailure("locks", error.message);
+    readLater(RETRY_MS);
   }
   requestRender();
 }
 
 function follow(sequence) {
-  source = new EventSource(`/events?since=${sequence}`);
-  source.onopen = () => showState("live", "Live");
-  source.onmessage = (message) => {
-    const own = reads;
+  const own = reads;
+  const stream = new EventSource(`/events?since=${sequence}`);
+  source = stream;
+  let last = sequence;
+  stream.onopen = () => {
+    isOpen = true;
+    setFailure("locks", null);
+  };
+  stream.onmessage = (message) => {
     const news = JSON.parse(message.data);
+    last = news.sequence;
     inTurn(() => (own === reads ? apply(news) : undefined));
   };
-  source.onerror = () => {
-    showState("waiting", "Reconnecting");
-    // The browser connects again by itself, unless the reply was an error.
-    if (source.readyState === EventSource.CLOSED) setTimeout(readAll, RETRY_MS);
+  stream.onerror = () => {
+    stream.close();
+    if (own !== reads) return;
+    if (isOpen) {
+      isOpen = false;
+      setTimeout(() => { if (own === reads) follow(last); }, REOPEN_MS);
+    } else {
+      setFailure("locks", "the server does not reply");
+      readLater(RETRY_MS);
+    }
   };
 }
 
@@ -285,7 +376,7 @@ function apply(news) {
     readAll();
     return;
   }
-  const changed = news.locks.map((lock) => prepared(lock, reads));
+  const changed = news.locks.map((lock) => prepared(lock, reads, news.now_ms));
   const present = new Set(changed.map((lock) => lock.id));
   const named = new Set(news.events.map(idOf));
   change(changed, [...named].filter((id) => !present.has(id)));
@@ -307,9 +398,10 @@ function newRow() {
   const line = (kind) => element("div", `line ${kind}`);
   const bar = element("div", "bar", element("i"));
   const row = element("div", "row");
+  const [begin, end] = [element("span", "begin"), element("span", "end")];
   const parts = {
-    key: line("key"), database: line("second"), kind: line(""), confidence: line("second"),
-    holder: line(""), address: line("second"), waiters: line(""), next: line("second"),
+    key: element("div", "line key", begin, end), begin, end, database: line("second"),
+    kind: line(""), confidence: line("second"), holder: line(""), address: line("second"), waiters: line(""), next: line("second"),
     since: line("number"), left: line(""), bar, fill: bar.firstChild, renewals: line("number"),
     refusals: line("number"),
   };
@@ -346,7 +438,7 @@ function setText(node, text) {
 
 function fillRow(row, lock, place) {
   const { parts } = row;
-  const top = `translateY(${place * ROW_HEIGHT_PX}px)`;
+  const top = `translateY(${place * rowHeight}px)`;
   if (row.style.transform !== top) row.style.transform = top;
   row.setAttribute("aria-rowindex", place + 2);
   row.setAttribute("aria-selected", lock.id === selected?.id);
@@ -356,13 +448,21 @@ function fillRow(row, lock, place) {
   row.classList.toggle("fresh", lock.freshUntil > performance.now());
   const [first, ...others] = lock.holders;
   const more = others.length ? ` and ${others.length} more` : "";
-  setText(parts.key, shown(lock.key));
-  parts.key.title = shown(lock.key);
+  // A long key loses its middle: the ends distinguish it.
+  const key = [...shown(lock.key)];
+  const endLength = key.length > 2 * KEY_END_LENGTH ? KEY_END_LENGTH : 0;
+  setText(parts.begin, key.slice(0, key.length - endLength).join(""));
+  setText(parts.end, key.slice(key.length - endLength).join(""));
+  parts.key.title = key.join("");
   setText(parts.database, lock.database ? `database ${lock.database}` : "");
   setText(parts.kind, lock.kind);
   setText(parts.confidence, lock.confidence === "certain" ? "" : lock.confidence);
   setText(parts.holder, first ? holderText(first) + more : "none");
-  setText(parts.address, first?.name ? `${shown(first.address)} \u00b7 ${shown(first.user)}` : "");
+  const isGone = first !== undefined && isDisconnected(first);
+  const isNamed = first?.address && (first.name || first.owner);
+  setText(parts.address, isGone ? "disconnected"
+    : isNamed ? `${shown(first.address)} \u00b7 ${shown(first.user)}` : "");
+  parts.address.classList.toggle("alarm", isGone);
   setNumber(parts.renewals, lock.renewals);
 }
 
@@ -379,12 +479,13 @@ const leaseText = (left) => (left < 10_000 ? `${(left / 1000).toFixed(1)} s` : s
 
 /** Shows what is left of a lease. */
 function fillLease(lock, text, bar, fill) {
+  text.classList.toggle("alarm", lock.lease_ms === null);
   if (lock.lease_ms === null) {
     setText(text, "no lease");
     bar.dataset.state = "none";
     return;
   }
-  const left = Math.max(0, lock.deadline - performance.now());
+  const left = Math.max(0, lock.deadline - shownAt());
   const part = Math.min(1, left / Math.max(1, lock.lease_full_ms ?? lock.lease_ms));
   setText(text, leaseText(left));
   bar.dataset.state = part > 0.3 ? "long" : part > 0.1 ? "short" : "over";
@@ -393,16 +494,19 @@ function fillLease(lock, text, bar, fill) {
 
 /** Refused attempts in the last minute; the server counts again when one is refused. */
 const refusalsOf = (lock) =>
-  (performance.now() - lock.readAt < MINUTE_MS ? lock.refusals : 0);
+  (shownAt() - lock.readAt < MINUTE_MS ? lock.refusals : 0);
 
 /** The clients that wait for a lock now. */
 function waitingFor(lock) {
-  const isRecent = performance.now() - lock.readAt < RETRY_WAIT_MS;
+  const isRecent = shownAt() - lock.readAt < RETRY_WAIT_MS;
   return isRecent ? lock.waiters : lock.waiters.filter((it) => it.how !== "refused");
 }
 
-/** The difference of the server's clock and this one is small: both are times of the day. */
-const heldFor = (lock) => span(Math.max(0, Date.now() - lock.since_ms));
+const heldFor = (lock) =>
+  (lock.heldFrom === null ? "not known" : span(Math.max(0, shownAt() - lock.heldFrom)));
+
+/** The height of a row, which is a card on a small screen. */
+let rowHeight = 46;
 
 let isRenderRequested = false;
 function requestRender() {
@@ -413,11 +517,12 @@ function requestRender() {
 
 function render() {
   isRenderRequested = false;
-  rows.style.height = `${view.length * ROW_HEIGHT_PX}px`;
+  rowHeight = parseFloat(getComputedStyle(grid).getPropertyValue("--row-height"));
+  rows.style.height = `${view.length * rowHeight}px`;
   grid.setAttribute("aria-rowcount", view.length + 1);
-  const above = Math.floor(grid.scrollTop / ROW_HEIGHT_PX) - ROWS_BEYOND;
+  const above = Math.floor(grid.scrollTop / rowHeight) - ROWS_BEYOND;
   const start = Math.max(0, Math.min(above, view.length));
-  const count = Math.ceil(grid.clientHeight / ROW_HEIGHT_PX) + 2 * ROWS_BEYOND;
+  const count = Math.ceil(grid.clientHeight / rowHeight) + 2 * ROWS_BEYOND;
   const end = Math.min(view.length, start + count);
   while (pool.length < count) {
     const row = newRow();
@@ -439,13 +544,18 @@ function render() {
   else grid.removeAttribute("aria-activedescendant");
   const empty = byId("empty");
   empty.hidden = view.length > 0;
-  setText(empty, emptyText());
+  setText(byId("empty-text"), emptyText());
+  byId("empty-command").hidden = !isEmpty() || isFollower;
   showTimes();
 }
 
+const isEmpty = () => isLive() && locks.size === 0;
+
 function emptyText() {
-  if (!isLoaded) return "Reading the locks";
-  return locks.size ? "No lock matches the filter" : "No lock is held";
+  if (locks.size) return "No lock matches the filter";
+  if (failures.size) return "It is not known which locks are held";
+  if (!isEmpty()) return "Reading the locks";
+  return isFollower ? "No lock is held" : "No lock is held. Take one:";
 }
 
 function showTimes() {
@@ -467,6 +577,7 @@ function showTimes() {
 }
 
 function showFigures() {
+  if (isLive()) known = { at: performance.now(), date: new Date() };
   let [waiting, refused] = [0, 0];
   for (const lock of locks.values()) {
     waiting += waitingFor(lock).length;
@@ -500,17 +611,15 @@ function move(difference) {
   const from = current ? placeOf(current) : difference > 0 ? -1 : 0;
   const place = Math.max(0, Math.min(view.length - 1, from + difference));
   const headHeight = grid.firstElementChild.offsetHeight;
-  const [top, height] = [place * ROW_HEIGHT_PX, grid.clientHeight - headHeight];
+  const [top, height] = [place * rowHeight, grid.clientHeight - headHeight];
   if (top < grid.scrollTop) grid.scrollTop = top;
-  else if (top + ROW_HEIGHT_PX > grid.scrollTop + height) {
-    grid.scrollTop = top + ROW_HEIGHT_PX - height;
-  }
+  else if (top + rowHeight > grid.scrollTop + height) grid.scrollTop = top + rowHeight - height;
   select(view[place]);
 }
 
 function onGridKey(event) {
   if (event.target !== grid) return;
-  const page = Math.max(1, Math.floor(grid.clientHeight / ROW_HEIGHT_PX) - 2);
+  const page = Math.max(1, Math.floor(grid.clientHeight / rowHeight) - 2);
   const moves = {
     ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity,
   };
@@ -573,39 +682,59 @@ async function readDetails() {
   try {
     const found = await request(`${pathOf(own)}?database=${own.database}`);
     if (own !== opened) return;
-    const now = performance.now();
-    own.lock = found.lock;
-    if (own.lock) own.lock.deadline = now + (own.lock.lease_ms ?? Infinity);
-    showDetails(own.lock, found.history, found.now_ms);
-    document.querySelector(".actions").hidden = !(found.may_release && found.lock);
+    own.lock = found.lock && prepared(found.lock, reads, found.now_ms);
+    showDetails(own.lock, found);
+    // A follower releases nothing.
+    const mayRelease = found.may_release && found.lock && found.leader === undefined;
+    document.querySelector(".actions").hidden = !mayRelease;
   } catch (error) {
-    showProblem(`The lock cannot be read: ${error.message}`);
+    // That there is no connection is shown already.
+    if (!failures.size) showProblem(`The lock cannot be read: ${error.message}`);
   }
 }
 
-function showDetails(lock, history, nowMs) {
+function showDetails(lock, { history, leader, now_ms: nowMs }) {
   const body = [];
   openedParts = null;
   if (lock) {
     body.push(facts(lock));
-    body.push(element("h3", "", "Holders"), list("ul", lock.holders, (it) => {
-      const count = it.count > 1 ? `, ${it.count} times` : "";
-      return clientText(it) + count;
-    }));
-    body.push(element("h3", "", "Waiting, in order"), list("ol", lock.waiters,
-      (it) => `${clientText(it)}, ${it.how}`));
+    body.push(element("h3", "", "Holders"), list("ul", lock.holders, holderLines));
   } else {
     body.push(element("p", "none", "This lock is not held now."));
   }
-  body.push(element("h3", "", "Refused attempts in the last minute"));
-  body.push(contention(history, nowMs));
-  body.push(element("h3", "", "History, latest first"), historyList(history));
+  if (leader !== undefined) {
+    body.push(element("p", "none", `${atLeader(leader)}, and so is the history.`));
+  } else {
+    if (lock) {
+      body.push(element("h3", "", "Waiting, in order"), list("ol", lock.waiters,
+        (it) => [`${clientText(it)}, ${it.how}`]));
+    }
+    body.push(element("h3", "", "Refused attempts in the last minute"));
+    body.push(contention(history, nowMs));
+    body.push(element("h3", "", "History, latest first"), historyList(history));
+  }
   byId("details-body").replaceChildren(...body);
   showTimes();
 }
 
+const atLeader = (leader) =>
+  `Holders and waiting clients are shown at the leader${leader && `, ${shown(leader)}`}`;
+
+/** A holder; that of a native lock with its grant, if the user may see it. */
+function holderLines(holder) {
+  const count = holder.count > 1 ? `, ${numbers.format(holder.count)} times` : "";
+  const lines = [clientText(holder) + count];
+  if (isDisconnected(holder)) lines.push(element("div", "alarm", "disconnected"));
+  if (holder.owner !== undefined) {
+    lines.push(element("div", "", `owner ${shown(holder.owner)}`));
+    lines.push(element("div", "", `fencing token ${holder.token}`));
+  }
+  if (holder.meta !== undefined) lines.push(element("div", "", `META ${shown(holder.meta)}`));
+  return lines;
+}
+
 function clientText(client) {
-  if (!client.address) return holderText(client);
+  if (!client.address) return client.client ? `client ${client.client}` : "client not known";
   const name = client.name ? `${shown(client.name)}, ` : "";
   return `${name}${shown(client.address)}, user ${shown(client.user)}, client ${client.client}`;
 }
@@ -629,9 +758,9 @@ function facts(lock) {
   return made;
 }
 
-function list(name, items, text) {
+function list(name, items, lines) {
   if (!items.length) return element("p", "none", "none");
-  return element(name, "", ...items.map((it) => element("li", "", text(it))));
+  return element(name, "", ...items.map((it) => element("li", "", ...lines(it))));
 }
 
 /** A chart of the refused attempts: one bar for each second. */
@@ -661,15 +790,39 @@ function contention(history, nowMs) {
   return chart;
 }
 
+/** The events, the latest first; refused attempts without another event between them are one. */
+function grouped(history) {
+  const groups = [];
+  for (const event of [...history].reverse()) {
+    const last = groups.at(-1);
+    if (last?.event === "refused" && event.event === "refused") {
+      last.count++;
+      last.clients.add(event.client);
+    } else {
+      groups.push({ ...event, count: 1, clients: new Set([event.client]) });
+    }
+  }
+  return groups;
+}
+
+/** The clients of a group of events; the first few by their names. */
+function clientsText(clients) {
+  const known = [...clients].filter((client) => client !== 0);
+  const first = known.slice(0, 3).map((client) => names.get(client) ?? `client ${client}`);
+  const more = known.length - first.length;
+  return first.join(", ") + (more ? ` and ${more} more` : "");
+}
+
 function historyList(history) {
   if (!history.length) return element("p", "none", "none");
-  const items = [...history].reverse().map((event) => {
+  const items = grouped(history).map((event) => {
     const date = new Date(event.at_ms);
     const time = element("time", "", `${date.toLocaleTimeString("en-GB")}.${
       `${date.getMilliseconds()}`.padStart(3, "0")}`);
     time.dateTime = date.toISOString();
-    const client = event.client ? `client ${event.client}` : "";
-    return element("li", "", time, element("span", "", event.event), element("span", "", client));
+    const count = event.count > 1 ? `${numbers.format(event.count)} times: ` : "";
+    const clients = element("span", "", count + clientsText(event.clients));
+    return element("li", "", time, element("span", "", event.event), clients);
   });
   return element("ul", "history", ...items);
 }
@@ -721,27 +874,50 @@ function hideProblem() {
 function nodeText(node) {
   const entries = (count) => `${count} ${count === "1" ? "entry" : "entries"}`;
   const term = `term ${node.raft_term}`;
-  if (node.raft_has_leader === "0") return `No node leads, ${term}: no lock is granted`;
+  if (node.raft_has_leader === "0") {
+    return `No leader, ${term}: no lock is granted until more than half of the nodes (${
+      node.raft_nodes}) are in contact`;
+  }
   if (node.raft_leads === "1") {
     return `Leader, ${term}: ${node.raft_nodes_in_contact} of ${node.raft_nodes} nodes in contact, `
       + `the slowest is ${entries(node.raft_lag_entries)} behind`;
   }
-  return `Follower of ${node.raft_leader}, ${term}: what is shown may be late; `
+  return `Follower of ${node.raft_leader}, ${term}: holders and waiting clients are shown there; `
     + `${entries(node.raft_lag_entries)} not applied`;
 }
 
-/** Shows the role again and again; not at all if the server is no node. */
+/** Shows which server this is, in the header and in the title, and how to take a lock there. */
+function showServer(node) {
+  const port = node.tcp_port;
+  const place = `${location.hostname}:${port}`;
+  const hasLeader = node.raft_has_leader === "1";
+  const role = !node.raft_role ? "" : hasLeader ? node.raft_role : "no leader";
+  const nodes = node.raft_nodes === "1" ? "1 node" : `${node.raft_nodes} nodes`;
+  const parts = [place, role && `${role}, ${nodes}`, `version ${node.lockwheel_version}`];
+  setText(byId("server"), parts.filter(Boolean).join(" \u00b7 "));
+  document.title = `${place}${role && ` ${role}`} - Locks - Lockwheel`;
+  const isLocal = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+  const options = [isLocal ? "" : `-h ${location.hostname} `, port === "6379" ? "" : `-p ${port} `];
+  setText(byId("empty-command"),
+    `lockwheel cli ${options.join("")}LOCK.ACQUIRE order:7 me TTL 60000`);
+}
+
+/** Shows the server and its role in its cluster, again and again. */
 async function showNode() {
   try {
     const node = await request("/node");
-    if (!node.raft_role) return;
-    const place = byId("node");
-    place.hidden = false;
-    const isLate = node.raft_has_leader === "0" || Number(node.raft_nodes_in_contact) < Number(node.raft_nodes);
-    place.dataset.state = isLate ? "late" : "";
-    setText(place, nodeText(node));
-  } catch {
-    // The state of the connection is shown elsewhere.
+    showServer(node);
+    if (node.raft_role) {
+      const place = byId("node");
+      place.hidden = false;
+      const [contact, all] = [node.raft_nodes_in_contact, node.raft_nodes].map(Number);
+      const isLate = node.raft_has_leader === "0" || contact < all;
+      place.dataset.state = isLate ? "late" : "";
+      setText(place, nodeText(node));
+    }
+    setFailure("node", null);
+  } catch (error) {
+    setFailure("node", error.message);
   }
   setTimeout(showNode, NODE_MS);
 }
@@ -753,7 +929,7 @@ function isDark() {
 
 function setTheme(theme) {
   if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
-  byId("theme").setAttribute("aria-pressed", isDark());
+  setText(byId("theme"), isDark() ? "Use light colours" : "Use dark colours");
 }
 
 async function logOut() {

@@ -23,7 +23,9 @@ pub(super) fn locks(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, 
         }
         [word, sequence] if is(word, "since") => {
             let sequence = unsigned(sequence)?;
-            Ok(json(&view(context, argv)?.changes(sequence)))
+            let view = view(context, argv)?;
+            let changes = view.changes(sequence);
+            Ok(json(&changes.ok_or_else(|| has_no_events(&view.leader().unwrap_or_default()))?))
         }
         words => list(context, argv, words),
     }
@@ -66,10 +68,19 @@ pub(super) fn release(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply
     Ok(Reply::Integer(1))
 }
 
-/// What the client may see by this command.
+/// What the client may see by this command: the owners of native locks only if `LOCK.INFO` shows
+/// them to it.
 fn view<'c>(context: &'c Context<'_>, argv: &[&[u8]]) -> Result<LockView<'c>, Error> {
-    let readable = context.engine().readable_keys(context.client, argv);
-    LockView::new(context.engine(), readable, context.time).ok_or(NO_VIEW)
+    let engine = context.engine();
+    let readable = engine.readable_keys(context.client, argv);
+    let with_owners = engine.readable_keys(context.client, &[b"lock.info"]);
+    LockView::new(engine, readable, with_owners, context.time).ok_or(NO_VIEW)
+}
+
+/// The error for a request of events at a follower.
+fn has_no_events(leader: &str) -> Error {
+    let place = if leader.is_empty() { "the leader" } else { leader };
+    Error::text(format!("ERR this is a follower, which has no events of locks: ask {place}"))
 }
 
 /// The database of `[DATABASE <n>]`: that of the client if there are no words.
