@@ -34,9 +34,10 @@ pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time for which `lockwheel lock` waits at its end until its messages are written.
 pub(crate) const LOCK_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often `lockwheel lock` looks whether the lease is about to end. Less than the shortest part
-/// of a lease that counts, a twelfth of a second.
-pub(crate) const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Shortest and longest pause after which `lockwheel lock` looks whether the lease is about to end: a
+/// sixtieth of the lease, which is less than the shortest part of it that counts, a twelfth.
+pub(crate) const LOCK_LOOK_MIN: Duration = Duration::from_millis(16);
+pub(crate) const LOCK_LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes of a configuration file. A device could be read forever.
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;

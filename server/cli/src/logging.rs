@@ -1,5 +1,5 @@
-//! The log: lines in the format of Redis, since launchers read them. Log output never blocks the
-//! server, even if the reader closes the pipe or stops reading.
+//! The log: lines in the format of Redis, since launchers read them, or in one for programs. Log
+//! output never blocks the server, even if the reader closes the pipe or stops reading.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::limits;
+use crate::process_settings::ProcessSettings;
+use lockwheel_engine::settings::LogFormat;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -21,16 +23,21 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Permission bits of a new file of the log, unless the umask permits less.
 const LOGFILE_MODE: u32 = 0o644;
 
-/// Starts the log, to the file or to standard output. A separate thread writes the lines until the
+/// Starts the log, to its file or to standard output. A separate thread writes the lines until the
 /// guard is dropped; lines are dropped when it cannot keep up.
-pub(crate) fn start(logfile: Option<&str>, level: LevelFilter) -> io::Result<WorkerGuard> {
-    let writer: Box<dyn io::Write + Send> = match logfile {
+///
+/// # Errors
+/// If the file cannot be opened; the text names it.
+pub(crate) fn start(process: &ProcessSettings) -> Result<WorkerGuard, String> {
+    let writer: Box<dyn io::Write + Send> = match &process.logfile {
         Some(path) => {
             let mut options = OpenOptions::new();
-            Box::new(options.create(true).append(true).mode(LOGFILE_MODE).open(path)?)
+            let file = options.create(true).append(true).mode(LOGFILE_MODE).open(path);
+            Box::new(file.map_err(|error| format!("Can't open the log file '{path}': {error}"))?)
         }
         None => Box::new(io::stdout()),
     };
+    let level = process.loglevel;
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(limits::LOG_LINES_MAX)
         .lossy(true)
@@ -38,7 +45,7 @@ pub(crate) fn start(logfile: Option<&str>, level: LevelFilter) -> io::Result<Wor
     tracing_subscriber::fmt()
         .with_max_level(level)
         .log_internal_errors(false)
-        .event_format(RedisLine)
+        .event_format(Line(process.log_format))
         .with_writer(writer)
         .finish()
         .with(Targets::new().with_default(level).with_target("openraft", level_of_raft(level)))
@@ -56,10 +63,10 @@ fn level_of_raft(level: LevelFilter) -> LevelFilter {
     }
 }
 
-/// `pid:M time mark message`
-struct RedisLine;
+/// A line of the log in one of its formats.
+struct Line(LogFormat);
 
-impl<S, N> FormatEvent<S, N> for RedisLine
+impl<S, N> FormatEvent<S, N> for Line
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -70,17 +77,38 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        write!(writer, "{}:M ", std::process::id())?;
-        SystemTime.format_time(&mut writer)?;
-        let mark = match *event.metadata().level() {
-            Level::ERROR | Level::WARN => '#',
-            Level::INFO => '*',
-            Level::DEBUG => '-',
-            Level::TRACE => '.',
-        };
-        write!(writer, " {mark} ")?;
-        context.format_fields(Writer::new(&mut OneLine(writer.by_ref())), event)?;
-        writeln!(writer)
+        let pid = std::process::id();
+        let (mark, level) = mark_and_name(*event.metadata().level());
+        if self.0 == LogFormat::Legacy {
+            write!(writer, "{pid}:M ")?;
+            SystemTime.format_time(&mut writer)?;
+            write!(writer, " {mark} ")?;
+            context.format_fields(Writer::new(&mut OneLine(writer.by_ref())), event)?;
+            return writeln!(writer);
+        }
+        let (mut time, mut message) = (String::new(), String::new());
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        context.format_fields(Writer::new(&mut message), event)?;
+        let message = serde_json::Value::from(message);
+        match self.0 {
+            LogFormat::Json => writeln!(
+                writer,
+                r#"{{"time":"{time}","level":"{level}","pid":{pid},"message":{message}}}"#
+            ),
+            _ => {
+                writeln!(writer, r#"pid={pid} timestamp="{time}" level={level} message={message}"#)
+            }
+        }
+    }
+}
+
+/// The mark of a level in a line of Redis, and its name in `loglevel`.
+fn mark_and_name(level: Level) -> (char, &'static str) {
+    match level {
+        Level::ERROR | Level::WARN => ('#', "warning"),
+        Level::INFO => ('*', "notice"),
+        Level::DEBUG => ('-', "verbose"),
+        Level::TRACE => ('.', "debug"),
     }
 }
 

@@ -22,6 +22,8 @@ use self::title::Title;
 mod admin;
 #[cfg(feature = "compat")]
 mod compat_command;
+mod config_command;
+mod introduction;
 mod launch;
 mod limits;
 mod lock_command;
@@ -59,6 +61,12 @@ fn main() -> ExitCode {
         return log_command::main(args);
     }
     let args = texts;
+    if name == ProgramName::Help {
+        return print(&launch::usage(ALLOCATOR.name));
+    }
+    if name == ProgramName::Config {
+        return config_command::main(&args);
+    }
     if name == ProgramName::Compat {
         #[cfg(feature = "compat")]
         return compat_command::main(&args[1..]);
@@ -131,9 +139,9 @@ fn server_main(args: &[String], prepare: impl FnOnce(&Settings) -> Result<(), St
                 Ok(runtime) => runtime,
                 Err(error) => return fail(&error.to_string()),
             };
-            let _guard = match logging::start(process.logfile.as_deref(), process.loglevel) {
+            let _guard = match logging::start(&process) {
                 Ok(guard) => guard,
-                Err(error) => return fail(&format!("Can't open the log file: {error}")),
+                Err(error) => return fail(&error),
             };
             for warning in warnings {
                 warn!("{warning}");
@@ -185,8 +193,18 @@ fn start_runtime() -> std::io::Result<Runtime> {
 }
 
 /// Changes to the working directory, whose path the settings have from now on.
-fn enter_directory(settings: &mut Settings, process: &ProcessSettings) -> std::io::Result<()> {
-    std::env::set_current_dir(&process.dir)?;
+///
+/// # Errors
+/// If there is none; the text names it.
+fn enter_directory(settings: &mut Settings, process: &ProcessSettings) -> Result<(), String> {
+    let dir = &process.dir;
+    std::env::set_current_dir(dir).map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("; 'mkdir -p {dir}' creates it"),
+            _ => String::new(),
+        };
+        format!("Can't chdir to '{dir}': {error}{advice}")
+    })?;
     if let Ok(dir) = std::env::current_dir() {
         // As `CONFIG GET` shows it.
         settings.put(directive::DIR, &dir.to_string_lossy().into_owned());
@@ -202,7 +220,7 @@ fn serve(
     runtime: Runtime,
 ) -> ExitCode {
     if let Err(error) = enter_directory(&mut settings, process) {
-        return fail_in_log(&format!("Can't chdir to '{}': {error}", process.dir));
+        return fail_in_log(&error);
     }
     share_descriptors(&mut settings, process);
     let (product, version) = settings.compat_version.introduction();
@@ -212,6 +230,8 @@ fn serve(
         if product == "valkey" { "Valkey" } else { "Redis" },
         version
     );
+    info!("{}", introduction::line(&settings, process));
+    let (is_kept, warning) = (settings.has_log(), introduction::warning(&settings));
     let ProcessSettings { supervised, end_with_stdin, ref admin, .. } = *process;
     let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
@@ -230,6 +250,9 @@ fn serve(
         let server = Arc::new(server);
         admin::start(admin, &server)?;
         info!("Server initialized");
+        if let Some(warning) = warning {
+            warn!("{warning}");
+        }
         if process.has_port() {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
         }
@@ -252,6 +275,7 @@ fn serve(
         };
         if let Some(reason) = reason {
             info!("Received {reason} scheduling shutdown...");
+            introduction::log_held(&server, is_kept).await;
         }
         if !server.has_failed() {
             info!("User requested shutdown...");
@@ -389,21 +413,22 @@ fn share_descriptors(settings: &mut Settings, process: &ProcessSettings) {
     }
 }
 
-/// Logs that the server is ready, in all texts for which launchers wait.
+/// Logs that the server is ready, in a line for each kind of socket. It has the words of all versions
+/// of Redis, since launchers wait for them; the port is at its end.
 fn log_ready(server: &Server, process: &ProcessSettings) {
-    if process.has_port() {
-        let port = server.addr().port();
-        info!("The server is now ready to accept connections on port {port}");
-    }
-    if process.listens {
-        info!("Ready to accept connections tcp");
-    }
-    if process.listens_for_tls {
-        info!("Ready to accept connections tls");
+    const READY: &str = "The server is now ready to accept connections";
+    let at_port = format!("{READY} on port {}", server.addr().port());
+    match (process.listens, process.listens_for_tls) {
+        (true, true) => {
+            info!("Ready to accept connections tls");
+            info!("Ready to accept connections tcp: {at_port}");
+        }
+        (true, false) => info!("Ready to accept connections tcp: {at_port}"),
+        (false, true) => info!("Ready to accept connections tls: {at_port}"),
+        (false, false) => {}
     }
     if let Some(path) = &process.unixsocket {
-        info!("The server is now ready to accept connections at {path}");
-        info!("Ready to accept connections unix");
+        info!("Ready to accept connections unix: {READY} at {path}");
     }
 }
 

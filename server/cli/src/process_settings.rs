@@ -1,7 +1,7 @@
 //! The settings that only the program uses: log, working directory, supervisor.
 
 use lockwheel::Settings;
-use lockwheel_engine::settings::{LogLevel, Supervised, directive};
+use lockwheel_engine::settings::{LogFormat, LogLevel, Supervised, directive};
 use tracing::level_filters::LevelFilter;
 
 use crate::admin::AdminSettings;
@@ -16,6 +16,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) dir: String,
     /// The level of the log.
     pub(crate) loglevel: LevelFilter,
+    /// The format of the log.
+    pub(crate) log_format: LogFormat,
     /// Path of the log; without one the log goes to standard output.
     pub(crate) logfile: Option<String>,
     /// Whether to stop when standard input is closed, as when the parent process ends.
@@ -47,6 +49,7 @@ impl ProcessSettings {
             supervised: settings.get(directive::SUPERVISED),
             dir: settings.get(directive::DIR),
             loglevel: level(settings.get(directive::LOGLEVEL)),
+            log_format: settings.get(directive::LOG_FORMAT),
             logfile: settings.get(directive::LOGFILE),
             end_with_stdin: settings.get(directive::END_WITH_STDIN),
             listens: settings.port != 0 || unixsocket.is_none() && !listens_for_tls,

@@ -13,6 +13,10 @@ pub(crate) enum ProgramName {
     Cli,
     /// `lockwheel compat`
     Compat,
+    /// `lockwheel config`
+    Config,
+    /// `lockwheel help`
+    Help,
     /// `lockwheel lock`
     Lock,
     /// `lockwheel locks`
@@ -23,6 +27,25 @@ pub(crate) enum ProgramName {
     Raft,
     /// `lockwheel run`
     Run,
+}
+
+/// The subcommands by the words that select them.
+const SUBCOMMANDS: [(&str, ProgramName); 10] = [
+    ("cli", ProgramName::Cli),
+    ("compat", ProgramName::Compat),
+    ("config", ProgramName::Config),
+    ("help", ProgramName::Help),
+    ("lock", ProgramName::Lock),
+    ("locks", ProgramName::Locks),
+    ("log", ProgramName::Log),
+    ("raft", ProgramName::Raft),
+    ("run", ProgramName::Run),
+    ("server", ProgramName::Server),
+];
+
+/// The words that select a subcommand.
+pub(crate) fn subcommands() -> Vec<&'static str> {
+    SUBCOMMANDS.iter().map(|(word, _)| *word).collect()
 }
 
 /// Chooses the subcommand, and removes the words that selected it from the arguments; the first is
@@ -37,19 +60,10 @@ pub(crate) fn choose(args: &mut Vec<OsString>) -> ProgramName {
         args.remove(0);
         return name;
     }
-    let name = match word.to_str() {
-        Some("server") => ProgramName::Server,
-        Some("cli") => ProgramName::Cli,
-        Some("compat") => ProgramName::Compat,
-        Some("lock") => ProgramName::Lock,
-        Some("locks") => ProgramName::Locks,
-        Some("log") => ProgramName::Log,
-        Some("raft") => ProgramName::Raft,
-        Some("run") => ProgramName::Run,
-        _ => return ProgramName::Server,
-    };
+    let chosen = SUBCOMMANDS.iter().find(|(known, _)| word == known);
+    let Some((_, name)) = chosen else { return ProgramName::Server };
     args.remove(1);
-    name
+    *name
 }
 
 fn of_name(program: &OsStr) -> Option<ProgramName> {
@@ -90,6 +104,8 @@ mod tests {
         check("lockwheel cli ping", ProgramName::Cli, "lockwheel ping");
         check("lockwheel server run", ProgramName::Server, "lockwheel run");
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
+        check("lockwheel config check a", ProgramName::Config, "lockwheel check a");
+        check("lockwheel help", ProgramName::Help, "lockwheel");
         check("lockwheel lock a -- true", ProgramName::Lock, "lockwheel a -- true");
         check("lockwheel locks --json", ProgramName::Locks, "lockwheel --json");
         check("lockwheel log check a", ProgramName::Log, "lockwheel check a");

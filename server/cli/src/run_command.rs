@@ -213,9 +213,8 @@ fn run(options: &RunOptions) -> Result<u8, String> {
     let mut settings = options.settings()?;
     let process = ProcessSettings::of(&settings);
     // Standard output belongs to the command: log only to a file.
-    let log =
-        process.logfile.as_deref().map(|path| crate::logging::start(Some(path), process.loglevel));
-    let _guard = log.transpose().map_err(|error| format!("Can't open the log file: {error}"))?;
+    let log = process.logfile.is_some().then(|| crate::logging::start(&process));
+    let _guard = log.transpose()?;
     crate::share_descriptors(&mut settings, &process);
     let mut command = Command::new(&options.command[0]);
     command.args(&options.command[1..]);

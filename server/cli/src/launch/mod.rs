@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 
-use lockwheel_engine::command::syntax_error::describe_unknown;
+use lockwheel_engine::command::syntax_error::{describe_unknown, describe_unknown_of_few};
 use lockwheel_engine::settings::{
     self as table, FORBIDDEN, FOREIGN, FOREIGN_PREFIXES, LOCKWHEEL_VERSION, MaxmemoryPolicy,
     NOT_UTF8, REDIS_VERSION, Settings, Usage, WRONG_NUMBER, directive,
@@ -12,7 +12,9 @@ use lockwheel_engine::settings::{
 use lockwheel_resp::words::{quote, split};
 
 use crate::limits::INCLUDE_DEPTH_MAX;
+use crate::program_name::subcommands;
 
+mod advice;
 pub(crate) mod load;
 
 /// The action that the command line selects.
@@ -43,10 +45,12 @@ pub(crate) enum Source<'a> {
 /// The output of `--version`. Launchers read the version of Redis as the first dotted number, or
 /// after ` v=`; the version of Lockwheel comes last.
 pub(crate) fn version_line(allocator: &str) -> String {
+    const COMMIT: &str = env!("LOCKWHEEL_COMMIT");
+    const TARGET: &str = env!("LOCKWHEEL_TARGET");
     let bits = usize::BITS;
     format!(
-        "Lockwheel server v={REDIS_VERSION} sha=00000000:0 malloc={allocator} bits={bits} \
-         build=0000000000000000 lockwheel={LOCKWHEEL_VERSION}"
+        "Lockwheel server v={REDIS_VERSION} sha={COMMIT} malloc={allocator} bits={bits} \
+         build={TARGET} lockwheel={LOCKWHEEL_VERSION}"
     )
 }
 
@@ -108,6 +112,13 @@ pub(crate) enum FatalConfigError {
         /// The error of the system.
         error: io::Error,
     },
+    /// The first argument is neither a file nor a subcommand.
+    UnknownSubcommand {
+        /// The argument.
+        word: String,
+        /// The error of the system for a file of this name.
+        error: io::Error,
+    },
     /// An option of Redis that this server does not support.
     Unsupported(&'static str),
 }
@@ -122,6 +133,11 @@ impl fmt::Display for FatalConfigError {
             FatalConfigError::Unreadable { path, error } => {
                 writeln!(f, "Fatal error, can't open config file '{path}': {error}")
             }
+            FatalConfigError::UnknownSubcommand { word, error } => {
+                writeln!(f, "Fatal error, can't open config file '{word}': {error}")?;
+                let known = subcommands();
+                writeln!(f, "{}", describe_unknown_of_few("subcommand", word.as_bytes(), &known))
+            }
             FatalConfigError::Unsupported(what) => writeln!(f, "{what} is not supported yet"),
         }
     }
@@ -130,8 +146,9 @@ impl fmt::Display for FatalConfigError {
 impl std::error::Error for FatalConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            FatalConfigError::Unreadable { error, .. } => Some(error),
-            _ => None,
+            FatalConfigError::Unreadable { error, .. }
+            | FatalConfigError::UnknownSubcommand { error, .. } => Some(error),
+            FatalConfigError::Directive { .. } | FatalConfigError::Unsupported(_) => None,
         }
     }
 }
@@ -158,16 +175,31 @@ pub(crate) fn from_args(
     }
     if let Some(path) = line.path {
         loader.settings.config_file = Some(path.into());
-        loader.load(Source::File(path))?;
+        loader.load(Source::File(path), 0).map_err(|error| as_subcommand(program, path, error))?;
     }
     if line.reads_stdin {
-        loader.load(Source::Stdin)?;
+        loader.load(Source::Stdin, 0)?;
     }
-    let first_option_line = loader.lines + 1;
     loader.environment(environment)?;
-    loader.text(line.options.as_bytes(), first_option_line, 0)?;
+    loader.text(line.options.as_bytes(), None, 0)?;
     let (settings, warnings) = loader.finish();
     Ok(Invocation::Serve { settings: Box::new(settings), warnings })
+}
+
+/// The error for a missing file at `path`, the first argument: under our own name, a word without a
+/// dot or a slash is rather a misspelt subcommand.
+fn as_subcommand(program: &str, path: &str, error: FatalConfigError) -> FatalConfigError {
+    match error {
+        FatalConfigError::Unreadable { path: missing, error }
+            if error.kind() == io::ErrorKind::NotFound
+                && missing == path
+                && program.ends_with("lockwheel")
+                && !path.contains(['.', '/']) =>
+        {
+            FatalConfigError::UnknownSubcommand { word: path.to_owned(), error }
+        }
+        error => error,
+    }
 }
 
 /// Whether the arguments of a command line may contain a password.
@@ -189,27 +221,35 @@ pub(crate) fn usage(allocator: &str) -> String {
         "{}
 
 Usage: lockwheel [/path/to/redis.conf] [-] [--directive value ...] ...
-       lockwheel -v | --version
-       lockwheel -h | --help
        lockwheel /path/to/sentinel.conf --sentinel
-       lockwheel compat redis://host:port [options]
-       lockwheel cli [options] [command [argument ...]]
-       lockwheel lock name [options] -- command [argument ...]
-       lockwheel log check|export|repair|restore ...
-       lockwheel raft init|join|status|token|remove ...
-       lockwheel run [options] -- command [argument ...]
+       lockwheel subcommand ...
+       lockwheel -v | --version
+       lockwheel -h | --help | help
 
 The file and the options are those of redis-server 7.2; with a dash, more directives are
 read from standard input. A variable LOCKWHEEL_<DIRECTIVE>, such as LOCKWHEEL_PORT, overrides
-the file, and an option overrides both.
+the file, and an option overrides both. Started under the name redis-server, redis-sentinel or
+redis-cli, the program works like the program of that name.
 
-`lockwheel compat` looks for faults of a server that break locks. `lockwheel cli` works like
-redis-cli. `lockwheel lock` runs a command while it holds a lock. `lockwheel log` checks,
-exports, repairs and restores the log of a server.
-`lockwheel raft` begins a cluster of servers that replicate their log, and changes its nodes.
-`lockwheel run` starts a server for a command, such as a test suite, and stops it when the
-command ends. Started under the name redis-server, redis-sentinel or redis-cli, the
-program works like the program of that name.
+Subcommands, all but config and server with a --help of their own:
+  cli [options] [command [argument ...]]
+      Works like redis-cli.
+  compat redis://host:port [options]
+      Looks for faults of a server that break locks.
+  config check [/path/to/redis.conf] [--directive value ...]
+      Says whether a server would start with this configuration.
+  lock name [options] -- command [argument ...]
+      Runs a command while it holds a lock.
+  locks [options] [pattern]
+      Shows the locks that are held, their holders, and how many clients wait.
+  log check|export|repair|restore ...
+      Checks, exports, repairs and restores the log of a server.
+  raft init|join|status|token|remove ...
+      Begins a cluster of servers that replicate their log, and changes its nodes.
+  run [options] -- command [argument ...]
+      Starts a server for a command, such as a test suite, and stops it when the command ends.
+  server [arguments of a server]
+      Serves, as without a subcommand.
 
 Directives of Lockwheel, which redis-server does not have:
 {}
@@ -255,13 +295,13 @@ const HELP_COLUMNS: usize = 90;
 struct CommandLine<'a> {
     path: Option<&'a str>,
     reads_stdin: bool,
-    /// The options in the form of a configuration file. Redis counts an empty line before them.
+    /// The options in the form of a configuration file.
     options: String,
 }
 
 impl<'a> CommandLine<'a> {
     fn parse(args: &'a [String]) -> CommandLine<'a> {
-        let mut line = CommandLine { path: None, reads_stdin: false, options: "\n".into() };
+        let mut line = CommandLine { path: None, reads_stdin: false, options: String::new() };
         let last = args.len().saturating_sub(1);
         // The argument after a directive's name is its value, whatever it looks like.
         let mut wants_value = false;
@@ -294,7 +334,7 @@ impl<'a> CommandLine<'a> {
     }
 
     fn start_option(&mut self, text: &str) {
-        if self.options.len() > 1 {
+        if !self.options.is_empty() {
             self.options.push('\n');
         }
         self.options.push_str(text);
@@ -319,9 +359,6 @@ fn without_passwords(line: &[u8]) -> String {
 struct Loader<'a, 'r> {
     settings: Settings,
     read: &'a mut Reader<'r>,
-    /// Lines of the file and of standard input; the line numbers of the options continue after
-    /// them.
-    lines: usize,
     /// Known directives of other servers.
     foreign: Vec<String>,
     unknown_variables: Vec<String>,
@@ -334,7 +371,6 @@ impl<'a, 'r> Loader<'a, 'r> {
         Loader {
             settings: Settings::default(),
             read,
-            lines: 0,
             foreign: Vec::new(),
             unknown_variables: Vec::new(),
             has_save: false,
@@ -348,11 +384,9 @@ impl<'a, 'r> Loader<'a, 'r> {
         self.settings.protected_mode = false;
     }
 
-    fn load(&mut self, source: Source<'_>) -> Result<(), FatalConfigError> {
+    fn load(&mut self, source: Source<'_>, depth: usize) -> Result<(), FatalConfigError> {
         let text = self.fetch(source)?;
-        let first_line = self.lines + 1;
-        self.lines += text.iter().filter(|&&byte| byte == b'\n').count();
-        self.text(&text, first_line, 0)
+        self.text(&text, Some(source), depth)
     }
 
     fn fetch(&mut self, source: Source<'_>) -> Result<Vec<u8>, FatalConfigError> {
@@ -365,10 +399,11 @@ impl<'a, 'r> Loader<'a, 'r> {
         })
     }
 
+    /// Applies the directives of a text; without a source it is that of the options.
     fn text(
         &mut self,
         text: &[u8],
-        first_line: usize,
+        source: Option<Source<'_>>,
         depth: usize,
     ) -> Result<(), FatalConfigError> {
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -377,8 +412,18 @@ impl<'a, 'r> Loader<'a, 'r> {
                 continue;
             }
             let fatal = |reason: String| FatalConfigError::Directive {
-                place: format!("configuration file, at line {}", first_line + index),
-                line: without_passwords(line),
+                place: match source {
+                    Some(Source::File(path)) => {
+                        format!("configuration file '{path}', at line {}", index + 1)
+                    }
+                    Some(Source::Stdin) => format!("standard input, at line {}", index + 1),
+                    None => "options".to_owned(),
+                },
+                line: match source {
+                    // As on the command line; a quoted word is an argument that is no option.
+                    None if !line.starts_with(b"\"") => format!("--{}", without_passwords(line)),
+                    _ => without_passwords(line),
+                },
                 reason,
             };
             let words = split(line);
@@ -392,8 +437,7 @@ impl<'a, 'r> Loader<'a, 'r> {
                     if depth == INCLUDE_DEPTH_MAX {
                         return Err(fatal("too many includes inside each other".into()));
                     }
-                    let text = self.fetch(Source::File(path))?;
-                    self.text(&text, 1, depth + 1)?;
+                    self.load(Source::File(path), depth + 1)?;
                 }
                 [name, ref values @ ..] => self.directive(name, values).map_err(fatal)?,
                 [] => {}
@@ -402,7 +446,12 @@ impl<'a, 'r> Loader<'a, 'r> {
         Ok(())
     }
 
+    /// Applies a directive. The error has advice below it.
     fn directive(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
+        self.apply(name, values).map_err(|reason| advice::below(reason, name, values))
+    }
+
+    fn apply(&mut self, name: &str, values: &[&str]) -> Result<(), String> {
         if name.eq_ignore_ascii_case("user") {
             return self.settings.add_user(values);
         }
@@ -520,7 +569,6 @@ mod tests {
         ("dangling", "include nowhere\n"),
         ("windows", "port 7000\r\ntimeout 1\r\n"),
         ("open", "port 7000"),
-        ("blank", "port 7000\n   \n"),
         ("saves", "save 1 1\nsave 2 2\n"),
         ("no-saves", "save 1 1\nsave \"\"\n"),
         ("comment", "timeout 1 # c\n"),
@@ -572,6 +620,7 @@ mod tests {
         }
     }
 
+    /// Checks the beginning of an error: below the reason is advice.
     #[track_caller]
     fn check_fatal(args: &[&str], place: &str, line: &str, reason: &str) {
         let printed = launch(args, &[]).unwrap_err().to_string();
@@ -579,7 +628,7 @@ mod tests {
             "\n*** FATAL CONFIG FILE ERROR (Lockwheel {LOCKWHEEL_VERSION}) ***\n\
              Reading the {place}\n>>> '{line}'\n{reason}\n"
         );
-        assert_eq!(printed, expected, "{args:?}");
+        assert!(printed.starts_with(&expected), "{args:?}: {printed}");
     }
 
     #[test]
@@ -644,14 +693,14 @@ mod tests {
         }
         check_fatal(
             &["--appendonly", "maybe"],
-            "configuration file, at line 2",
-            r#"appendonly "maybe""#,
+            "options",
+            r#"--appendonly "maybe""#,
             "argument must be 'yes' or 'no'",
         );
         check_fatal(
             &["saves", "--save", "1"],
-            "configuration file, at line 4",
-            r#"save "1""#,
+            "options",
+            r#"--save "1""#,
             "Invalid save parameters",
         );
     }
@@ -691,7 +740,7 @@ mod tests {
 
     #[test]
     fn fatal_errors_have_the_text_of_redis() {
-        let at = |line: usize| format!("configuration file, at line {line}");
+        let at = |file: &str, line: usize| format!("configuration file '{file}', at line {line}");
         let bad = "Bad directive or wrong number of arguments";
         let unknown = |name: &str, hint: &str| format!("{bad}\nunknown directive '{name}'{hint}");
         let span = "argument is not whole milliseconds with a unit, such as 250ms, 30s, 1.5h or \
@@ -700,43 +749,42 @@ mod tests {
         let count = "wrong number of arguments";
         let wrong_user = "Error in user declaration '%Q~': Syntax error";
         let unsupported = "not supported by this server";
-        let sampled: &[(&[&str], usize, &str, &str)] = &[
-            (&["--foo", "bar"], 2, r#"foo "bar""#, &unknown("foo", "")),
-            (&["--prot", "1"], 2, r#"prot "1""#, &unknown("prot", "; did you mean port?")),
+        let sampled: &[(&[&str], &str, &str)] = &[
+            (&["--foo", "bar"], r#"--foo "bar""#, &unknown("foo", "")),
+            (&["--prot", "1"], r#"--prot "1""#, &unknown("prot", "; did you mean port?")),
             (
                 &["--clock-forzen", "yes"],
-                2,
-                r#"clock-forzen "yes""#,
+                r#"--clock-forzen "yes""#,
                 &unknown("clock-forzen", "; did you mean clock-frozen?"),
             ),
-            (&["--restart-guard-minimum", "60"], 2, r#"restart-guard-minimum "60""#, span),
-            (&["--port"], 2, "port", count),
-            (&["--port", "abc"], 2, r#"port "abc""#, integer),
-            (&["--PORT", "abc"], 2, r#"PORT "abc""#, integer),
-            (&["--port", "1", "2"], 2, r#"port "1" "2""#, count),
-            (&["--port 17998 --timeout 5"], 2, "port 17998 --timeout 5", count),
-            (&["--logfile", "--port", "1"], 2, r#"logfile "--port" "1""#, count),
-            (&["--timeout", "1", "--port", "x"], 3, r#"port "x""#, integer),
-            (&["--port=1"], 2, "port=1", bad),
-            (&["--port", "1", "--version"], 3, "version", bad),
-            (&["--include"], 2, "include", bad),
-            (&["--user", "a", ">p", "%Q~"], 2, r#"user "a" ..."#, wrong_user),
-            (&["--slaveof", "db", "1"], 2, r#"slaveof "db" "1""#, unsupported),
-            (&["--rename-command", "a"], 2, r#"rename-command "a""#, unsupported),
+            (&["--restart-guard-minimum", "60"], r#"--restart-guard-minimum "60""#, span),
+            (&["--port"], "--port", count),
+            (&["--port", "abc"], r#"--port "abc""#, integer),
+            (&["--PORT", "abc"], r#"--PORT "abc""#, integer),
+            (&["--port", "1", "2"], r#"--port "1" "2""#, count),
+            (&["--port 17998 --timeout 5"], "--port 17998 --timeout 5", count),
+            (&["--logfile", "--port", "1"], r#"--logfile "--port" "1""#, count),
+            (&["--timeout", "1", "--port", "x"], r#"--port "x""#, integer),
+            (&["--port=1"], "--port=1", bad),
+            (&["--port", "1", "--version"], "--version", bad),
+            (&["--include"], "--include", bad),
+            (&["--user", "a", ">p", "%Q~"], r#"--user "a" ..."#, wrong_user),
+            (&["--slaveof", "db", "1"], r#"--slaveof "db" "1""#, unsupported),
+            (&["--rename-command", "a"], r#"--rename-command "a""#, unsupported),
         ];
-        for &(args, line, text, reason) in sampled {
-            check_fatal(args, &at(line), text, reason);
+        for &(args, text, reason) in sampled {
+            check_fatal(args, "options", text, reason);
         }
-        check_fatal(&["unknown"], &at(2), "foo bar", &unknown("foo", ""));
-        check_fatal(&["broken"], &at(2), "foo bar", &unknown("foo", ""));
-        check_fatal(&["quotes"], &at(1), "port \"7000", "Unbalanced quotes in configuration line");
-        check_fatal(&["comment"], &at(1), "timeout 1 # c", count);
-        check_fatal(&["open", "--timeout", "x"], &at(2), r#"timeout "x""#, integer);
-        check_fatal(&["blank", "--timeout", "x"], &at(4), r#"timeout "x""#, integer);
-        check_fatal(&["plain", "-", "--port", "x"], &at(7), "\"-\"", bad);
-        check_fatal(&["-x"], &at(2), "\"-x\"", bad);
+        check_fatal(&["unknown"], &at("unknown", 2), "foo bar", &unknown("foo", ""));
+        check_fatal(&["broken"], &at("unknown", 2), "foo bar", &unknown("foo", ""));
+        let quotes = "Unbalanced quotes in configuration line";
+        check_fatal(&["quotes"], &at("quotes", 1), "port \"7000", quotes);
+        check_fatal(&["comment"], &at("comment", 1), "timeout 1 # c", count);
+        check_fatal(&["open", "--timeout", "x"], "options", r#"--timeout "x""#, integer);
+        check_fatal(&["plain", "-", "--port", "x"], "options", "\"-\"", bad);
+        check_fatal(&["-x"], "options", "\"-x\"", bad);
         let nested = "too many includes inside each other";
-        check_fatal(&["circular"], &at(1), "include circular", nested);
+        check_fatal(&["circular"], &at("circular", 1), "include circular", nested);
         let printed = launch(&["dangling"], &[]).unwrap_err().to_string();
         assert_eq!(printed, "Fatal error, can't open config file 'nowhere': no such file\n");
     }
@@ -767,7 +815,7 @@ mod tests {
         let Ok(Invocation::Serve { settings, .. }) = by_name else { panic!("{by_name:?}") };
         assert!(settings.sentinel.is_some());
         let wrong_mode = "sentinel directive while not in sentinel mode";
-        let place = "configuration file, at line 1";
+        let place = "configuration file 'watching', at line 1";
         let line = "sentinel monitor m 127.0.0.1 7000 2";
         check_fatal(&["watching"], place, line, wrong_mode);
     }

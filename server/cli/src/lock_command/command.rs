@@ -18,8 +18,7 @@ use tokio::time::sleep;
 use super::keeper::{Keeper, Report};
 use super::lock::{Grant, Lock, Problem, now};
 use super::messages::{self, Messages};
-use super::{LOST, OnLost, UNAVAILABLE};
-use crate::limits::LOCK_LOOK_INTERVAL;
+use super::{LOST, OnLost, UNAVAILABLE, look_interval};
 use crate::run_command::{
     NOT_EXECUTABLE, NOT_FOUND, SIGNAL_STATUS_BASE, UNUSABLE, code, is_in_terminal_foreground,
 };
@@ -206,7 +205,7 @@ impl<'m> Supervised<'m> {
                 signal = signals.next() => self.pass_on(signal),
                 Some(report) = keeper.reports.recv() => self.note(report),
                 // Not one timer for the end of the lease: the machine may be suspended.
-                () = sleep(LOCK_LOOK_INTERVAL) => self.look(),
+                () = sleep(look_interval(self.lease)) => self.look(),
             }
         };
         let status: ExitStatus = status.map_err(|error| error.to_string())?;
@@ -222,7 +221,7 @@ impl<'m> Supervised<'m> {
         while self.must_end() && self.has_group && now() < self.until && self.group_exists() {
             tokio::select! {
                 signal = signals.next() => self.pass_on(signal),
-                () = sleep(LOCK_LOOK_INTERVAL) => self.look(),
+                () = sleep(look_interval(self.lease)) => self.look(),
             }
         }
         Ok(if self.is_lost { LOST } else { code(status) })

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::lock::{Grant, Lock, Problem, now};
-use super::{NOT_ACQUIRED, UNAVAILABLE};
-use crate::limits::{LOCK_LOOK_INTERVAL, LOCK_POLL_MAX, LOCK_POLL_MIN, LOCK_WAIT_MAX};
+use super::{NOT_ACQUIRED, UNAVAILABLE, look_interval};
+use crate::limits::{LOCK_POLL_MAX, LOCK_POLL_MIN, LOCK_WAIT_MAX};
 use crate::run_command::UNUSABLE;
 
 /// What the thread reports.
@@ -68,7 +68,7 @@ fn acquire(
 ) -> Option<Duration> {
     let deadline = wait.map(|wait| now() + wait);
     let left = |longest| match deadline {
-        Some(deadline) => longest_until(deadline).min(longest),
+        Some(deadline) => deadline.saturating_sub(now()).min(longest),
         None => longest,
     };
     let (mut pause, mut reported) = (LOCK_POLL_MIN, String::new());
@@ -99,10 +99,6 @@ fn acquire(
     None
 }
 
-fn longest_until(deadline: Duration) -> Duration {
-    deadline.saturating_sub(now())
-}
-
 /// Renews the lease each third of it, until the lock is to be released; then releases it. The lease
 /// began at `sent`.
 fn keep(
@@ -114,7 +110,7 @@ fn keep(
     let (mut next, mut reported) = (sent + lock.lease / 3, String::new());
     loop {
         // Not one pause: the machine may be suspended.
-        let pause = next.saturating_sub(now()).min(LOCK_LOOK_INTERVAL);
+        let pause = next.saturating_sub(now()).min(look_interval(lock.lease));
         if end.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout) {
             return lock.release();
         }

@@ -18,7 +18,8 @@ use clap::{Parser, ValueEnum};
 use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 
 use self::lock::{Lock, Mode};
-use crate::redis_cli::server_options::ServerOptions;
+use crate::limits::{LOCK_LOOK_MAX, LOCK_LOOK_MIN};
+use crate::redis_cli::server_options::{ServerOptions, without_uri};
 use crate::run_command::UNUSABLE;
 
 /// Exit status if the server cannot be asked: `EX_UNAVAILABLE`.
@@ -111,13 +112,19 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
         .ok_or_else(|| "permits are written n/m, such as 1/4, with n from 1 to m".to_owned())
 }
 
+/// The pause after which it is looked whether a lease is about to end.
+fn look_interval(lease: Duration) -> Duration {
+    (lease / 60).clamp(LOCK_LOOK_MIN, LOCK_LOOK_MAX)
+}
+
 /// Runs the subcommand with the arguments after its name.
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { UNUSABLE } else { 0 });
+            let status = if error.use_stderr() { UNUSABLE } else { 0 };
+            let _ = without_uri(error).print();
+            return ExitCode::from(status);
         }
     };
     if let Some(holder) = arguments.exec_for {

@@ -19,6 +19,7 @@ use clap::{CommandFactory, Parser};
 use lockwheel_engine::settings::{LOCKWHEEL_VERSION, REDIS_VERSION};
 
 use self::arguments::Arguments;
+use self::server_options::without_uri;
 use self::session::{ExitWith, Session, Settings, print_error, write_out};
 
 /// Exit status if an option is invalid.
@@ -32,7 +33,7 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(ExitWith(status)) => ExitCode::from(status),
         },
-        Err(error) => refuse(&error),
+        Err(error) => refuse(&without_uri(error)),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use percent_encoding::percent_decode_str;
 
 use super::connection::{Address, Connection, Login, Protocol};
@@ -106,6 +107,16 @@ impl ServerOptions {
         let in_uri = self.uri.as_ref().is_some_and(|uri| uri.password.is_some());
         in_uri || self.password.is_some()
     }
+}
+
+/// An error of the command line as it may be printed: without a URI, which may have a password.
+pub(crate) fn without_uri(mut error: clap::Error) -> clap::Error {
+    let is_of_uri = |arg: &ContextValue| arg.to_string().starts_with("-u ");
+    let is_wrong = error.kind() == ErrorKind::ValueValidation;
+    if is_wrong && error.get(ContextKind::InvalidArg).is_some_and(is_of_uri) {
+        error.insert(ContextKind::InvalidValue, ContextValue::String("...".to_owned()));
+    }
+    error
 }
 
 /// `redis://[[user]:password@][host][:port][/database]`, or the same with `rediss`

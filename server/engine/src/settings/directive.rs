@@ -11,8 +11,9 @@ use super::row::{Access, Directive, INT, INT_MAX, LONG, Mutability, PERMISSION, 
 use super::row::{SIZE, SIZE_MAX};
 use super::sentinel::Sentinel;
 use super::types::{
-    Allocator, ChannelDefault, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
-    MaxmemoryPolicy, MemoryShare, Permission, SavePoint, Secret, Supervised, TlsAuthClients,
+    Allocator, ChannelDefault, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogFormat,
+    LogLevel, MaxmemoryPolicy, MemoryShare, Permission, SavePoint, Secret, Supervised,
+    TlsAuthClients,
 };
 use super::value::ValueKind::{
     Addresses, Bool, BufferLimits, Choice, Events, FileName, Frequency, Int, Memory,
@@ -174,6 +175,8 @@ directives! {
     DIR: String = ("dir", Text, ".", Protected, "Working directory: the base of relative paths.");
     LOGLEVEL: LogLevel = ("loglevel", Choice(LogLevel::NAMES), "notice", Live,
         "Minimum level of the messages that are logged.");
+    LOG_FORMAT: LogFormat = ("log-format", Choice(LogFormat::NAMES), "legacy", Fixed,
+        "Format of the log: as Redis writes it, pairs of name and value, or JSON objects.").own();
     LOGFILE: Option<String> = ("logfile", Text, "", Fixed,
         "Log file; empty logs to standard output.");
     SHUTDOWN_TIMEOUT in shutdown_timeout_seconds: u32 = ("shutdown-timeout", INT, "10", Live,

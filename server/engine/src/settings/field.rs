@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::types::{
-    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogLevel,
-    MaxmemoryPolicy, MemoryShare, Permission, SavePoint, Secret, Supervised, TlsAuthClients,
+    ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType, FlushPolicy, LogFormat,
+    LogLevel, MaxmemoryPolicy, MemoryShare, Permission, SavePoint, Secret, Supervised,
+    TlsAuthClients,
 };
 use super::{CompatVersion, Value};
 use crate::store::events::Events;
@@ -88,6 +89,7 @@ choices!(
     CompatVersion,
     EndpointType,
     FlushPolicy,
+    LogFormat,
     LogLevel,
     MaxmemoryPolicy,
     Permission,

@@ -29,8 +29,8 @@ pub use row::{Access, Directive, Mutability, Row, Usage, find, names, rows};
 pub use sentinel::{Master, OtherSentinel, Sentinel, SetOptionError};
 pub use types::{
     Allocator, AllocatorUsage, ChannelDefault, ClientClass, ClientOutputBufferLimits, EndpointType,
-    FlushPolicy, LogLevel, MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit, Permission,
-    SavePoint, Secret, Supervised, TlsAuthClients,
+    FlushPolicy, LogFormat, LogLevel, MaxmemoryPolicy, MemoryShare, Mode, OutputBufferLimit,
+    Permission, SavePoint, Secret, Supervised, TlsAuthClients,
 };
 pub use value::{REDACTED, Value, ValueKind, WRONG_NUMBER};
 pub use values::{

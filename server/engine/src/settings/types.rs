@@ -53,6 +53,19 @@ choice! {
 }
 
 choice! {
+    /// The format of the log. Valkey has a directive of this name and these values, apart from
+    /// `json`.
+    LogFormat {
+        /// Lines as Redis writes them.
+        Legacy = "legacy",
+        /// Pairs of name and value.
+        Logfmt = "logfmt",
+        /// A JSON object in each line.
+        Json = "json",
+    }
+}
+
+choice! {
     /// The eviction policy. Keys are never evicted; the policy decides what is counted of their
     /// uses.
     MaxmemoryPolicy {

@@ -276,7 +276,6 @@ pub const FOREIGN: &[&str] = &[
     "events-per-io-thread",
     "extended-redis-compatibility",
     "import-mode",
-    "log-format",
     "log-timestamp-format",
     "min-io-threads-avoid-copy-reply",
     "mptcp",

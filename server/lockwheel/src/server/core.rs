@@ -1,5 +1,6 @@
 //! [`Server`] and [`Builder`]: start, use and stop a server.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 #[cfg(feature = "replication")]
@@ -124,6 +125,21 @@ impl Builder {
             .put(directive::ENABLE_DEBUG_COMMAND, &Permission::Yes)
     }
 
+    /// Reads what a start reads before it listens: the settings, the certificates, the users.
+    ///
+    /// # Errors
+    /// As [`Builder::start`] returns them.
+    #[doc(hidden)]
+    pub fn check(self) -> Result<(), Error> {
+        let settings = self.settings?;
+        let _listen = listen_settings(&settings, self.listens_for_tls)?;
+        #[cfg(feature = "tls")]
+        tls_config(&settings, &_listen)?;
+        let now = clock(&settings, None).now();
+        let mut engine = Engine::new(settings, Process::default(), now, seeds(self.seed)?);
+        load_users(&mut engine)
+    }
+
     /// Starts the server. Clients can connect when this returns. While the restart guard is on,
     /// their connections wait in the queue of the port, for up to a second.
     ///
@@ -132,11 +148,8 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let mut settings = self.settings?;
         let listen = listen_settings(&settings, self.listens_for_tls)?;
-        // The program serves its port for monitoring with it.
         #[cfg(feature = "tls")]
-        let is_tls_used = listen.tls_port.is_some() || settings.get(directive::ADMIN_TLS);
-        #[cfg(feature = "tls")]
-        let tls = tls_config(&settings, is_tls_used)?;
+        let tls = tls_config(&settings, &listen)?;
         settings.choose_restart_guard();
         let (clock, restored) = find_log(&mut settings)?;
         let workers = Workers::new(listen.io_threads.max(1))?;
@@ -155,15 +168,14 @@ impl Builder {
         let (address, tls_address) = (acceptor.address(), acceptor.tls_address());
         let listening = Arc::downgrade(&acceptor);
         if let Some(path) = &listen.pidfile {
-            runtime_files.write_pidfile(Path::new(path))?;
+            write_pidfile(&runtime_files, path)?;
         }
         note_ports(&mut settings, address, tls_address);
         let process = process_usage::process(&workers.main_thread);
         let process = Process { sleep: turn::sleep_holding_engine, ..process };
         let mut engine = Engine::new(settings.clone(), process, clock.now(), seeds(self.seed)?);
         engine.set_clock_rate(clock.rate());
-        let acl_file = settings.get(directive::ACLFILE).map(AclFileOnDisk::at);
-        engine.load_users(acl_file).map_err(|error| Error::new(ErrorKind::Config, error))?;
+        load_users(&mut engine)?;
         warn_if_protected(&engine, &listen);
         await_state(&mut engine, restored.as_ref(), &clock);
         #[cfg(feature = "tls")]
@@ -525,6 +537,29 @@ fn listen_settings(settings: &Settings, listens_for_tls: bool) -> Result<ListenS
     Ok(listen)
 }
 
+/// Loads the users of the configuration, or those of the file that it names.
+fn load_users(engine: &mut Engine) -> Result<(), Error> {
+    let acl_file = engine.settings().get(directive::ACLFILE).map(AclFileOnDisk::at);
+    engine.load_users(acl_file).map_err(|error| Error::new(ErrorKind::Config, error))
+}
+
+/// Writes the pidfile. If its folder is not there or may not be written to, the server starts
+/// without one, as `redis-server` does: Debian's `redis.conf` names a folder that systemd makes.
+fn write_pidfile(files: &RuntimeFiles, path: &str) -> Result<(), Error> {
+    match files.write_pidfile(Path::new(path)) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            warn!("Failed to write PID file: {error}");
+            Ok(())
+        }
+        result => Ok(result?),
+    }
+}
+
 /// Sets the ports at which the server listens, where any free one was asked for.
 fn note_ports(
     settings: &mut Settings,
@@ -539,11 +574,12 @@ fn note_ports(
     }
 }
 
-/// The configuration of TLS. Its files are read only if it is used.
+/// The certificates, if a port uses TLS: one of the server, or that for monitoring, which the
+/// program serves with them.
 #[cfg(feature = "tls")]
-fn tls_config(settings: &Settings, is_used: bool) -> Result<TlsConfig, Error> {
+fn tls_config(settings: &Settings, listen: &ListenSettings) -> Result<TlsConfig, Error> {
     let config = TlsConfig::default();
-    if is_used {
+    if listen.tls_port.is_some() || settings.get(directive::ADMIN_TLS) {
         config.load(settings).map_err(|error| {
             Error::new(ErrorKind::Config, format!("Failed to configure TLS: {error}"))
         })?;

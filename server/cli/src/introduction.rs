@@ -1,0 +1,78 @@
+//! What the log says of a server besides the lines of Redis: at the start its configuration and what
+//! a crash would cost, at the end how many locks were held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwheel::{Reply, Server, Settings};
+use lockwheel_engine::settings::{FlushPolicy, Mode, Permission, directive};
+use tracing::{info, warn};
+
+use crate::process_settings::ProcessSettings;
+
+/// Time for which the end of the server waits for the number of locks: a script may run.
+const COUNT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The configuration in one line.
+pub(crate) fn line(settings: &Settings, process: &ProcessSettings) -> String {
+    let file = settings.config_file.as_deref().unwrap_or("none");
+    let log = match (settings.has_log(), settings.get(directive::APPENDFSYNC)) {
+        (false, _) => "no log".to_owned(),
+        (true, policy) => format!("log flushed {}", flushes(policy)),
+    };
+    let guard = if settings.get(directive::RESTART_GUARD) { "restart guard" } else { "no guard" };
+    let role = match settings.mode() {
+        Mode::Standalone if settings.is_node() => "node of a replicated cluster",
+        mode => mode.name(),
+    };
+    let ports = [
+        ("port", settings.port),
+        ("tls-port", settings.get(directive::TLS_PORT)),
+        ("raft-port", settings.get(directive::RAFT_PORT)),
+        ("admin-port", process.admin.port),
+    ];
+    let ports = ports.iter().filter(|(_, port)| *port != 0);
+    let ports: String = ports.map(|(name, port)| format!(", {name} {port}")).collect();
+    let dir = settings.get(directive::DIR);
+    format!("Configuration file {file}, directory {dir}, {log}, {guard}, {role}{ports}")
+}
+
+fn flushes(policy: FlushPolicy) -> &'static str {
+    match policy {
+        FlushPolicy::Always => "before each reply",
+        FlushPolicy::EverySecond => "every second",
+        FlushPolicy::Never => "by the system",
+    }
+}
+
+/// What a crash costs a server that keeps nothing of its locks; `None` if it keeps something, or is
+/// no lock server of production.
+pub(crate) fn warning(settings: &Settings) -> Option<&'static str> {
+    let keeps = settings.has_log() || settings.is_node() || settings.get(directive::RESTART_GUARD);
+    let is_for_tests = settings.enable_test_commands != Permission::No;
+    (!keeps && !is_for_tests && settings.sentinel.is_none()).then_some(
+        "Without a log and a restart guard, a crash loses all locks, and they can be granted again \
+         at once: 'appendonly yes' keeps them, 'restart-guard yes' waits for the ends of their \
+         leases",
+    )
+}
+
+/// Logs how many locks are held when the server ends, if any are known. `is_kept` says whether they
+/// are in the log on disk.
+pub(crate) async fn log_held(server: &Arc<Server>, is_kept: bool) {
+    let server = server.clone();
+    let count = tokio::task::spawn_blocking(move || held(&server));
+    match tokio::time::timeout(COUNT_TIMEOUT, count).await {
+        Ok(Ok(Some(0) | None)) | Ok(Err(_)) | Err(_) => {}
+        Ok(Ok(Some(count))) if is_kept => info!("Locks held: {count}; they are in the log"),
+        Ok(Ok(Some(count))) => warn!("Locks held: {count}; they end with the server"),
+    }
+}
+
+/// The locks that the lock view knows.
+fn held(server: &Server) -> Option<u64> {
+    let mut client = server.monitoring_client().ok()?;
+    let Ok(Reply::Bulk(info)) = client.call(&["INFO", "lockwheel"]) else { return None };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    info.lines().find_map(|line| line.strip_prefix("locks_held:"))?.parse().ok()
+}
