@@ -83,7 +83,7 @@ def test_misspelt(lockwheel):
     pass
 """)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines([f"*unknown arguments of the marker: {MARKER}"])
+    done.stdout.fnmatch_lines([f"*unknown argument frosen of the marker {MARKER}"])
 
 
 @pytest.fixture(params=["true", None], ids=["CI", "no CI"])

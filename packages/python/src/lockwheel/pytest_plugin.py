@@ -135,6 +135,7 @@ def _marked(item: Any) -> dict[str, Any]:
     for marker in reversed(list(item.iter_markers("lockwheel"))):
         unknown = marker.kwargs.keys() - arguments.keys()
         if marker.args or unknown:
-            raise pytest.UsageError(f"unknown arguments of the marker: {_MARKER}")
+            wrong = sorted(unknown) or [repr(argument) for argument in marker.args]
+            raise pytest.UsageError(f"unknown argument {wrong[0]} of the marker {_MARKER}")
         arguments.update(marker.kwargs)
     return arguments
