@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::boundaries::{read, root};
 
 /// The documents of a YAML file, read by Python's library; `None` if it is not installed.
-fn documents(path: &str) -> Option<Vec<Value>> {
+pub(crate) fn documents(path: &str) -> Option<Vec<Value>> {
     let script = "import json, sys, yaml\n\
         print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1]))), default=str))";
     let output = output(Command::new("python3").args(["-c", script]).arg(root().join(path)));
@@ -177,6 +177,35 @@ fn workflow_builds_packages_that_exist() {
     }
     for path in ["packages/prometheus/alerts.yml", "packages/prometheus/scrape.yml"] {
         assert!(self::documents(path).is_some_and(|documents| documents.len() == 1));
+    }
+}
+
+/// Each alert names its section in the runbook, which has no others. The dashboard shows what the
+/// alert looks at.
+#[test]
+fn every_alert_has_a_section_in_the_runbook_and_its_figures_on_the_dashboard() {
+    let Some(files) = documents("packages/prometheus/alerts.yml") else { return };
+    let groups = files[0]["groups"].as_array().expect("groups").iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().expect("rules"));
+    let rules: Vec<&Value> = rules.collect();
+    let page = read(&root().join("docs/runbook.md"));
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    let headings = sections.iter().filter_map(|section| section.lines().next());
+    let names: Vec<&str> = rules.iter().filter_map(|rule| rule["alert"].as_str()).collect();
+    assert_eq!(headings.collect::<Vec<_>>(), names);
+    let dashboard = read(&root().join("packages/prometheus/grafana-dashboard.json"));
+    for (rule, section) in rules.into_iter().zip(sections) {
+        let name = rule["alert"].as_str().expect("a name");
+        let anchor = format!("docs/runbook.md#{}", name.to_lowercase());
+        assert_eq!(rule["annotations"]["runbook"], anchor, "{name}");
+        for part in ["**Meaning.** ", "**See.** ", "**Do.** ", "**Do not** "] {
+            assert!(section.contains(&format!("\n\n{part}")), "{name}: {part}");
+        }
+        let expression = rule["expr"].as_str().expect("an expression");
+        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for figure in words.filter(|word| word.starts_with("lockwheel_")) {
+            assert!(dashboard.contains(&format!("{figure}{{")), "{name}: {figure}");
+        }
     }
 }
 
