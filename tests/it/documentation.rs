@@ -52,9 +52,9 @@ const NOT_RUN: &[(&str, &str, Instead)] = &[
     ("README.md", "../lockwheel/packages/build", Instead::Builds),
     ("docs/deploy.md", "../lockwheel/packages/build", Instead::Builds),
     ("docs/running.md", "cargo install --locked --path server/cli", Instead::Builds),
-    ("docs/testing.md", "packages/build out python", Instead::Builds),
-    ("docs/testing.md", "packages/build out node", Instead::Builds),
-    ("docs/testing.md", "packages/build out java", Instead::Builds),
+    ("docs/testing.md", "packages/build --host out python", Instead::Builds),
+    ("docs/testing.md", "packages/build --host out node", Instead::Builds),
+    ("docs/testing.md", "packages/build --host out java", Instead::Builds),
     // Serves until it is ended.
     ("docs/monitoring.md", "lockwheel --port 6379 --admin-port", Instead::Serves),
     ("docs/running.md", "lockwheel --port 6379 --io-threads", Instead::Serves),
@@ -236,6 +236,39 @@ fn documentation_links_lead_to_files_and_headings() {
         }
     }
     assert_eq!(broken, Vec::<String>::new());
+}
+
+#[test]
+fn list_of_all_pages_names_each_page_of_docs_once_in_their_order() {
+    let index = fs::read_to_string(root().join("docs/README.md")).expect("the page");
+    let (_, list) = index.split_once("\n## All pages\n").expect("the list");
+    let linked = list.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let names: Vec<String> = pages().into_iter().map(|(name, _)| name).collect();
+    let names = names.iter().filter_map(|name| name.strip_prefix("docs/"));
+    let names: Vec<&str> = names.filter(|name| *name != "README.md").collect();
+    assert_eq!(linked.collect::<Vec<&str>>(), names);
+}
+
+/// A page that is measured again does not leave the figures of the README behind.
+#[test]
+fn figures_of_the_readme_are_those_of_the_linked_tables() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("the page");
+    let reasons = readme.split("\n- ").filter_map(|item| item.split_once("[table]("));
+    let mut figures = 0;
+    for (text, rest) in reasons {
+        let path = rest.split(['#', ')']).next().unwrap_or_default();
+        let page = fs::read_to_string(root().join(path)).expect("a page").replace(',', "");
+        let is_figure = |char: char| char.is_ascii_digit() || ".,".contains(char);
+        for figure in text.split(|char: char| !is_figure(char)) {
+            let figure = figure.trim_matches(['.', ',']).replace(',', "");
+            // Numbers of one or two digits are counts, such as those of nodes.
+            if figure.len() > 2 {
+                assert!(page.contains(&figure), "{path} has no {figure}: {text}");
+                figures += 1;
+            }
+        }
+    }
+    assert!(figures > 15, "{figures}");
 }
 
 /// Adds the pages in a folder; with those in the folders in it, unless these are built, installed
