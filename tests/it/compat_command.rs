@@ -561,7 +561,7 @@ fn closed_output_does_not_stop_the_clean_up() {
 
 #[test]
 fn help_of_the_server_names_the_command() {
-    assert!(stdout(&daemon::run(&["--help"])).contains("lockwheel compat redis://"));
+    assert!(stdout(&daemon::run(&["--help"])).contains("\n  compat redis://"));
     let output = daemon::run(&["compat", "--help"]);
     assert_eq!(status(&output), GREEN);
     assert!(stdout(&output).contains("Exit status"), "{}", stdout(&output));

@@ -23,11 +23,12 @@ fn mistakes_are_explained() {
     let file = root().join(FILE);
     let expected = fs::read_to_string(&file).expect("the file");
     let folder = Folder::new();
-    let mut text = String::new();
+    let mut text =
+        "# Mistakes, and what the program prints for them: see mistakes.rs.\n".to_owned();
     let mut count = 0;
     for line in expected.lines() {
-        if line.starts_with('#') {
-            writeln!(text, "{line}").expect("memory");
+        if line.starts_with("# -") {
+            writeln!(text, "\n{line}").expect("memory");
         }
         if let Some(script) = line.strip_prefix(PROMPT) {
             count += 1;
@@ -50,7 +51,8 @@ fn run(folder: &Folder, script: &str) -> (String, i32) {
     command.args(["-c", &format!("exec 2>&1\n{script}")]);
     command.env("PATH", format!("{}:{path}", place.display()));
     let ended = output(&mut command).expect("a shell");
-    let printed = String::from_utf8_lossy(&ended.stdout).replace(&folder.path(""), "FOLDER/");
+    let printed = String::from_utf8_lossy(&ended.stdout)
+        .replace(folder.path("").trim_end_matches('/'), "FOLDER");
     let lines = printed.lines().map(|line| format!("{}\n", without_time(line)));
     (lines.collect(), ended.status.code().unwrap_or(-1))
 }
@@ -73,7 +75,7 @@ fn missing_folder_of_the_pidfile_is_a_warning() {
 
 #[test]
 fn log_says_what_a_crash_costs_and_how_many_locks_were_held() {
-    let crash = "# Without a log and a restart guard, a crash loses all locks";
+    let crash = "* Without a log and a restart guard, a crash loses all locks";
     for (options, is_warned, end) in [
         (&[][..], true, "# Locks held: 1; they end with the server"),
         (&["--appendonly", "yes"], false, "* Locks held: 1; they are in the log"),

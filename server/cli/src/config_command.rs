@@ -1,5 +1,5 @@
-//! `lockwheel config check`: says whether a server would start with a configuration. It reads what a
-//! start reads, and writes nothing.
+//! `lockwheel config check`: says whether a server would start with a configuration. It reads what
+//! a start reads, and writes nothing.
 
 use std::path::Path;
 use std::process::ExitCode;

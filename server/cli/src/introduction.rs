@@ -1,20 +1,38 @@
-//! What the log says of a server besides the lines of Redis: at the start its configuration and what
-//! a crash would cost, at the end how many locks were held.
+//! What the log says of a server besides the lines of Redis: at the start its configuration and
+//! what a crash would cost, at the end how many locks were held.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwheel::{Reply, Server, Settings};
-use lockwheel_engine::settings::{FlushPolicy, Mode, Permission, directive};
+use lockwheel::{Server, Settings};
+use lockwheel_engine::settings::{FlushPolicy, LOCKWHEEL_VERSION, Mode, Permission, directive};
 use tracing::{info, warn};
 
+use crate::admin::metrics::fields;
 use crate::process_settings::ProcessSettings;
 
 /// Time for which the end of the server waits for the number of locks: a script may run.
 const COUNT_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Logs what is started, with which configuration, and what a crash would cost.
+pub(crate) fn log_start(settings: &Settings, process: &ProcessSettings) {
+    let (product, version) = settings.compat_version.introduction();
+    let product = if product == "valkey" { "Valkey" } else { "Redis" };
+    info!("Lockwheel {LOCKWHEEL_VERSION} is starting, speaking {product} {version}");
+    info!("{}", configuration(settings, process));
+    let keeps = settings.has_log() || settings.is_node() || settings.get(directive::RESTART_GUARD);
+    let is_for_tests = settings.enable_test_commands != Permission::No;
+    if !keeps && !is_for_tests && settings.sentinel.is_none() {
+        info!(
+            "Without a log and a restart guard, a crash loses all locks, and they can be granted \
+             again at once: 'appendonly yes' keeps them, 'restart-guard yes' waits for the ends of \
+             their leases"
+        );
+    }
+}
+
 /// The configuration in one line.
-pub(crate) fn line(settings: &Settings, process: &ProcessSettings) -> String {
+fn configuration(settings: &Settings, process: &ProcessSettings) -> String {
     let file = settings.config_file.as_deref().unwrap_or("none");
     let log = match (settings.has_log(), settings.get(directive::APPENDFSYNC)) {
         (false, _) => "no log".to_owned(),
@@ -45,18 +63,6 @@ fn flushes(policy: FlushPolicy) -> &'static str {
     }
 }
 
-/// What a crash costs a server that keeps nothing of its locks; `None` if it keeps something, or is
-/// no lock server of production.
-pub(crate) fn warning(settings: &Settings) -> Option<&'static str> {
-    let keeps = settings.has_log() || settings.is_node() || settings.get(directive::RESTART_GUARD);
-    let is_for_tests = settings.enable_test_commands != Permission::No;
-    (!keeps && !is_for_tests && settings.sentinel.is_none()).then_some(
-        "Without a log and a restart guard, a crash loses all locks, and they can be granted again \
-         at once: 'appendonly yes' keeps them, 'restart-guard yes' waits for the ends of their \
-         leases",
-    )
-}
-
 /// Logs how many locks are held when the server ends, if any are known. `is_kept` says whether they
 /// are in the log on disk.
 pub(crate) async fn log_held(server: &Arc<Server>, is_kept: bool) {
@@ -72,7 +78,6 @@ pub(crate) async fn log_held(server: &Arc<Server>, is_kept: bool) {
 /// The locks that the lock view knows.
 fn held(server: &Server) -> Option<u64> {
     let mut client = server.monitoring_client().ok()?;
-    let Ok(Reply::Bulk(info)) = client.call(&["INFO", "lockwheel"]) else { return None };
-    let info = String::from_utf8_lossy(&info).into_owned();
-    info.lines().find_map(|line| line.strip_prefix("locks_held:"))?.parse().ok()
+    let info = client.call(&["INFO", "lockwheel"]).ok()?;
+    fields(&info)?.get("locks_held")?.parse().ok()
 }

@@ -34,8 +34,8 @@ pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time for which `lockwheel lock` waits at its end until its messages are written.
 pub(crate) const LOCK_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shortest and longest pause after which `lockwheel lock` looks whether the lease is about to end: a
-/// sixtieth of the lease, which is less than the shortest part of it that counts, a twelfth.
+/// Shortest and longest pause after which `lockwheel lock` looks whether the lease is about to end:
+/// a sixtieth of the lease, which is less than the shortest part of it that counts, a twelfth.
 pub(crate) const LOCK_LOOK_MIN: Duration = Duration::from_millis(16);
 pub(crate) const LOCK_LOOK_MAX: Duration = Duration::from_secs(1);
 

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use lockwheel::{Builder, Server, Settings};
-use lockwheel_engine::settings::{Allocator, LOCKWHEEL_VERSION, Master, Mode, Sentinel, directive};
+use lockwheel_engine::settings::{Allocator, Master, Mode, Sentinel, directive};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -223,15 +223,8 @@ fn serve(
         return fail_in_log(&error);
     }
     share_descriptors(&mut settings, process);
-    let (product, version) = settings.compat_version.introduction();
-    info!(
-        "Lockwheel {} is starting, speaking {} {}",
-        LOCKWHEEL_VERSION,
-        if product == "valkey" { "Valkey" } else { "Redis" },
-        version
-    );
-    info!("{}", introduction::line(&settings, process));
-    let (is_kept, warning) = (settings.has_log(), introduction::warning(&settings));
+    introduction::log_start(&settings, process);
+    let is_kept = settings.has_log();
     let ProcessSettings { supervised, end_with_stdin, ref admin, .. } = *process;
     let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());
@@ -250,9 +243,6 @@ fn serve(
         let server = Arc::new(server);
         admin::start(admin, &server)?;
         info!("Server initialized");
-        if let Some(warning) = warning {
-            warn!("{warning}");
-        }
         if process.has_port() {
             info!("Running mode={}, port={}.", mode.name(), server.addr().port());
         }
@@ -413,11 +403,14 @@ fn share_descriptors(settings: &mut Settings, process: &ProcessSettings) {
     }
 }
 
-/// Logs that the server is ready, in a line for each kind of socket. It has the words of all versions
-/// of Redis, since launchers wait for them; the port is at its end.
+/// Logs that the server is ready, in a line for each kind of socket. It has the words of all
+/// versions of Redis, since launchers wait for them; the port is at its end.
 fn log_ready(server: &Server, process: &ProcessSettings) {
     const READY: &str = "The server is now ready to accept connections";
-    let at_port = format!("{READY} on port {}", server.addr().port());
+    let at_port = match process.has_port() {
+        true => format!("{READY} on port {}", server.addr().port()),
+        false => String::new(),
+    };
     match (process.listens, process.listens_for_tls) {
         (true, true) => {
             info!("Ready to accept connections tls");

@@ -30,6 +30,7 @@ pub(crate) fn process(main_thread: &MainThread) -> Process {
         executable: executable.to_string_lossy().into_owned(),
         usage: Arc::new(move || usage(&main_thread)),
         clock_ns: clock::monotonic_ns,
+        started_ns: clock::monotonic_ns(),
         ..Process::default()
     }
 }

@@ -157,7 +157,7 @@ pub(super) fn write(info: &Reply, histograms: &Reply) -> Result<String, String> 
 }
 
 /// The fields of `INFO`.
-pub(super) fn fields(info: &Reply) -> Option<BTreeMap<String, String>> {
+pub(crate) fn fields(info: &Reply) -> Option<BTreeMap<String, String>> {
     let (Reply::Verbatim { text, .. } | Reply::Bulk(text)) = info else { return None };
     let text = String::from_utf8_lossy(text);
     let pairs = text.lines().filter_map(|line| line.split_once(':'));

@@ -5,7 +5,7 @@
 mod access;
 mod commands;
 mod locks;
-mod metrics;
+pub(crate) mod metrics;
 mod pages;
 mod within;
 

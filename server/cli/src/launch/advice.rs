@@ -1,5 +1,5 @@
-//! What an error of a directive says below the text of Redis: what the directive is for, and what to
-//! write instead.
+//! What an error of a directive says below the text of Redis: what the directive is for, and what
+//! to write instead.
 
 use lockwheel_engine::settings::{FORBIDDEN, Usage, ValueKind, find};
 

@@ -20,7 +20,6 @@ mod verdict;
 
 pub use format::Format;
 pub use groups::Group;
-pub use outcome::{Failure, Outcome, PROPERTIES, Verdict};
+pub use outcome::{Failure, Outcome, PROPERTIES, Question, Verdict};
 pub use results::Report;
 pub use table::{Row, Score, Table};
-pub use verdict::Question;

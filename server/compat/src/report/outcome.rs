@@ -1,7 +1,5 @@
 //! The result of one case or property, and how it failed.
 
-use super::verdict::Question;
-
 /// The family of all properties, a row of the table.
 pub const PROPERTIES: &str = "Properties under contention";
 
@@ -22,6 +20,26 @@ pub struct Outcome {
     pub place: String,
     /// The verdict.
     pub verdict: Verdict,
+}
+
+/// The question that a property answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Whether two clients can hold a lock at once.
+    HeldTwice,
+    /// Whether a lock can be lost before its lease ends.
+    LostEarly,
+    /// Whether a client can release the lock of another one.
+    ReleasedByOthers,
+    /// Whether a waiting client can miss a free lock. It is no part of the verdict.
+    Missed,
+}
+
+impl Question {
+    /// Whether it is a part of the verdict.
+    pub fn is_in_verdict(self) -> bool {
+        self != Question::Missed
+    }
 }
 
 /// The verdict on one case or property.

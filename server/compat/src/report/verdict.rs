@@ -1,20 +1,7 @@
 //! The verdict of a report: what the properties of a run say about three questions.
 
-use super::outcome::Verdict;
+use super::outcome::{Question, Verdict};
 use super::results::{Report, counted};
-
-/// The question that a property answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Whether two clients can hold a lock at once.
-    HeldTwice,
-    /// Whether a lock can be lost before its lease ends.
-    LostEarly,
-    /// Whether a client can release the lock of another one.
-    ReleasedByOthers,
-    /// Whether a waiting client can miss a free lock. It is no part of the verdict.
-    Missed,
-}
 
 /// The questions of the verdict.
 const VERDICT: [(Question, &str); 3] = [
@@ -22,13 +9,6 @@ const VERDICT: [(Question, &str); 3] = [
     (Question::LostEarly, "Can a lock be lost early?"),
     (Question::ReleasedByOthers, "Can a lock be released by others?"),
 ];
-
-impl Question {
-    /// Whether it is a part of the verdict.
-    pub fn is_in_verdict(self) -> bool {
-        VERDICT.iter().any(|(question, _)| *question == self)
-    }
-}
 
 impl Report {
     /// The three questions of the verdict, each with its answer.

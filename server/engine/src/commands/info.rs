@@ -140,8 +140,10 @@ fn info(context: &mut Context<'_>, argv: &[&[u8]]) -> Result<Reply, Error> {
 
 fn server(context: &mut Context<'_>, fields: &mut Fields) {
     let (engine, time) = (context.engine(), context.time);
+    let process = &engine.process;
+    // The lease clock of a node is that of its cluster.
     let uptime_seconds = match engine.settings.is_node() {
-        true => (engine.process.clock_ns)().saturating_sub(engine.started_ns) / 1_000_000_000,
+        true => (process.clock_ns)().saturating_sub(process.started_ns) / 1_000_000_000,
         false => (time.now.0 - engine.started_at.0).max(0).unsigned_abs() / 1000,
     };
     let version = engine.settings.compat_version;
@@ -664,7 +666,7 @@ mod tests {
         settings.put(directive::RAFT_PORT, &1);
         let mut stage = Stage::new(settings);
         stage.engine.follow();
-        stage.engine.started_ns = 2_000_000_000;
+        stage.engine.process.started_ns = 2_000_000_000;
         stage.engine.process.clock_ns = || 7_000_000_000;
         stage.check("+90000ms; INFO server => ...uptime_in_seconds:5\\r\\n...");
     }

@@ -68,8 +68,6 @@ pub struct Engine {
     pub(crate) random: Random,
     /// When the engine was created, on the lease clock.
     pub(crate) started_at: Millis,
-    /// The same on the clock of the process: the lease clock of a node is that of its cluster.
-    pub(crate) started_ns: u64,
     /// The process that the engine runs in.
     pub(crate) process: Process,
     /// The run id of the server: 40 hex digits.
@@ -171,7 +169,6 @@ impl Engine {
             requests_of: None,
             random,
             started_at: time.now,
-            started_ns: (process.clock_ns)(),
             process,
             replication_id: run_id.clone(),
             run_id,

@@ -103,6 +103,8 @@ pub struct Process {
     pub usage: Arc<dyn Fn() -> ProcessUsage + Send + Sync>,
     /// Returns the time since any moment in nanoseconds, by which commands are timed.
     pub clock_ns: fn() -> u64,
+    /// When the server was started, by `clock_ns`.
+    pub started_ns: u64,
     /// Blocks the calling thread, which holds the engine, for a time.
     pub sleep: fn(Millis),
 }
@@ -111,7 +113,14 @@ impl Default for Process {
     /// A process that nothing is known of.
     fn default() -> Process {
         let usage = Arc::new(ProcessUsage::default);
-        Process { id: 0, executable: String::new(), usage, clock_ns: || 0, sleep: |_| () }
+        Process {
+            id: 0,
+            executable: String::new(),
+            usage,
+            clock_ns: || 0,
+            started_ns: 0,
+            sleep: |_| (),
+        }
     }
 }
 

@@ -243,6 +243,10 @@ impl Actor for LockClient {
             Notice::Lost(..) => {}
             Notice::Received(0, frame) => {
                 if std::mem::take(&mut self.awaits_setup) {
+                    // Without permits every attempt would be refused.
+                    if frame.kind == b'-' {
+                        core.lose(self.connection);
+                    }
                     return;
                 }
                 let action = self.pending.as_ref().map(|(event, _)| event.action);
