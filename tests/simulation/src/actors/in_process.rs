@@ -126,8 +126,8 @@ impl Actor for InProcess {
         if !is_up {
             return core.set_timer(self.client, 10_000, 0);
         }
+        machine.use_clocks(now_us);
         if self.call.is_none() {
-            machine.use_clocks(now_us);
             let client = machine.server.as_ref().and_then(|server| server.client().ok());
             let Some(client) = client else { return core.set_timer(self.client, 10_000, 0) };
             self.call = Some((machine.generation, CallingTask::new(client)));
