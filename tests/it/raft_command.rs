@@ -385,7 +385,7 @@ fn server_goes_on_as_a_cluster() {
 
     let daemon = first.start(&from);
     assert!(daemon.log_text.contains("keys: 2.\n"), "{}", daemon.log_text);
-    assert!(!daemon.log_text.contains("guard"), "{}", daemon.log_text);
+    assert!(!daemon.log_text.contains("Restart guard: "), "{}", daemon.log_text);
     let joined = second.join(&first);
     first.wait_for_nodes(2);
     for place in [&first, &second] {
