@@ -92,26 +92,32 @@ fn log_says_what_a_crash_costs_and_how_many_locks_were_held() {
     }
 }
 
+/// The message of a line of the log in JSON.
+fn message_in_json(line: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(line).ok()?;
+    let has_rest = value["level"] == "notice" && value["pid"].is_u64() && value["time"].is_string();
+    value["message"].as_str().filter(|_| has_rest).map(str::to_owned)
+}
+
+/// The message of a line of the log in pairs of name and value.
+fn message_in_logfmt(line: &str) -> Option<String> {
+    let (_, rest) = line.strip_prefix("pid=")?.split_once(" timestamp=\"")?;
+    let (_, message) = rest.split_once("\" level=notice message=")?;
+    serde_json::from_str(message).ok()
+}
+
 #[test]
 fn log_has_formats_for_programs() {
-    let json = |line: &str| {
-        let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        (value["level"] == "notice" && value["pid"].is_u64() && value["time"].is_string())
-            .then(|| value["message"].as_str().unwrap_or_default().to_owned())
-    };
-    let logfmt = |line: &str| {
-        let (_, rest) = line.strip_prefix("pid=")?.split_once(" timestamp=\"")?;
-        let (_, message) = rest.split_once("\" level=notice message=\"")?;
-        Some(message.trim_end_matches('"').to_owned())
-    };
-    let formats: [(&str, &dyn Fn(&str) -> Option<String>); 2] =
-        [("json", &json), ("logfmt", &logfmt)];
-    for (name, message) in formats {
+    for name in ["json", "logfmt"] {
         let mut daemon =
             Daemon::start(&["--port", "0", "--log-format", name, "--appendonly", "yes"]);
         daemon.wait_for("Ready to accept connections tcp");
         daemon.signal("TERM");
         daemon.end();
+        let message = |line: &str| match name {
+            "json" => message_in_json(line),
+            _ => message_in_logfmt(line),
+        };
         let messages: Vec<Option<String>> = daemon.log_text.lines().map(message).collect();
         assert!(messages.len() > 5 && messages.iter().all(Option::is_some), "{}", daemon.log_text);
     }

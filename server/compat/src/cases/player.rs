@@ -75,7 +75,7 @@ pub fn perform(steps: &[Step], setting: Setting<'_>, target: &Target) -> Perform
     let selected = setting.wrapping.selected(steps);
     for (step, is_wrapped) in steps.iter().zip(selected) {
         if let Err(problem) = player.play(step, is_wrapped) {
-            player.performance.problem = Some(problem);
+            player.performance.problem = Some(*problem);
             break;
         }
     }
@@ -152,14 +152,10 @@ impl Requests {
 type UnexpectedReply = (String, Option<String>, String);
 
 impl CasePlayer<'_> {
-    fn play(&mut self, step: &Step, is_wrapped: bool) -> Result<(), Problem> {
-        let problem = |request: &str, expected: &str, came: String, cause: String| Problem {
-            number: step.number,
-            sent: request.to_owned(),
-            expected: expected.to_owned(),
-            came,
-            cause,
-            lacking: None,
+    fn play(&mut self, step: &Step, is_wrapped: bool) -> Result<(), Box<Problem>> {
+        let problem = |request: &str, expected: &str, came: String, cause: String| {
+            let (sent, expected) = (request.to_owned(), expected.to_owned());
+            Box::new(Problem { number: step.number, sent, expected, came, cause, lacking: None })
         };
         let line = &step.line;
         match &step.action {
@@ -191,11 +187,11 @@ impl CasePlayer<'_> {
             Action::Expect(client, _, pattern) => self.read_reply(step, client, pattern),
             Action::Closed(client) => self.closed(client).map_err(|(came, lacking, cause)| {
                 let problem = problem(self.asked(client), "the connection is closed", came, cause);
-                Problem { lacking, ..problem }
+                Box::new(Problem { lacking, ..*problem })
             }),
             Action::Waits(client) => self.waits(client).map_err(|(came, lacking, cause)| {
                 let problem = problem(self.asked(client), "nothing: it waits", came, cause);
-                Problem { lacking, ..problem }
+                Box::new(Problem { lacking, ..*problem })
             }),
             Action::HangUp(client) => {
                 self.performance.transcript.push(line.clone());
@@ -219,17 +215,18 @@ impl CasePlayer<'_> {
         }
     }
 
-    fn read_reply(&mut self, step: &Step, client: &str, pattern: &Pattern) -> Result<(), Problem> {
+    fn read_reply(
+        &mut self,
+        step: &Step,
+        client: &str,
+        pattern: &Pattern,
+    ) -> Result<(), Box<Problem>> {
         let wrapping = self.wrapping_of(client);
         let pattern = wrapping.expected(self.resolve(pattern), self.setting.protocol);
         let expected = self.resolved_text(&step.line);
-        let problem = |sent: &str, came: String, cause, lacking| Problem {
-            number: step.number,
-            sent: sent.to_owned(),
-            expected,
-            came,
-            cause,
-            lacking,
+        let problem = |sent: &str, came: String, cause, lacking| {
+            let (number, sent) = (step.number, sent.to_owned());
+            Box::new(Problem { number, sent, expected, came, cause, lacking })
         };
         self.requests.entry(client.to_owned()).or_default().advance();
         let frame = match self.client(client).and_then(|wire| wrapping.read(wire)) {
