@@ -466,12 +466,13 @@ impl LockNotes {
         let Some(note) = self.take(database, slot) else { return };
         let forced = kind == LockEventKind::Released && by.made_by == MadeBy::Forced;
         let kind = if forced { LockEventKind::Forced } else { kind };
-        let by = match (kind, records.deadline(slot)) {
+        let record = records.get(slot);
+        let by = match (kind, record.deadline()) {
             (LockEventKind::Expired, Some(now)) => Author { client: note.client, now, ..by },
             _ => by,
         };
-        let was_lock = is_lock_by_shape(note, records.get(slot).value().kind());
-        self.push_with(kind, database, records.key(slot), by, was_lock);
+        let was_lock = is_lock_by_shape(note, record);
+        self.push_with(kind, database, record.key(), by, was_lock);
     }
 
     /// Notes the end of the lease of one of several owners of the lock in `slot`.
@@ -538,13 +539,16 @@ impl LockNotes {
 }
 
 /// Whether a key is in the lock view whatever its name and value are: see `locks/view.rs`.
-fn is_lock_by_shape(note: Note, kind: Kind) -> bool {
-    matches!(
-        (kind, note.made_by()),
-        (Kind::Lock, _)
-            | (Kind::String, MadeBy::Conditional)
-            | (Kind::Hash | Kind::SortedSet, MadeBy::Script | MadeBy::Transaction)
-    )
+#[inline(always)]
+fn is_lock_by_shape(note: Note, record: Record<'_>) -> bool {
+    let kind = || record.value().kind();
+    match note.made_by() {
+        MadeBy::Conditional => matches!(kind(), Kind::String | Kind::Lock),
+        MadeBy::Script | MadeBy::Transaction => {
+            matches!(kind(), Kind::Hash | Kind::SortedSet | Kind::Lock)
+        }
+        _ => kind() == Kind::Lock,
+    }
 }
 
 /// Whether a key of which no note is left may be a lock.
