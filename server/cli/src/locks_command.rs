@@ -10,6 +10,7 @@ use clap::Parser;
 use lockwheel_resp::Reply;
 use serde::Deserialize;
 
+use crate::admin::commands::NO_LEADER;
 use crate::limits::{LOCKS_PER_REQUEST, WATCH_INTERVAL};
 use crate::redis_cli::connection::{Connection, Protocol, error_text};
 use crate::redis_cli::server_options::{ServerOptions, without_uri};
@@ -139,9 +140,6 @@ fn follower_note(leader: &str) -> String {
     let leader = if leader.is_empty() { "a leader that is not known" } else { leader };
     format!("follower of {}: holders and waiting clients are shown there\n", printable(leader))
 }
-
-/// Why a node without a leader has no locks to show.
-pub(crate) const NO_LEADER: &str = "no leader: more than half of the nodes must be in contact";
 
 /// Reads all locks in parts, so that other clients of the server need not wait.
 fn read(connection: &mut Connection, pattern: &str) -> io::Result<Result<Reading, String>> {

@@ -9,7 +9,9 @@ use tokio::sync::Mutex;
 
 use super::within::within;
 use crate::limits;
-use crate::locks_command::NO_LEADER;
+
+/// Why a node without a leader has no locks to show.
+pub(crate) const NO_LEADER: &str = "no leader: more than half of the nodes must be in contact";
 
 /// A client within the process, which runs the commands of one user.
 pub(super) type Commands = Arc<Mutex<Client>>;

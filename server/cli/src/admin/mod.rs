@@ -3,7 +3,7 @@
 //! no client of the server.
 
 mod access;
-mod commands;
+pub(crate) mod commands;
 mod locks;
 pub(crate) mod metrics;
 mod pages;
