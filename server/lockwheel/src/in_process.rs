@@ -92,7 +92,8 @@ impl Client {
     /// As [`Client::call`], but an error reply is a [`Reply::Error`].
     ///
     /// # Errors
-    /// If the command is empty, the client has been disconnected, or the server has ended.
+    /// If the command is empty, the client has been disconnected, the server has ended, or its node
+    /// has lost its leadership meanwhile: then it is not known whether the command took effect.
     pub fn call_raw<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Reply, Error> {
         let argv = arguments(command)?;
         let mut out = CommandOutput::default();
@@ -149,7 +150,8 @@ impl Client {
             let next = self.run(&argv, &mut out)?;
             let mut guard = DisconnectOnDrop { host: Arc::clone(&self.host), id: Some(self.id) };
             if matches!(next, Next::Request | Next::End) {
-                while !self.is_released(&out)? {
+                // The client stays if its call ends with an error.
+                while !self.is_released(&out).inspect_err(|_| guard.id = None)? {
                     self.outbox.woken().await;
                 }
                 guard.id = None;

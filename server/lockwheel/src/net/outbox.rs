@@ -128,6 +128,8 @@ impl Outbox {
     pub(crate) fn disconnect(&self) {
         let mut state = self.state.lock();
         state.close = Some(Close::Now);
+        // The end of its wait is that of the client.
+        state.resume = false;
         state.bytes = BytesMut::new();
         state.dependencies.clear();
         state.count(&self.buffers);
@@ -355,6 +357,20 @@ mod tests {
         test.0.disconnect();
         let contents = test.0.take(0);
         assert_eq!((contents.bytes.len(), contents.close), (0, Some(Close::Now)));
+    }
+
+    /// A node that steps down has not committed what the wait has ended with.
+    #[test]
+    fn wait_of_a_disconnected_client_does_not_end_with_a_reply() {
+        let TestOutbox(outbox, _, client) = TestOutbox::new();
+        let bytes = BytesMut::from("+OK\r\n");
+        let mut delivery = Delivery { client, bytes, resume: true, close: None };
+        outbox.put(&mut delivery, 7, OutputBufferLimit::default(), || Millis(0));
+        assert!(outbox.take(6).is_held);
+        outbox.disconnect();
+        let contents = outbox.take(7);
+        assert_eq!((contents.bytes.len(), contents.resume), (0, false));
+        assert_eq!(contents.close, Some(Close::Now));
     }
 
     #[test]
