@@ -52,6 +52,19 @@ fn stage() -> Stage {
     stage
 }
 
+/// A node that leads again, or a view that is on again, has not seen what has happened meanwhile.
+#[test]
+fn reader_of_events_before_new_notes_has_missed_some() {
+    let mut stage = stage();
+    stage.check("a> SET order x NX PX 30000 => OK");
+    let known = ask(&mut stage, "v> LOCKWHEEL LOCKS SINCE 0")["sequence"].clone();
+    stage.check("v> CONFIG SET lock-view no; CONFIG SET lock-view yes; a> DEL order");
+    for sequence in ["0", &known.to_string()] {
+        let request = format!("v> LOCKWHEEL LOCKS SINCE {sequence}");
+        assert_eq!(ask(&mut stage, &request)["missed"], true, "{sequence}");
+    }
+}
+
 #[test]
 fn each_owner_of_a_native_lock_has_events() {
     let mut stage = stage();

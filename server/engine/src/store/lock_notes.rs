@@ -264,11 +264,15 @@ pub struct LockNotes {
 }
 
 impl LockNotes {
-    pub(super) fn new(databases: usize, seed: HashSeed) -> LockNotes {
+    /// Notes without a key. `earlier` is above the numbers of the events of the notes before them: a
+    /// reader that knows those has missed something.
+    pub(super) fn new(databases: usize, seed: HashSeed, earlier: u64) -> LockNotes {
         let databases = (0..databases).map(|_| Vec::new()).collect();
         // All memory for events at once: then no later growth copies them.
         let events = Vec::with_capacity(LOCK_EVENTS_MAX);
-        LockNotes { seed, databases, len: 0, counts: Default::default(), events, sequence: 0 }
+        // The place of an event follows from its number.
+        let sequence = earlier.next_multiple_of(LOCK_EVENTS_MAX as u64);
+        LockNotes { seed, databases, len: 0, counts: Default::default(), events, sequence }
     }
 
     /// The note of the key in `slot`.

@@ -57,6 +57,8 @@ pub struct Writer {
     snapshot: Option<Box<Snapshot>>,
     /// The notes for the lock view, if there is one.
     lock_notes: Option<Box<LockNotes>>,
+    /// A number above those of the events of earlier notes.
+    next_lock_event: u64,
     author: Author,
 }
 
@@ -75,6 +77,7 @@ impl Writer {
             dirty: 0,
             snapshot: None,
             lock_notes: None,
+            next_lock_event: 0,
             author: Author::NONE,
         }
     }
@@ -621,11 +624,13 @@ impl Writer {
     /// Turns the notes for the lock view on or off. If on, also finds the locks that are there.
     pub fn set_lock_notes(&mut self, on: bool) {
         if !on {
-            self.lock_notes = None;
+            let notes = self.lock_notes.take();
+            self.next_lock_event = notes.map_or(self.next_lock_event, |it| it.sequence() + 1);
             return;
         }
         let keyspace = &self.state.keyspace;
-        let new = || Box::new(LockNotes::new(keyspace.count(), keyspace.seed));
+        let earlier = self.next_lock_event;
+        let new = || Box::new(LockNotes::new(keyspace.count(), keyspace.seed, earlier));
         let notes = self.lock_notes.get_or_insert_with(new);
         for number in 0..keyspace.count() {
             notes.find(number, keyspace.database(number).records(), self.author);
