@@ -28,6 +28,7 @@ use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, SuiteMeter};
+use crate::redis_cli::server_options::without_uri;
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
@@ -188,8 +189,9 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Standard output may be closed.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(UNUSABLE));
+            let status = u8::try_from(error.exit_code()).unwrap_or(UNUSABLE);
+            let _ = without_uri(error).print();
+            return ExitCode::from(status);
         }
     };
     let status = options(&arguments).and_then(|options| {

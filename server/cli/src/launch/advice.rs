@@ -19,7 +19,10 @@ pub(super) fn below(reason: String, name: &str, values: &[&str]) -> String {
 
 /// What to write instead, if that is known.
 fn what_to_write(name: &str, values: &[&str]) -> Option<String> {
-    if let Some((known, value)) = name.split_once('=').filter(|(known, _)| find(known).is_some()) {
+    if let Some((known, value)) = name.split_once('=')
+        && let Some((known, row)) = find(known)
+    {
+        let value = if row.is_sensitive { "..." } else { value };
         return Some(format!("a blank separates name and value: {known} {value}"));
     }
     let lower = name.to_ascii_lowercase();
@@ -75,6 +78,8 @@ mod tests {
     fn advice_says_what_to_write() {
         check("port=1", &[], Some("a blank separates name and value: port 1"));
         check("prot=1", &[], None);
+        let redacted = "a blank separates name and value: requirepass ...";
+        check("requirepass=secret", &[], Some(redacted));
         check("restart-guard-minimum", &["30"], Some("for seconds, write 30s"));
         check("restart-guard-minimum", &["soon"], None);
         check("maxmemory", &["2tb"], Some("the largest unit is gb: 2048gb"));

@@ -204,9 +204,8 @@ fn as_subcommand(program: &str, path: &str, error: FatalConfigError) -> FatalCon
 
 /// Whether the arguments of a command line may contain a password.
 pub(crate) fn names_secret(args: &[String]) -> bool {
-    const OF_SENTINELS: [&str; 2] = ["auth-pass", "sentinel-pass"];
     let secret = table::rows().filter(|row| row.is_sensitive).map(|row| row.name);
-    let names: Vec<&str> = secret.chain(OF_SENTINELS).collect();
+    let names: Vec<&str> = secret.chain(SECRETS_OF_SENTINELS).collect();
     let names_one = |arg: &String| {
         let arg = arg.to_ascii_lowercase();
         let is_user = arg.strip_prefix("--").is_some_and(|name| name.trim().starts_with("user"));
@@ -237,7 +236,7 @@ Subcommands, all but config and server with a --help of their own:
   compat redis://host:port [options]
       Looks for faults of a server that break locks.
   config check [/path/to/redis.conf] [--directive value ...]
-      Says whether a server would start with this configuration.
+      Says whether this configuration is valid.
   lock name [options] -- command [argument ...]
       Runs a command while it holds a lock.
   locks [options] [pattern]
@@ -341,18 +340,28 @@ impl<'a> CommandLine<'a> {
     }
 }
 
+/// Directives of sentinels with passwords.
+const SECRETS_OF_SENTINELS: [&str; 2] = ["auth-pass", "sentinel-pass"];
+
 /// A line of a configuration file as errors show it: without values that may be passwords.
 fn without_passwords(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
-    let mut words = line.split_whitespace();
-    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let name = first.trim_matches(['"', '\'']);
-    let is_sensitive = table::find(name).is_some_and(|(_, directive)| directive.is_sensitive);
-    match () {
-        () if name.eq_ignore_ascii_case("user") => format!("{first} {second} ..."),
-        () if is_sensitive => format!("{first} ..."),
-        () => line.into_owned(),
+    let mut shown = String::new();
+    for (index, word) in line.split_whitespace().enumerate() {
+        let name = word.trim_start_matches('-').trim_matches(['"', '\'']);
+        let name = name.split('=').next().unwrap_or_default();
+        let is_sensitive = table::find(name).is_some_and(|(_, directive)| directive.is_sensitive)
+            || SECRETS_OF_SENTINELS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
+        if is_sensitive {
+            return format!("{shown}{name} ...");
+        }
+        if index == 1 && shown.trim_matches(['"', '\'', ' ']).eq_ignore_ascii_case("user") {
+            return format!("{shown}{word} ...");
+        }
+        shown.push_str(word);
+        shown.push(' ');
     }
+    line.into_owned()
 }
 
 /// Builds the settings.
@@ -795,6 +804,9 @@ mod tests {
             ("user a on >p", "user a ..."),
             ("\"User\"  a  >p", "\"User\" a ..."),
             ("requirepass 'p", "requirepass ..."),
+            ("requirepass=p", "requirepass ..."),
+            ("port 1 --requirepass p", "port 1 requirepass ..."),
+            ("sentinel auth-pass m p q", "sentinel auth-pass ..."),
             ("timeout x", "timeout x"),
         ] {
             assert_eq!(without_passwords(line.as_bytes()), shown);

@@ -111,10 +111,16 @@ impl ServerOptions {
 
 /// An error of the command line as it may be printed: without a URI, which may have a password.
 pub(crate) fn without_uri(mut error: clap::Error) -> clap::Error {
-    let is_of_uri = |arg: &ContextValue| arg.to_string().starts_with("-u ");
-    let is_wrong = error.kind() == ErrorKind::ValueValidation;
-    if is_wrong && error.get(ContextKind::InvalidArg).is_some_and(is_of_uri) {
-        error.insert(ContextKind::InvalidValue, ContextValue::String("...".to_owned()));
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let hidden = || ContextValue::String("...".to_owned());
+    match error.kind() {
+        ErrorKind::ValueValidation if argument.starts_with("-u ") => {
+            error.insert(ContextKind::InvalidValue, hidden());
+        }
+        ErrorKind::UnknownArgument if argument.contains("://") => {
+            error.insert(ContextKind::InvalidArg, hidden());
+        }
+        _ => {}
     }
     error
 }

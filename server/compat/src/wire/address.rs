@@ -84,7 +84,9 @@ impl Address {
         let parsed = url::Url::parse(&whole).map_err(|error| format!("{shown}: {error}"))?;
         let database = |digits: &str| match digits {
             "" => Ok(None),
-            digits => digits.parse().map(Some).map_err(|_| format!("no database: {digits}")),
+            digits => {
+                digits.parse().map(Some).map_err(|_| "its path is no database number".to_owned())
+            }
         };
         let decode = |text: &str| percent_decode(text);
         let user = Some(parsed.username()).filter(|user| !user.is_empty()).map(decode);
