@@ -138,6 +138,11 @@ fn begin(settings: &Settings, from: Option<&Path>) -> Result<(), String> {
     };
     let token = begun.map_err(|error| error.to_string())?;
     let port = settings.get(directive::RAFT_PORT);
+    // The start of a job, whose output is kept: a token there would admit any reader of it.
+    if settings.get(directive::END_WITH_STDIN) {
+        print("A cluster begins with this node; 'lockwheel raft token' prints a join token.");
+        return Ok(());
+    }
     print(&format!(
         "A cluster begins with this node. To add a node, run this on its machine, with an address \
          by which it is reached; the token admits one node within 24 hours:\n\n  \
