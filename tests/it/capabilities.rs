@@ -121,7 +121,7 @@ const TABLE: &[Capability] = &[
             "its lease ends",
             "its lease ends",
             "its lease ends, 2 s at least",
-            "its session ends, by default 4 s at least",
+            "its session ends, 2 ticks at least: 4 s in the sample configuration",
         ]),
         missing: None,
         names: &[Promise("L12"), Promise("L22")],
