@@ -69,6 +69,7 @@ pub fn command_of(program: impl AsRef<OsStr>, folder: &Folder) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKWHEEL_")) {
         command.env_remove(name);
     }
+    command.env_remove("REDISCLI_AUTH");
     command.stdin(Stdio::null());
     command
 }

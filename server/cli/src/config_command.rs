@@ -1,5 +1,5 @@
-//! `lockwheel config check`: says whether a server would start with a configuration. It reads what
-//! a start reads, and writes nothing.
+//! `lockwheel config check`: says whether a server would accept a configuration. It reads the files
+//! that a start reads before it listens, and writes nothing.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,14 +29,21 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     };
     let process = ProcessSettings::of(&settings);
     let checked = check_node(&settings)
-        .and_then(|()| enter_directory(&mut settings, &process))
         .and_then(|()| check_logfile(&process))
+        .and_then(|()| enter(&mut settings, &process))
         .and_then(|()| check_files(*settings));
     if let Err(error) = checked {
         return fail(&error);
     }
     let warnings: String = warnings.iter().map(|text| format!("warning: {text}\n")).collect();
-    print(&format!("{warnings}A server would start with this configuration."))
+    print(&format!("{warnings}This configuration is valid."))
+}
+
+/// Changes to the working directory, unless a start would create it.
+fn enter(settings: &mut Settings, process: &ProcessSettings) -> Result<(), String> {
+    let dir = Path::new(&process.dir);
+    let is_created = dir.parent().is_some_and(|parent| parent == Path::new("") || parent.is_dir());
+    if !dir.exists() && is_created { Ok(()) } else { enter_directory(settings, process) }
 }
 
 /// Checks that the log can be opened, without creating it.

@@ -12,7 +12,7 @@ use crate::admin::metrics::fields;
 use crate::process_settings::ProcessSettings;
 
 /// Time for which the end of the server waits for the number of locks: a script may run.
-const COUNT_TIMEOUT: Duration = Duration::from_millis(100);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Logs what is started, with which configuration, and what a crash would cost.
 pub(crate) fn log_start(settings: &Settings, process: &ProcessSettings) {
@@ -35,6 +35,7 @@ pub(crate) fn log_start(settings: &Settings, process: &ProcessSettings) {
 fn configuration(settings: &Settings, process: &ProcessSettings) -> String {
     let file = settings.config_file.as_deref().unwrap_or("none");
     let log = match (settings.has_log(), settings.get(directive::APPENDFSYNC)) {
+        _ if settings.is_node() => "replicated log".to_owned(),
         (false, _) => "no log".to_owned(),
         (true, policy) => format!("log flushed {}", flushes(policy)),
     };
@@ -69,7 +70,8 @@ pub(crate) async fn log_held(server: &Arc<Server>, is_kept: bool) {
     let server = server.clone();
     let count = tokio::task::spawn_blocking(move || held(&server));
     match tokio::time::timeout(COUNT_TIMEOUT, count).await {
-        Ok(Ok(Some(0) | None)) | Ok(Err(_)) | Err(_) => {}
+        Ok(Ok(Some(0) | None) | Err(_)) => {}
+        Err(_) => info!("Locks held: not known, since a command runs"),
         Ok(Ok(Some(count))) if is_kept => info!("Locks held: {count}; they are in the log"),
         Ok(Ok(Some(count))) => warn!("Locks held: {count}; they end with the server"),
     }

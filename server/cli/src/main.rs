@@ -224,7 +224,7 @@ fn serve(
     }
     share_descriptors(&mut settings, process);
     introduction::log_start(&settings, process);
-    let is_kept = settings.has_log();
+    let is_kept = settings.has_log() || settings.is_node();
     let ProcessSettings { supervised, end_with_stdin, ref admin, .. } = *process;
     let supervisor = Supervisor::of(supervised);
     let (mode, sentinel) = (settings.mode(), settings.sentinel.clone());

@@ -135,6 +135,8 @@ impl Builder {
         let _listen = listen_settings(&settings, self.listens_for_tls)?;
         #[cfg(feature = "tls")]
         tls_config(&settings, &_listen)?;
+        #[cfg(feature = "replication")]
+        NodeSettings::of(&settings)?;
         let now = clock(&settings, None).now();
         let mut engine = Engine::new(settings, Process::default(), now, seeds(self.seed)?);
         load_users(&mut engine)
