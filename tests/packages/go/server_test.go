@@ -91,7 +91,7 @@ func TestALostConnectionIsReplaced(t *testing.T) {
 func TestAFailedStartReportsTheOutput(t *testing.T) {
 	t.Parallel()
 	_, err := lockwheel.Start(lockwheel.Config("no-such-directive", "value"))
-	line := `>>> 'no-such-directive "value"'`
+	line := `>>> '--no-such-directive "value"'`
 	for _, text := range []string{"does not start: exit status 1", line} {
 		holds(t, err != nil && strings.Contains(err.Error(), text), "the error is: %v", err)
 	}
