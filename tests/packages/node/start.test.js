@@ -156,7 +156,7 @@ test("dispose stops the server", { skip: !Symbol.asyncDispose }, async () => {
 
 test("a failed start reports the output", async (t) => {
   const wrong = start({ options: ["--nonsense", "3"] });
-  await assert.rejects(wrong, /the server ended with 1\n[^]*>>> 'nonsense "3"'/);
+  await assert.rejects(wrong, /the server ended with 1\n[^]*>>> '--nonsense "3"'/);
   const { port } = await started(t);
   await assert.rejects(start({ options: ["--port", port] }), /ended with 1\n[^]*in use/);
 });
