@@ -264,8 +264,8 @@ pub struct LockNotes {
 }
 
 impl LockNotes {
-    /// Notes without a key. `earlier` is above the numbers of the events of the notes before them: a
-    /// reader that knows those has missed something.
+    /// Notes without a key. `earlier` is above the numbers of the events of the notes before them:
+    /// a reader that knows those has missed something.
     pub(super) fn new(databases: usize, seed: HashSeed, earlier: u64) -> LockNotes {
         let databases = (0..databases).map(|_| Vec::new()).collect();
         // All memory for events at once: then no later growth copies them.
