@@ -2,17 +2,14 @@
 //! what a crash would cost, at the end how many locks were held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockwheel::{Server, Settings};
 use lockwheel_engine::settings::{FlushPolicy, LOCKWHEEL_VERSION, Mode, Permission, directive};
 use tracing::{info, warn};
 
 use crate::admin::metrics::fields;
+use crate::limits::LOCKS_COUNT_TIMEOUT;
 use crate::process_settings::ProcessSettings;
-
-/// Time for which the end of the server waits for the number of locks: a script may run.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Logs what is started, with which configuration, and what a crash would cost.
 pub(crate) fn log_start(settings: &Settings, process: &ProcessSettings) {
@@ -69,7 +66,7 @@ fn flushes(policy: FlushPolicy) -> &'static str {
 pub(crate) async fn log_held(server: &Arc<Server>, is_kept: bool) {
     let server = server.clone();
     let count = tokio::task::spawn_blocking(move || held(&server));
-    match tokio::time::timeout(COUNT_TIMEOUT, count).await {
+    match tokio::time::timeout(LOCKS_COUNT_TIMEOUT, count).await {
         Ok(Ok(Some(0) | None) | Err(_)) => {}
         Err(_) => info!("Locks held: not known, since a command runs"),
         Ok(Ok(Some(count))) if is_kept => info!("Locks held: {count}; they are in the log"),

@@ -39,6 +39,10 @@ pub(crate) const LOCK_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const LOCK_LOOK_MIN: Duration = Duration::from_millis(16);
 pub(crate) const LOCK_LOOK_MAX: Duration = Duration::from_secs(1);
 
+/// Longest time for which the end of the server waits until its locks are counted: a script may
+/// run.
+pub(crate) const LOCKS_COUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Bytes of a configuration file. A device could be read forever.
 pub(crate) const CONFIG_FILE_BYTES_MAX: u64 = 1 << 20;
 

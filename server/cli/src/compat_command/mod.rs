@@ -28,7 +28,7 @@ use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::{FuzzMeter, SuiteMeter};
-use crate::redis_cli::server_options::without_uri;
+use crate::redis_cli::server_options::{PASSWORD_VARIABLE, without_uri};
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
@@ -40,8 +40,6 @@ const UNUSABLE: u8 = 2;
 const INTERRUPTED: i32 = 130;
 /// The URL if none is needed.
 const UNUSED_URL: &str = "redis://localhost";
-/// The variable with the password if the URL has none, as for `redis-cli`.
-const PASSWORD: &str = "REDISCLI_AUTH";
 
 /// What to do about a server with which the suite could not run: a part of the error, and the
 /// advice.
@@ -342,7 +340,7 @@ fn options(arguments: &Arguments) -> Result<Options, Error> {
     #[cfg(feature = "tls")]
     set_tls(&mut options, &arguments.tls)?;
     if options.target.password.is_none() {
-        let password = std::env::var(PASSWORD).ok();
+        let password = std::env::var(PASSWORD_VARIABLE).ok();
         options.target.password = password.filter(|password| !password.is_empty());
     }
     options.only.clone_from(&arguments.only);

@@ -19,15 +19,13 @@ use super::keeper::{Keeper, Report};
 use super::lock::{Grant, Lock, Problem, now};
 use super::messages::{self, Messages};
 use super::{LOST, OnLost, UNAVAILABLE, look_interval};
+use crate::redis_cli::server_options::PASSWORD_VARIABLE;
 use crate::run_command::{
     NOT_EXECUTABLE, NOT_FOUND, SIGNAL_STATUS_BASE, UNUSABLE, code, is_in_terminal_foreground,
 };
 
 /// The variable with the fencing token of a native lock.
 const TOKEN: &str = "LOCKWHEEL_FENCING_TOKEN";
-
-/// The variable with the password of the server, which is not for the command.
-const PASSWORD: &str = "REDISCLI_AUTH";
 
 /// The signals that are passed on.
 const PASSED_ON: [(SignalKind, Signal); 4] = [
@@ -176,7 +174,8 @@ impl<'m> Supervised<'m> {
         if has_group {
             command.process_group(0);
         }
-        command.env_remove(PASSWORD);
+        // The password of the server is not for the command.
+        command.env_remove(PASSWORD_VARIABLE);
         match grant.token {
             Some(token) => command.env(TOKEN, token.to_string()),
             None => command.env_remove(TOKEN),

@@ -14,6 +14,9 @@ use crate::title;
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
+/// The variable with the password, if no option has one.
+pub(crate) const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
 /// The server to connect to, and the user.
 #[derive(Args)]
 pub(crate) struct ServerOptions {
@@ -82,7 +85,7 @@ impl ServerOptions {
     pub(crate) fn login(&self, protocol: Protocol) -> Login {
         let uri = self.uri.as_ref();
         let given = uri.and_then(|uri| uri.password.clone()).or_else(|| self.password.clone());
-        let from_environment = || std::env::var("REDISCLI_AUTH").ok();
+        let from_environment = || std::env::var(PASSWORD_VARIABLE).ok();
         Login {
             user: uri.and_then(|uri| uri.user.clone()).or_else(|| self.user.clone()),
             password: given.or_else(from_environment),
