@@ -31,6 +31,7 @@ pub mod interrupt;
 pub mod judge;
 pub mod properties;
 pub mod random;
+pub mod recipes;
 pub mod report;
 mod suite;
 pub mod time;

@@ -203,7 +203,7 @@ impl ArenaClient {
     /// The same, and the reply must be a string or nil.
     pub fn text(&mut self, words: &[&str]) -> Result<Option<String>, PropertyError> {
         let reply = self.call(words)?;
-        Ok(text(&reply))
+        Ok(reply.as_text())
     }
 
     /// Sends a command and reads its reply, which may be an error, except that the command is
@@ -261,17 +261,6 @@ pub(super) fn integer(words: &[&str], reply: &Frame) -> Result<i64, PropertyErro
     let digits = std::str::from_utf8(&reply.text).ok().filter(|_| b":$+".contains(&reply.kind));
     let number = digits.and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| PropertyError::unexpected(words, "an integer", reply.notation()))
-}
-
-/// The reply as text; `None` for nil.
-pub(super) fn text(reply: &Frame) -> Option<String> {
-    let is_nil = reply.missing || reply.kind == b'_';
-    // A verbatim string of RESP3 begins with its format.
-    let text = match reply.kind {
-        b'=' => reply.text.get(4..).unwrap_or_default(),
-        _ => &reply.text,
-    };
-    (!is_nil).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 fn known(words: &[&str], reply: Frame) -> Result<Frame, PropertyError> {

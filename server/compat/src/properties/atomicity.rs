@@ -1,6 +1,6 @@
 //! Scripts and transactions are atomic: no other client runs in between or sees a partial result.
 
-use super::arena::{Arena, ArenaClient, PropertyError, integer, text};
+use super::arena::{Arena, ArenaClient, PropertyError, integer};
 use super::property::Property;
 use crate::report::Question;
 
@@ -128,7 +128,7 @@ fn read_both(
         ("MULTI, GET, GET, EXEC", pair.ok_or_else(|| PropertyError::unknown("no reply"))?)
     };
     match &pair.items[..] {
-        [left, right] if text(left) == text(right) => Ok(()),
+        [left, right] if left.as_text() == right.as_text() => Ok(()),
         _ => {
             let story = vec![format!("{sent}: {}", pair.notation())];
             let expected = "two keys that are always set together are equal";

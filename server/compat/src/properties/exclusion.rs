@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::arena::{Arena, ArenaClient, PropertyError};
 use super::property::Property;
-use super::recipe::{self, Recipe};
 use crate::judge::history::{Action, Answer, Event, around};
 use crate::judge::linear::{Budget, Linear};
 use crate::judge::{entitlement, lock};
 use crate::random::Random;
+use crate::recipes::{self, Recipe};
 use crate::report::Question;
 use crate::time::{self, Deadline};
 
@@ -22,49 +22,49 @@ pub(super) const PROPERTIES: &[Property] = &[
         client: None,
         question: Question::HeldTwice,
         why: TWICE,
-        run: |arena| exclusive(arena, &recipe::SET_NX),
+        run: |arena| exclusive(arena, &recipes::SET_NX),
     },
     Property {
         name: "A lock of SETNX and PEXPIRE in a script is never held by two clients",
         client: None,
         question: Question::HeldTwice,
         why: TWICE,
-        run: |arena| exclusive(arena, &recipe::SETNX_IN_SCRIPT),
+        run: |arena| exclusive(arena, &recipes::SETNX_IN_SCRIPT),
     },
     Property {
         name: "An RLock is never held by two clients, and re-entry is counted",
         client: Some("Redisson RLock"),
         question: Question::HeldTwice,
         why: TWICE,
-        run: |arena| exclusive(arena, &recipe::REDISSON_LOCK),
+        run: |arena| exclusive(arena, &recipes::REDISSON_LOCK),
     },
     Property {
         name: "An RFencedLock is never held by two clients, and its tokens increase",
         client: Some("Redisson FencedLock"),
         question: Question::HeldTwice,
         why: "A token that does not grow lets an earlier holder overwrite the current one's work.",
-        run: |arena| exclusive(arena, &recipe::REDISSON_FENCED_LOCK),
+        run: |arena| exclusive(arena, &recipes::REDISSON_FENCED_LOCK),
     },
     Property {
         name: "An RFairLock is never held by two clients, and is granted in request order",
         client: Some("Redisson FairLock"),
         question: Question::HeldTwice,
         why: "A client that is skipped may wait for ever.",
-        run: |arena| exclusive(arena, &recipe::REDISSON_FAIR_LOCK),
+        run: |arena| exclusive(arena, &recipes::REDISSON_FAIR_LOCK),
     },
     Property {
         name: "An RReadWriteLock has either one writer or readers",
         client: Some("Redisson ReadWriteLock"),
         question: Question::HeldTwice,
         why: "A reader beside a writer reads partial changes.",
-        run: |arena| exclusive(arena, &recipe::REDISSON_READ_WRITE_LOCK),
+        run: |arena| exclusive(arena, &recipes::REDISSON_READ_WRITE_LOCK),
     },
     Property {
         name: "An RSemaphore grants no more permits than it has",
         client: Some("Redisson Semaphore"),
         question: Question::HeldTwice,
         why: "The permits count a limited resource.",
-        run: |arena| exclusive(arena, &recipe::REDISSON_SEMAPHORE),
+        run: |arena| exclusive(arena, &recipes::REDISSON_SEMAPHORE),
     },
 ];
 

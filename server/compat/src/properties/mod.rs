@@ -6,7 +6,7 @@
 //! whole machine, must not make a correct server fail. So a conclusion from times uses only that an
 //! event happened between the event before it and the event after it.
 //!
-//! Begin with `property.rs`; `arena.rs` has the connections, `recipe.rs` the ways to take a lock.
+//! Begin with `property.rs`; `arena.rs` has the connections, `../recipes.rs` the ways to take a lock.
 
 mod arena;
 mod atomicity;
@@ -16,7 +16,6 @@ mod leases;
 mod list;
 mod messages;
 mod property;
-mod recipe;
 mod repetition;
 mod transactions;
 mod waiters;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use super::arena::{Arena, ArenaClient, PropertyError, text};
+use super::arena::{Arena, ArenaClient, PropertyError};
 use super::property::Property;
 use crate::cases;
 use crate::random::Random;
@@ -221,7 +221,7 @@ impl OwnKeys {
 
 impl Right {
     fn is(&self, reply: &Frame) -> bool {
-        let reply = text(reply);
+        let reply = reply.as_text();
         match self {
             Right::Text(right) => reply == *right,
             Right::Between(range) => {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::arena::{Arena, ArenaClient, PropertyError, text};
+use super::arena::{Arena, ArenaClient, PropertyError};
 use super::property::Property;
 use crate::report::Question;
 use crate::time;
+use crate::wire::frame::Frame;
 
 /// The properties.
 pub(super) const PROPERTIES: &[Property] = &[
@@ -34,7 +35,8 @@ fn no_update_lost(arena: &Arena<'_>) -> Result<(), PropertyError> {
         let mut done = (0_i64, 0_i64);
         while !arena.is_over() {
             let replies = client.pipeline(&[&["WATCH", &key], &["GET", &key]])?;
-            let count = replies.last().and_then(text).and_then(|text| text.parse::<i64>().ok());
+            let count =
+                replies.last().and_then(Frame::as_text).and_then(|text| text.parse::<i64>().ok());
             let count =
                 count.ok_or_else(|| PropertyError::unknown("the count is not a number"))? + 1;
             let set: &[&str] = &["SET", &key, &count.to_string()];

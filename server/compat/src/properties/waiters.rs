@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::arena::{Arena, ArenaClient, PropertyError, text};
+use super::arena::{Arena, ArenaClient, PropertyError};
 use super::property::Property;
 use crate::random::Random;
 use crate::report::Question;
@@ -174,8 +174,10 @@ fn wait(
         })?;
         let reply = served_within(arena, client, command, key, counters)?;
         let element = match command {
-            BlockingPop::Blpop | BlockingPop::Bzpopmin => reply.items.get(1).and_then(text),
-            BlockingPop::Blmove => text(&reply),
+            BlockingPop::Blpop | BlockingPop::Bzpopmin => {
+                reply.items.get(1).and_then(Frame::as_text)
+            }
+            BlockingPop::Blmove => reply.as_text(),
         };
         let Some(element) = element else {
             return Err(PropertyError::violated("an element", &reply.notation(), Vec::new()));
@@ -198,7 +200,7 @@ fn wait(
     }
     if matches!(command, BlockingPop::Blmove) {
         let moved = client.call(&["LRANGE", &own, "0", "-2"])?;
-        if !moved.items.iter().filter_map(text).eq(served.iter().cloned()) {
+        if !moved.items.iter().filter_map(Frame::as_text).eq(served.iter().cloned()) {
             let expected = format!("the received elements were moved: {}", served.join(" "));
             return Err(PropertyError::violated(&expected, &moved.notation(), Vec::new()));
         }
@@ -318,7 +320,7 @@ fn one_queue(
         let reply = waiter.read_within(REPLY_TIMEOUT)?;
         let came = reply.as_ref().map_or("nothing".to_owned(), Frame::notation);
         story.push(format!("{id}< {came}"));
-        let got = reply.and_then(|reply| reply.items.get(1).and_then(text));
+        let got = reply.and_then(|reply| reply.items.get(1).and_then(Frame::as_text));
         if got.as_deref() != Some(element) {
             let expected = format!("client {id} gets {element}: it is next");
             return Err(PropertyError::violated(&expected, &came, story));

@@ -112,6 +112,17 @@ impl Frame {
         out
     }
 
+    /// The reply as text; `None` for nil.
+    pub fn as_text(&self) -> Option<String> {
+        let is_nil = self.missing || self.kind == b'_';
+        // A verbatim string of RESP3 begins with its format.
+        let text = match self.kind {
+            b'=' => self.text.get(4..).unwrap_or_default(),
+            _ => &self.text,
+        };
+        (!is_nil).then(|| String::from_utf8_lossy(text).into_owned())
+    }
+
     /// Calls `change` on every node of the tree, inner nodes first.
     pub fn walk(&mut self, change: &mut impl FnMut(&mut Frame)) {
         self.items.iter_mut().for_each(|item| item.walk(change));

@@ -1,44 +1,46 @@
 //! Recipes of lock libraries: the commands that take, renew and release a lock, and the meaning of
 //! their replies.
+//!
+//! Properties use them with leases of milliseconds; a program that loads a server with locks may use
+//! them with any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::arena::text;
 use crate::cases;
 use crate::judge::Rules;
 use crate::judge::history::{Action, Answer};
 use crate::wire::frame::Frame;
 
 /// An answer, and the fencing token in it.
-type AnswerAndToken = (Answer, Option<i64>);
+pub type AnswerAndToken = (Answer, Option<i64>);
 
 /// The use of one kind of lock.
-pub(super) struct Recipe {
+pub struct Recipe {
     /// The rules of the lock.
-    pub(super) rules: Rules,
+    pub rules: Rules,
     /// Whether some clients share it.
-    pub(super) shared: bool,
+    pub shared: bool,
     /// Whether a client repeats its request until the lock is granted.
-    pub(super) insists: bool,
+    pub insists: bool,
     /// Whether it has a lease.
-    pub(super) leased: bool,
+    pub leased: bool,
     /// The command for a lock, an owner and an action; `None` if there is no such request.
-    pub(super) words: fn(&str, &str, Action) -> Option<Vec<String>>,
+    pub words: fn(&str, &str, Action) -> Option<Vec<String>>,
     /// The meaning of the reply; `None` if the reply is invalid.
-    pub(super) meaning: fn(Action, &Frame) -> Option<AnswerAndToken>,
+    pub meaning: fn(Action, &Frame) -> Option<AnswerAndToken>,
 }
 
 /// The rules of real servers: their clock is not ours, and a lease begins and ends on a whole
 /// millisecond.
 const REAL: Rules = Rules { drift_ppm: 1000, early_us: 1000, late_us: 2000, ..Rules::LOCK };
 /// The permits of a semaphore.
-pub(super) const PERMITS: usize = 3;
+pub const PERMITS: usize = 3;
 /// The waiting time for a fair lock: no client gives up.
 const FAIR_WAIT_MS: &str = "600000";
 const LATCH_MS: &str = "1000";
 
 /// A key with the owner's token, deleted and renewed by scripts that compare the token.
-pub(super) const SET_NX: Recipe = Recipe {
+pub const SET_NX: Recipe = Recipe {
     rules: REAL,
     shared: false,
     insists: false,
@@ -62,7 +64,7 @@ pub(super) const SET_NX: Recipe = Recipe {
 };
 
 /// SETNX and PEXPIRE in one script.
-pub(super) const SETNX_IN_SCRIPT: Recipe = Recipe {
+pub const SETNX_IN_SCRIPT: Recipe = Recipe {
     words: |lock, owner, action| match action {
         Action::Acquire { ttl_us, .. } => {
             let script = "if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then \
@@ -76,7 +78,7 @@ pub(super) const SETNX_IN_SCRIPT: Recipe = Recipe {
 };
 
 /// A reentrant lock: a hash with the owner's count.
-pub(super) const REDISSON_LOCK: Recipe = Recipe {
+pub const REDISSON_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, ..REAL },
     shared: false,
     insists: false,
@@ -96,7 +98,7 @@ pub(super) const REDISSON_LOCK: Recipe = Recipe {
 };
 
 /// The same with a fencing token.
-pub(super) const REDISSON_FENCED_LOCK: Recipe = Recipe {
+pub const REDISSON_FENCED_LOCK: Recipe = Recipe {
     words: |lock, owner, action| match action {
         Action::Acquire { ttl_us, .. } => {
             let keys = [lock, &format!("{lock}:token")];
@@ -120,7 +122,7 @@ pub(super) const REDISSON_FENCED_LOCK: Recipe = Recipe {
 };
 
 /// The same with a queue of waiting clients.
-pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
+pub const REDISSON_FAIR_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, fair: true, ..REAL },
     insists: true,
     words: |lock, owner, action| {
@@ -153,7 +155,7 @@ pub(super) const REDISSON_FAIR_LOCK: Recipe = Recipe {
 /// Many readers or one writer. When a reader releases the lock, the lease of the others is set
 /// anew, in whole milliseconds; and a reader with an expired lease is not refused while others
 /// read.
-pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
+pub const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
     rules: Rules { reentrant: true, early_us: 2000, late_us: i64::MAX / 4, ..REAL },
     shared: true,
     insists: false,
@@ -191,7 +193,7 @@ pub(super) const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
 };
 
 /// A semaphore with [`PERMITS`] permits and without leases.
-pub(super) const REDISSON_SEMAPHORE: Recipe = Recipe {
+pub const REDISSON_SEMAPHORE: Recipe = Recipe {
     rules: Rules { permits: PERMITS, ..REAL },
     shared: false,
     insists: false,
@@ -242,7 +244,7 @@ fn redisson(action: Action, reply: &Frame) -> Option<AnswerAndToken> {
 }
 
 fn missing(reply: &Frame) -> bool {
-    text(reply).is_none()
+    reply.as_text().is_none()
 }
 
 fn number(reply: &Frame) -> Option<i64> {
