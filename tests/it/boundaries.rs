@@ -49,11 +49,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     // It uses no code of the server that it judges.
     ("server/compat", &[]),
+    // Neither does it.
+    ("server/prove", &["lockwheel-compat"]),
     // A program that takes locks does not compile a server.
     ("packages/rust/locks", &[]),
     (
         "server/cli",
-        &["lockwheel", "lockwheel-compat", "lockwheel-engine", "lockwheel-log", "lockwheel-resp"],
+        &[
+            "lockwheel",
+            "lockwheel-compat",
+            "lockwheel-engine",
+            "lockwheel-log",
+            "lockwheel-prove",
+            "lockwheel-resp",
+        ],
     ),
 ];
 
@@ -151,7 +160,9 @@ fn unsafe_code_is_only_in_the_bridge() {
     let shipped =
         ["resp/src", "scripting/src", "server", "packages"].map(below).into_iter().flatten();
     for source in shipped.filter(|source| !source.path.starts_with(UNSAFE_FOLDER)) {
-        let found = code(&source).filter(|(_, line)| names(line, "unsafe"));
+        // A word of the content policy of pages.
+        let is_unsafe = |line: &str| names(&line.replace("'unsafe-inline'", ""), "unsafe");
+        let found = code(&source).filter(|(_, line)| is_unsafe(line));
         offences.extend(found.map(|(number, _)| format!("{}:{number}", source.path)));
     }
     assert_eq!(offences, Vec::<String>::new());
@@ -199,6 +210,7 @@ fn clippy_forbids_reading_the_clock() {
     };
     assert_eq!(lax("server/engine/src"), Vec::<String>::new());
     assert_eq!(lax("server/compat/src"), ["server/compat/src/time.rs"]);
+    assert_eq!(lax("server/prove/src"), ["server/prove/src/clock.rs"]);
     assert_eq!(lax("packages/rust/locks"), ["packages/rust/locks/src/lock.rs"]);
 }
 

@@ -118,6 +118,7 @@ const LAYERS: &[Layers] = &[
             "judge",
             "report",
             "cases",
+            "recipes",
             "properties",
             "suite",
             "fuzz",

@@ -39,6 +39,27 @@ pub(crate) const LOCK_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const LOCK_LOOK_MIN: Duration = Duration::from_millis(16);
 pub(crate) const LOCK_LOOK_MAX: Duration = Duration::from_secs(1);
 
+/// Bytes of a history for `lockwheel judge`: some 300,000 requests, which take a few hundred MiB of
+/// memory.
+#[cfg(feature = "prove")]
+pub(crate) const HISTORY_BYTES_MAX: u64 = 64 << 20;
+
+/// Clients of `lockwheel prove`, each with a thread and connections.
+#[cfg(feature = "prove")]
+pub(crate) const PROVE_CLIENTS_MAX: i64 = 1000;
+
+/// Requests a second of `lockwheel prove`. Its clients send no more.
+#[cfg(feature = "prove")]
+pub(crate) const PROVE_RATE_MAX: i64 = 100_000;
+
+/// Locks of each kind that `lockwheel prove` uses at a time. Their keys are deleted one by one.
+#[cfg(feature = "prove")]
+pub(crate) const PROVE_LOCKS_MAX: i64 = 1000;
+
+/// Longest wait of a client of `lockwheel prove` for a reply. Then the request is not judged.
+#[cfg(feature = "prove")]
+pub(crate) const PROVE_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Longest time for which the end of the server waits until its locks are counted: a script may
 /// run.
 pub(crate) const LOCKS_COUNT_TIMEOUT: Duration = Duration::from_secs(2);

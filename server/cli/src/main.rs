@@ -24,6 +24,8 @@ mod admin;
 mod compat_command;
 mod config_command;
 mod introduction;
+#[cfg(feature = "prove")]
+mod judge_command;
 mod launch;
 mod limits;
 mod lock_command;
@@ -32,6 +34,8 @@ mod log_command;
 mod logging;
 mod process_settings;
 mod program_name;
+#[cfg(feature = "prove")]
+mod prove_command;
 #[cfg(feature = "replication")]
 mod raft_command;
 mod redis_cli;
@@ -72,6 +76,15 @@ fn main() -> ExitCode {
         return compat_command::main(&args[1..]);
         #[cfg(not(feature = "compat"))]
         return fail("this lockwheel was built without the feature \"compat\"");
+    }
+    if matches!(name, ProgramName::Prove | ProgramName::Judge) {
+        #[cfg(feature = "prove")]
+        return match name {
+            ProgramName::Judge => judge_command::main(&args[1..]),
+            _ => prove_command::main(&args[1..]),
+        };
+        #[cfg(not(feature = "prove"))]
+        return fail("this lockwheel was built without the feature \"prove\"");
     }
     if name == ProgramName::Raft {
         #[cfg(feature = "replication")]

@@ -17,12 +17,16 @@ pub(crate) enum ProgramName {
     Config,
     /// `lockwheel help`
     Help,
+    /// `lockwheel judge`
+    Judge,
     /// `lockwheel lock`
     Lock,
     /// `lockwheel locks`
     Locks,
     /// `lockwheel log`
     Log,
+    /// `lockwheel prove`
+    Prove,
     /// `lockwheel raft`
     Raft,
     /// `lockwheel run`
@@ -30,14 +34,16 @@ pub(crate) enum ProgramName {
 }
 
 /// The subcommands by the words that select them.
-const SUBCOMMANDS: [(&str, ProgramName); 10] = [
+const SUBCOMMANDS: [(&str, ProgramName); 12] = [
     ("cli", ProgramName::Cli),
     ("compat", ProgramName::Compat),
     ("config", ProgramName::Config),
     ("help", ProgramName::Help),
+    ("judge", ProgramName::Judge),
     ("lock", ProgramName::Lock),
     ("locks", ProgramName::Locks),
     ("log", ProgramName::Log),
+    ("prove", ProgramName::Prove),
     ("raft", ProgramName::Raft),
     ("run", ProgramName::Run),
     ("server", ProgramName::Server),
@@ -106,9 +112,11 @@ mod tests {
         check("lockwheel compat --list", ProgramName::Compat, "lockwheel --list");
         check("lockwheel config check a", ProgramName::Config, "lockwheel check a");
         check("lockwheel help", ProgramName::Help, "lockwheel");
+        check("lockwheel judge a.json", ProgramName::Judge, "lockwheel a.json");
         check("lockwheel lock a -- true", ProgramName::Lock, "lockwheel a -- true");
         check("lockwheel locks --json", ProgramName::Locks, "lockwheel --json");
         check("lockwheel log check a", ProgramName::Log, "lockwheel check a");
+        check("lockwheel prove --demo lockwheel", ProgramName::Prove, "lockwheel --demo lockwheel");
         check("lockwheel raft status", ProgramName::Raft, "lockwheel status");
         check("lockwheel run -- true", ProgramName::Run, "lockwheel -- true");
         check("lockwheel redis-cli ping", ProgramName::Cli, "redis-cli ping");

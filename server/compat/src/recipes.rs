@@ -1,8 +1,8 @@
 //! Recipes of lock libraries: the commands that take, renew and release a lock, and the meaning of
 //! their replies.
 //!
-//! Properties use them with leases of milliseconds; a program that loads a server with locks may use
-//! them with any.
+//! Properties use them with leases of milliseconds; a program that loads a server with locks may
+//! use them with any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -161,7 +161,8 @@ pub const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
     insists: false,
     leased: true,
     words: |lock, owner, action| {
-        let entries = format!("{{{lock}}}:{owner}:rwlock_timeout");
+        let prefix = prefix_of_leases(lock);
+        let entries = format!("{prefix}:{owner}:rwlock_timeout");
         let reads = owner.ends_with(".r");
         Some(match action {
             Action::Acquire { ttl_us, .. } if reads => {
@@ -173,8 +174,7 @@ pub const REDISSON_READ_WRITE_LOCK: Recipe = Recipe {
             }
             Action::Renew { .. } => return None,
             Action::Release { .. } if reads => {
-                let all = format!("{{{lock}}}");
-                let keys = [lock, &channel(lock), &entries, &all, &latch(lock)];
+                let keys = [lock, &channel(lock), &entries, &prefix, &latch(lock)];
                 eval("redisson/read-unlock", &keys, &["0", owner, "PUBLISH", LATCH_MS])
             }
             Action::Release { ttl_us } => {
@@ -255,8 +255,15 @@ fn ms(span_us: i64) -> String {
     (span_us / 1000).to_string()
 }
 
-fn channel(lock: &str) -> String {
+/// The channel of a lock of Redisson in these recipes.
+pub fn channel(lock: &str) -> String {
     format!("{lock}:channel")
+}
+
+/// The beginning of the keys with the leases of readers. Redisson adds braces to a name without
+/// any, so that all keys have the same slot in a cluster.
+fn prefix_of_leases(lock: &str) -> String {
+    if lock.contains('{') { lock.to_owned() } else { format!("{{{lock}}}") }
 }
 
 /// The latch key of a request: a new one each time.
@@ -265,7 +272,8 @@ fn latch(lock: &str) -> String {
     format!("{lock}:latch:{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn eval(script: &str, keys: &[&str], arguments: &[&str]) -> Vec<String> {
+/// The words of `EVAL` for a script of the suite, by its name.
+pub fn eval(script: &str, keys: &[&str], arguments: &[&str]) -> Vec<String> {
     let text = cases::script(script).unwrap_or_default();
     let count = keys.len().to_string();
     owned(&[&["EVAL", text, &count], keys, arguments].concat())

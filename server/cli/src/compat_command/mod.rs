@@ -2,66 +2,32 @@
 
 mod list;
 mod progress;
+pub(crate) mod shared;
 
-use std::fmt;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
-use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use lockwheel_compat::cases::case::Case;
 use lockwheel_compat::cases::record;
 use lockwheel_compat::report::{Format, Report};
-#[cfg(feature = "tls")]
-use lockwheel_compat::wire::address::Endpoint;
 use lockwheel_compat::wire::target::Target;
-#[cfg(feature = "tls")]
-use lockwheel_compat::wire::tls::TlsClient;
-use lockwheel_compat::{
-    Address, Error, Interrupt, Options, REPLY_TIMEOUT, Suite, fuzz, key_prefix_of_run,
-    time::show_span,
-};
-use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
-use tokio::signal::unix::{SignalKind, signal};
+use lockwheel_compat::{Address, Error, Options, REPLY_TIMEOUT, Suite, fuzz, key_prefix_of_run};
 
 use self::progress::{FuzzMeter, SuiteMeter};
-use crate::redis_cli::server_options::{PASSWORD_VARIABLE, without_uri};
+use self::shared::{
+    FOUND, Span, UNUSABLE, advised, complete_password, handle_signals, print, wants_colours,
+};
+use crate::redis_cli::server_options::without_uri;
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
-/// Exit status if a case has failed.
-const FAILED: u8 = 1;
-/// Exit status if the suite could not run.
-const UNUSABLE: u8 = 2;
-/// Exit status after a second Ctrl-C, as in a shell.
-const INTERRUPTED: i32 = 130;
+/// The name of the command.
+const NAME: &str = "lockwheel compat";
 /// The URL if none is needed.
 const UNUSED_URL: &str = "redis://localhost";
-
-/// What to do about a server with which the suite could not run: a part of the error, and the
-/// advice.
-const ADVICE: &[(&str, &str)] = &[
-    ("Connection refused", "start the server, or correct the host and the port"),
-    ("lookup address", "correct the host"),
-    ("no connection in time", "correct the host and the port, or open the firewall"),
-    ("No route to host", "correct the host and the port, or open the firewall"),
-    ("unreachable", "correct the host and the port, or open the firewall"),
-    ("No such file", "start the server, or correct the path of its socket"),
-    ("Permission denied", "run as a user that may use the socket"),
-    ("NOAUTH", "write redis://:password@host:port, or set REDISCLI_AUTH"),
-    ("WRONGPASS", "correct the user and the password in the URL or in REDISCLI_AUTH"),
-    ("invalid password", "correct the password in the URL or in REDISCLI_AUTH"),
-    ("without any password", "leave the password out of the URL, and unset REDISCLI_AUTH"),
-    ("NOPERM", "give the user all commands, keys and channels: ACL SETUSER name ~* &* +@all"),
-    ("DENIED", "protected mode: connect from the server's machine, or set a password there"),
-    ("CertificateRequired", "present a certificate with --cert FILE and --key FILE"),
-    ("invalid peer certificate", "trust its authority with --cacert FILE, or use --insecure"),
-    ("no TLS connection", "write redis:// if the port is not for TLS"),
-    ("before its first reply", "correct the port, or write rediss:// if it is for TLS"),
-];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -149,28 +115,6 @@ struct Arguments {
     fuzz: Option<usize>,
 }
 
-/// A span of time that is not zero.
-#[derive(Clone, Copy)]
-struct Span(Duration);
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Span, String> {
-        let span_ms = time::span(text.as_bytes()).and_then(|span| u64::try_from(span.0).ok());
-        let span_ms = span_ms.filter(|&span_ms| span_ms > 0);
-        span_ms
-            .map(|span_ms| Span(Duration::from_millis(span_ms)))
-            .ok_or_else(|| format!("it is {SPAN_SYNTAX}, or not positive"))
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&show_span(self.0))
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Form {
     Text,
@@ -181,7 +125,7 @@ enum Form {
 
 /// Runs the subcommand with the arguments after `compat`.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    let name = "lockwheel compat".to_owned();
+    let name = NAME.to_owned();
     let parsed = Arguments::try_parse_from([name].into_iter().chain(arguments.iter().cloned()));
     let arguments = match parsed {
         Ok(arguments) => arguments,
@@ -204,18 +148,18 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             print(&list::write(&suite, arguments.format == Form::Json));
             return Ok(0);
         }
-        handle_signals(&options.interrupt);
+        handle_signals(&options.interrupt, NAME);
         let mut meter = SuiteMeter::new();
         let mut report = suite.run(&mut meter)?;
         report.all = arguments.all;
         meter.clear();
         write_report(&arguments, &report)?;
-        Ok(if report.is_green() { 0 } else { FAILED })
+        Ok(if report.is_green() { 0 } else { FOUND })
     });
     match status {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "lockwheel compat: {}", explained(&error));
+            let _ = writeln!(io::stderr(), "{NAME}: {}", explained(&error));
             ExitCode::from(UNUSABLE)
         }
     }
@@ -227,12 +171,7 @@ fn explained(error: &Error) -> String {
     if matches!(error, Error::Usage(_)) {
         return text;
     }
-    // Errors of servers have advice of their own in the sentences that follow.
-    let first = text.split(". ").next().unwrap_or_default().trim_end_matches('.');
-    match ADVICE.iter().find(|(part, _)| first.contains(part)) {
-        Some((_, advice)) => format!("{first}: {advice}"),
-        None => first.to_owned(),
-    }
+    advised(&text, &[])
 }
 
 /// Writes the report to the file, or to standard output.
@@ -254,57 +193,17 @@ fn write_report(arguments: &Arguments, report: &Report) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prints to standard output, which may be closed.
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-fn wants_colours() -> bool {
-    let no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    io::stdout().is_terminal() && !no && !dumb
-}
-
-/// Lets the first signal stop the run after it has cleaned up, and the second at once.
-fn handle_signals(interrupt: &Interrupt) {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return;
-    };
-    // Installed before the run begins: an early signal must not end the program without cleaning
-    // up.
-    let signals = {
-        let _entered = runtime.enter();
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    };
-    let (Ok(mut end), Ok(mut terminate)) = signals else { return };
-    let interrupt = interrupt.clone();
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            for _ in 0..2 {
-                tokio::select! { _ = end.recv() => {} _ = terminate.recv() => {} }
-                if interrupt.is_asked() {
-                    std::process::exit(INTERRUPTED);
-                }
-                interrupt.ask();
-                let text = "stopping and cleaning up; press Ctrl-C again to end at once";
-                let _ = writeln!(io::stderr(), "\nlockwheel compat: {text}");
-            }
-        });
-    });
-}
-
 fn fuzz(options: Options, count: usize) -> Result<u8, Error> {
     let Some(reference) = options.reference else {
         return Err(Error::Usage("--fuzz needs a --reference".to_owned()));
     };
-    handle_signals(&options.interrupt);
+    handle_signals(&options.interrupt, NAME);
     let (target, seed, interrupt) = (options.target, options.seed, options.interrupt);
     let manner = fuzz::Manner::Grammar;
     let options = fuzz::Options { target, reference, count, seed, manner, interrupt };
     let report = fuzz::fuzz(&options, &mut FuzzMeter::new())?;
     print(&report.text());
-    Ok(if report.is_green() { 0 } else { FAILED })
+    Ok(if report.is_green() { 0 } else { FOUND })
 }
 
 fn record(options: &Options) -> Result<u8, Error> {
@@ -319,30 +218,16 @@ fn record(options: &Options) -> Result<u8, Error> {
     Ok(0)
 }
 
-/// Sets how to connect to the servers whose URLs ask for TLS.
-#[cfg(feature = "tls")]
-fn set_tls(options: &mut Options, tls: &TlsOptions) -> Result<(), Error> {
-    let mut addresses: Vec<&mut Address> =
-        [&mut options.target].into_iter().chain(&mut options.reference).collect();
-    addresses.retain(|address| matches!(address.endpoint, Endpoint::Tls(..)));
-    if addresses.is_empty() {
-        return Ok(());
-    }
-    let client = TlsClient::new(tls.config().map_err(Error::Usage)?, tls.sni.clone());
-    addresses.into_iter().for_each(|address| address.set_tls(&client));
-    Ok(())
-}
-
 fn options(arguments: &Arguments) -> Result<Options, Error> {
     let mut options = Options::new(arguments.url.as_deref().unwrap_or(UNUSED_URL))?;
     let address = |text: &String| Address::parse(text).map_err(Error::Usage);
     options.reference = arguments.reference.as_ref().map(address).transpose()?;
     #[cfg(feature = "tls")]
-    set_tls(&mut options, &arguments.tls)?;
-    if options.target.password.is_none() {
-        let password = std::env::var(PASSWORD_VARIABLE).ok();
-        options.target.password = password.filter(|password| !password.is_empty());
+    {
+        let addresses = [&mut options.target].into_iter().chain(&mut options.reference);
+        shared::set_tls(addresses, &arguments.tls).map_err(Error::Usage)?;
     }
+    complete_password(&mut options.target);
     options.only.clone_from(&arguments.only);
     options.allow_flush = arguments.allow_flush;
     if arguments.quick {

@@ -237,12 +237,16 @@ Subcommands, all but config and server with a --help of their own:
       Looks for faults of a server that break locks.
   config check [/path/to/redis.conf] [--directive value ...]
       Says whether this configuration is valid.
+  judge history [options]
+      Says whether a lock was granted twice in a history of requests.
   lock name [options] -- command [argument ...]
       Runs a command while it holds a lock.
   locks [options] [pattern]
       Shows the locks that are held, their holders, and how many clients wait.
   log check|export|repair|restore ...
       Checks, exports, repairs and restores the log of a server.
+  prove redis://host:port ... [options]
+      Loads servers with locks while they fail, and says whether one was granted twice.
   raft init|join|status|token|remove ...
       Begins a cluster of servers that replicate their log, and changes its nodes.
   run [options] -- command [argument ...]

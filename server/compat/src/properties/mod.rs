@@ -6,7 +6,8 @@
 //! whole machine, must not make a correct server fail. So a conclusion from times uses only that an
 //! event happened between the event before it and the event after it.
 //!
-//! Begin with `property.rs`; `arena.rs` has the connections, `../recipes.rs` the ways to take a lock.
+//! Begin with `property.rs`; `arena.rs` has the connections, `../recipes.rs` the ways to take a
+//! lock.
 
 mod arena;
 mod atomicity;

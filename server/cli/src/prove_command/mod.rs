@@ -1,0 +1,74 @@
+//! `lockwheel prove`: the command line of the crate `lockwheel-prove`.
+
+mod options;
+pub(crate) mod output;
+mod progress;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use lockwheel_compat::Interrupt;
+use lockwheel_prove::{Plan, RATE};
+
+use self::options::Arguments;
+use self::progress::Meter;
+use crate::compat_command::shared::{UNUSABLE, advised, handle_signals, print};
+use crate::redis_cli::server_options::without_uri;
+
+/// The name of the command.
+const NAME: &str = "lockwheel prove";
+
+/// What to do about a server with which a run is not possible: see [`advised`].
+const ADVICE: &[(&str, &str)] =
+    &[("NOPERM", "give the user the rule that --print-acl prints, with the same options")];
+
+/// Runs the subcommand with the arguments after `prove`.
+pub(crate) fn main(arguments: &[String]) -> ExitCode {
+    let name = NAME.to_owned();
+    let parsed = Arguments::try_parse_from([name].into_iter().chain(arguments.iter().cloned()));
+    let arguments = match parsed {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Standard output may be closed.
+            let status = u8::try_from(error.exit_code()).unwrap_or(UNUSABLE);
+            let _ = without_uri(error).print();
+            return ExitCode::from(status);
+        }
+    };
+    ExitCode::from(perform(&arguments).unwrap_or_else(|problem| {
+        let _ = writeln!(io::stderr(), "{NAME}: {}", advised(&problem, ADVICE));
+        UNUSABLE
+    }))
+}
+
+fn perform(arguments: &Arguments) -> Result<u8, String> {
+    if arguments.print_acl {
+        print(&format!("{}\n", arguments.acl_rule()?));
+        return Ok(0);
+    }
+    let path = arguments.output.as_deref();
+    let interrupt = Interrupt::default();
+    output::check(path)?;
+    handle_signals(&interrupt, NAME);
+    let plan = arguments.plan(&interrupt)?;
+    announce(&plan, arguments.is_demo());
+    let mut meter = Meter::new(plan.duration, arguments.waits_for_input());
+    let report = lockwheel_prove::run(plan, &mut meter);
+    meter.clear();
+    output::write(&report?, arguments.format, path)
+}
+
+/// Says how large the load is.
+fn announce(plan: &Plan, is_demo: bool) {
+    let rate = plan.rate;
+    let safety = match rate {
+        _ if is_demo => "on servers of the demo".to_owned(),
+        0..=RATE => "safe for servers in production".to_owned(),
+        _ => format!("servers in production are safe with {RATE}"),
+    };
+    let seconds = plan.duration.as_secs_f64();
+    let text =
+        format!("{rate} requests a second of all clients together, for {seconds} s: {safety}");
+    let _ = writeln!(io::stderr(), "{NAME}: {text}");
+}

@@ -1,0 +1,51 @@
+//! Writes a report of `lockwheel prove` or `lockwheel judge`.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use clap::ValueEnum;
+use lockwheel_prove::{Format, Report};
+
+use crate::compat_command::shared::{FOUND, print};
+
+/// The formats of a report.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum Form {
+    Text,
+    Json,
+    Junit,
+    Html,
+}
+
+/// Finds out before the run whether the file of the report can be written.
+///
+/// # Errors
+/// The file, and why not.
+pub(crate) fn check(path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes the report to the file, or to standard output. Returns the exit status.
+///
+/// # Errors
+/// The file that cannot be written, and why not.
+pub(crate) fn write(report: &Report, form: Form, path: Option<&Path>) -> Result<u8, String> {
+    let format = match form {
+        Form::Text => Format::Text,
+        Form::Json => Format::Json,
+        Form::Junit => Format::Junit,
+        Form::Html => Format::Html,
+    };
+    let text = report.write(format);
+    if let Some(path) = path {
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let verdict = report.write(Format::Text);
+        let verdict = verdict.lines().next().unwrap_or_default();
+        print(&format!("{verdict} See {}.\n", path.display()));
+    } else {
+        print(&text);
+    }
+    Ok(if report.is_green() { 0 } else { FOUND })
+}

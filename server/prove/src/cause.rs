@@ -1,0 +1,108 @@
+//! The class of a failure: why a lock was granted twice or lost.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::record::{Change, Observation, Record, ServerProcess};
+
+/// The move of a wall clock from which the end of a lease can come visibly early, in milliseconds.
+const CLOCK_MOVE_MIN_MS: u64 = 20;
+
+/// Longest time from a change until it is seen.
+const SEEN_LATER_US: i64 = 1_000_000;
+
+/// A class of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A replica was promoted that lacked a write of the former primary.
+    PromotedReplica,
+    /// A former primary granted the lock while another server was the primary.
+    OldPrimary,
+    /// A server was started again without the lock.
+    RestartLostData,
+    /// The clock of a server was moved.
+    ClockMoved,
+    /// The replies come from one process, whose clock was not moved.
+    Unknown,
+}
+
+impl Cause {
+    /// Its heading in `docs/prove.md`.
+    pub fn anchor(self) -> &'static str {
+        match self {
+            Cause::PromotedReplica => "a-promoted-replica-lacked-the-write",
+            Cause::OldPrimary => "a-former-primary-still-answered",
+            Cause::RestartLostData => "a-restart-lost-the-lock",
+            Cause::ClockMoved => "the-clock-of-a-server-was-moved",
+            Cause::Unknown => "unknown-causes",
+        }
+    }
+
+    /// The cause of a second answer that contradicts the first, later holder's last.
+    pub(crate) fn of(first: &Record, second: &Record, observations: &[Observation]) -> Cause {
+        let until_us = returned_us(second) + SEEN_LATER_US;
+        let between = |at_us: i64| first.event.invoked_us <= at_us && at_us <= until_us;
+        let moved = |observation: &&Observation| {
+            let is_common = names(first, &observation.server) && names(second, &observation.server);
+            let is_large = matches!(observation.change, Change::ClockMoved(by_ms)
+                if by_ms.unsigned_abs() >= CLOCK_MOVE_MIN_MS);
+            is_common && is_large && between(observation.at_us)
+        };
+        if observations.iter().any(|it| moved(&it)) {
+            return Cause::ClockMoved;
+        }
+        let mut common = first.servers.iter().flat_map(|process| {
+            let same = |other: &&ServerProcess| process.address == other.address;
+            second.servers.iter().filter(same).map(move |other| (process, other))
+        });
+        if common.any(|(one, other)| one.run_id != other.run_id) {
+            return Cause::RestartLostData;
+        }
+        let ([one], [other]) = (&first.servers[..], &second.servers[..]) else {
+            return Cause::Unknown;
+        };
+        if one == other {
+            // What it granted as a former primary was lost when it became a replica.
+            let has_changed = |it: &Observation| {
+                let is_role = matches!(it.change, Change::BecameReplica | Change::BecamePrimary);
+                is_role && it.server == one.address && between(it.at_us)
+            };
+            let is_old = observations.iter().any(has_changed);
+            return if is_old { Cause::OldPrimary } else { Cause::Unknown };
+        }
+        let promoted_us = |address: &str| {
+            let is_promotion = |it: &&Observation| {
+                it.server == address && it.change == Change::BecamePrimary && it.at_us <= until_us
+            };
+            observations.iter().rev().find(is_promotion).map_or(i64::MIN, |it| it.at_us)
+        };
+        let (one_us, other_us) = (promoted_us(&one.address), promoted_us(&other.address));
+        // A promotion is seen some time after it, so a grant by the new primary can come earlier.
+        if other_us < one_us || returned_us(first) > other_us && other_us != i64::MIN {
+            return Cause::OldPrimary;
+        }
+        Cause::PromotedReplica
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::PromotedReplica => "a promoted replica lacked the write",
+            Cause::OldPrimary => "a former primary still answered",
+            Cause::RestartLostData => "a restart lost the lock",
+            Cause::ClockMoved => "the clock of a server was moved",
+            Cause::Unknown => "unknown",
+        })
+    }
+}
+
+fn names(record: &Record, address: &str) -> bool {
+    record.servers.iter().any(|process| process.address == address)
+}
+
+fn returned_us(record: &Record) -> i64 {
+    record.event.returned_us.unwrap_or(record.event.invoked_us)
+}

@@ -1,0 +1,173 @@
+//! The kinds of locks that clients use, as lock libraries do.
+
+use lockwheel_compat::judge::Rules;
+use lockwheel_compat::judge::history::{Action, Answer};
+use lockwheel_compat::recipes::{self, Recipe};
+use lockwheel_compat::wire::frame::Frame;
+
+/// A kind of lock.
+pub struct LockKind {
+    /// Its name, in options, keys and reports.
+    pub name: &'static str,
+    /// What uses it.
+    pub description: &'static str,
+    /// How it is acquired, renewed and released.
+    pub recipe: &'static Recipe,
+    /// Whether a release that leaves a hold starts the lease again.
+    pub restarts_lease: bool,
+    /// Whether a waiting client subscribes to the channel of the lock.
+    pub has_channel: bool,
+    /// The keys of a lock beside its own.
+    pub other_keys: &'static [&'static str],
+    /// The commands that its requests and scripts run.
+    pub commands: &'static [&'static str],
+    /// Whether only Lockwheel has it.
+    pub needs_lockwheel: bool,
+}
+
+/// All kinds of locks, except those of [`crate::Topology::Independent`] servers.
+pub const LOCK_KINDS: &[LockKind] = &[
+    LockKind {
+        name: "set-nx",
+        description: "SET NX PX with a compare-and-delete script",
+        recipe: &recipes::SET_NX,
+        restarts_lease: false,
+        has_channel: false,
+        other_keys: &[],
+        commands: &["SET", "GET", "DEL", "PEXPIRE", "EVAL"],
+        needs_lockwheel: false,
+    },
+    LockKind {
+        name: "redis-py",
+        description: "the class Lock of redis-py",
+        recipe: &REDIS_PY,
+        restarts_lease: false,
+        has_channel: false,
+        other_keys: &[],
+        commands: &["SET", "GET", "DEL", "PTTL", "PEXPIRE", "EVAL"],
+        needs_lockwheel: false,
+    },
+    LockKind {
+        name: "redisson",
+        description: "RLock of Redisson",
+        recipe: &recipes::REDISSON_LOCK,
+        restarts_lease: true,
+        has_channel: true,
+        other_keys: &[],
+        commands: REDISSON_COMMANDS,
+        needs_lockwheel: false,
+    },
+    LockKind {
+        name: "redisson-fenced",
+        description: "RFencedLock of Redisson, with fencing tokens",
+        recipe: &recipes::REDISSON_FENCED_LOCK,
+        restarts_lease: true,
+        has_channel: true,
+        other_keys: &[":token"],
+        commands: REDISSON_COMMANDS,
+        needs_lockwheel: false,
+    },
+    LockKind {
+        name: "redisson-fair",
+        description: "the fair lock of Redisson",
+        recipe: &recipes::REDISSON_FAIR_LOCK,
+        restarts_lease: true,
+        has_channel: false,
+        other_keys: &[":queue", ":timeouts"],
+        commands: REDISSON_COMMANDS,
+        needs_lockwheel: false,
+    },
+    LockKind {
+        name: "redisson-read-write",
+        description: "RReadWriteLock of Redisson",
+        recipe: &recipes::REDISSON_READ_WRITE_LOCK,
+        restarts_lease: false,
+        has_channel: true,
+        other_keys: &[],
+        commands: REDISSON_COMMANDS,
+        needs_lockwheel: false,
+    },
+    LockKind {
+        name: "native",
+        description: "LOCK.ACQUIRE, LOCK.RENEW and LOCK.RELEASE",
+        recipe: &NATIVE,
+        restarts_lease: false,
+        has_channel: false,
+        other_keys: &[],
+        commands: &["LOCK.ACQUIRE", "LOCK.RENEW", "LOCK.RELEASE"],
+        needs_lockwheel: true,
+    },
+];
+
+/// The kind of lock on [`crate::Topology::Independent`] servers.
+pub const REDLOCK: LockKind = LockKind {
+    name: "redlock",
+    description: "Redlock: SET NX PX on a majority of independent servers",
+    recipe: &recipes::SET_NX,
+    restarts_lease: false,
+    has_channel: false,
+    other_keys: &[],
+    commands: &["SET", "GET", "DEL", "PEXPIRE", "EVAL"],
+    needs_lockwheel: false,
+};
+
+/// The commands in the scripts of Redisson's locks.
+const REDISSON_COMMANDS: &[&str] = &[
+    "EVAL", "EXISTS", "HEXISTS", "HINCRBY", "PEXPIRE", "PTTL", "HGET", "HDEL", "HSET", "HLEN",
+    "HKEYS", "DEL", "SET", "GET", "INCR", "PUBLISH", "LINDEX", "LPOP", "LREM", "RPUSH", "ZADD",
+    "ZREM", "ZSCORE", "ZRANGE",
+];
+
+/// The class `Lock` of redis-py.
+const REDIS_PY: Recipe = Recipe {
+    words: |lock, owner, action| match action {
+        Action::Acquire { .. } => (recipes::SET_NX.words)(lock, owner, action),
+        Action::Renew { ttl_us } => {
+            Some(recipes::eval("redis-py/extend", &[lock], &[owner, &ms(ttl_us), "1"]))
+        }
+        Action::Release { .. } => Some(recipes::eval("redis-py/release", &[lock], &[owner])),
+    },
+    ..recipes::SET_NX
+};
+
+/// A native lock of Lockwheel.
+const NATIVE: Recipe = Recipe {
+    rules: Rules { reentrant: true, ..recipes::SET_NX.rules },
+    words: |lock, owner, action| {
+        let (command, ttl_us) = match action {
+            Action::Acquire { ttl_us, .. } => ("LOCK.ACQUIRE", Some(ttl_us)),
+            Action::Renew { ttl_us } => ("LOCK.RENEW", Some(ttl_us)),
+            Action::Release { .. } => ("LOCK.RELEASE", None),
+        };
+        let lease = ttl_us.map(|ttl_us| ["TTL".to_owned(), ms(ttl_us)]);
+        let words = [command, lock, owner].map(str::to_owned);
+        Some(words.into_iter().chain(lease.into_iter().flatten()).collect())
+    },
+    meaning: |action, reply| {
+        let number = || reply.as_text()?.parse::<i64>().ok();
+        let answer = match action {
+            Action::Acquire { .. } => {
+                let field = |name: &str| {
+                    let pair = |pair: &&[Frame]| pair[0].as_text().as_deref() == Some(name);
+                    reply.items.chunks_exact(2).find(pair)?[1].as_text()
+                };
+                let token = || field("token")?.parse().ok();
+                return match field("status")?.as_str() {
+                    "acquired" => Some((Answer::Granted, token())),
+                    _ => Some((Answer::Refused { remaining_us: None }, None)),
+                };
+            }
+            Action::Renew { .. } if number()? == 1 => Answer::Granted,
+            Action::Renew { .. } => Answer::NotOwner,
+            Action::Release { .. } if reply.as_text().is_none() => Answer::NotOwner,
+            Action::Release { .. } if number()? == 0 => Answer::Released,
+            Action::Release { .. } => Answer::Kept,
+        };
+        Some((answer, None))
+    },
+    ..recipes::SET_NX
+};
+
+fn ms(span_us: i64) -> String {
+    (span_us / 1000).to_string()
+}
