@@ -4,6 +4,7 @@
 mod arguments;
 pub(crate) mod connection;
 mod format;
+mod lines;
 mod prompt;
 pub(crate) mod server_options;
 mod session;

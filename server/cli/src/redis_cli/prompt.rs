@@ -1,10 +1,12 @@
-//! Reads commands from standard input, one per line: from a terminal with a prompt, or from a pipe.
+//! Runs the commands of standard input, one per line: from a terminal with a prompt, or from a
+//! pipe.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal};
 
 use lockwheel_resp::words::split;
 
 use super::connection::Address;
+use super::lines::Lines;
 use super::session::{ExitWith, Session, write_out};
 
 const HELP: &str = "\
@@ -15,30 +17,30 @@ A number before a command repeats it. These commands are not sent to the server:
   help, ?                  print this help
   quit, exit               end the program
 
+The arrow keys edit the line and go through the history, which ~/.rediscli_history keeps
+(REDISCLI_HISTFILE names another file; /dev/null keeps none). Lines with a password are not kept.
+
 COMMAND DOCS describes the server's commands; commands with subcommands have a HELP subcommand.
 ";
 
 /// Reads lines until the input ends or a line is `quit`.
 pub(super) fn run(session: &mut Session) -> Result<(), ExitWith> {
-    let mut input = io::stdin().lock();
-    let is_terminal = input.is_terminal();
+    let is_terminal = io::stdin().is_terminal();
     session.connect();
-    let mut line = Vec::new();
-    loop {
-        if is_terminal {
-            write_out(session.prompt().as_bytes())?;
-        }
-        line.clear();
-        if input.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
-            return if is_terminal { write_out(b"\n") } else { Ok(()) };
-        }
+    let mut lines =
+        if is_terminal { Lines::of_terminal()? } else { Lines::Pipe(io::stdin().lock()) };
+    while let Some(line) = lines.next(&session.prompt()) {
         match split(&line) {
             None => write_out(b"Invalid argument(s)\n")?,
             Some(words) if words.is_empty() => {}
             Some(words) if is_end(&words[0]) => return Ok(()),
-            Some(words) => run_line(session, &words)?,
+            Some(words) => {
+                lines.remember(&line, &words);
+                run_line(session, &words)?;
+            }
         }
     }
+    if is_terminal { write_out(b"\n") } else { Ok(()) }
 }
 
 fn is_end(word: &[u8]) -> bool {
