@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lockwheel_resp::peek::peek;
 use lockwheel_resp::{Parser, ProtocolError, Reply, encode};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tokio::task::yield_now;
 use tokio::time::Sleep;
@@ -175,10 +175,7 @@ impl Connection {
     fn poll(self: &Arc<Self>, host: &Host, context: &mut Context<'_>) -> io::Result<Status> {
         let (mut has_read, mut has_written) = (false, false);
         loop {
-            if self.step(host)? == Status::Done {
-                return Ok(Status::Done);
-            }
-            let mut transfer = self.transfer.lock();
+            let Some(mut transfer) = self.step(host)? else { return Ok(Status::Done) };
             if transfer.socket_full
                 && let Poll::Ready(ready) = self.stream.poll_writable(context)
             {
@@ -211,13 +208,14 @@ impl Connection {
         }
     }
 
-    /// Runs the requests that have been read; writes or queues the output.
-    fn step(self: &Arc<Self>, host: &Host) -> io::Result<Status> {
+    /// Runs the requests that have been read; writes or queues the output. Returns nothing if the
+    /// connection is done.
+    fn step<'a>(self: &'a Arc<Self>, host: &Host) -> io::Result<Option<MutexGuard<'a, Transfer>>> {
         loop {
             let mut transfer = self.transfer.lock();
             transfer.take_outbox(&self.outbox);
             if transfer.must_close {
-                return Ok(Status::Done);
+                return Ok(None);
             }
             if transfer.may_run() {
                 // A thread that waits for the engine must not hold the lock that the monitor of
@@ -229,7 +227,7 @@ impl Connection {
                 };
                 match host.with(run) {
                     Ok(Status::Open) => {}
-                    Ok(Status::Done) | Err(Failed) => return Ok(Status::Done),
+                    Ok(Status::Done) | Err(Failed) => return Ok(None),
                 }
                 transfer = self.transfer.lock();
             }
@@ -241,14 +239,14 @@ impl Connection {
                 self.hold_unreleased(&transfer);
             }
             if transfer.is_done() {
-                return Ok(Status::Done);
+                return Ok(None);
             }
             if !transfer.may_run() {
                 transfer.input.release();
-                return Ok(Status::Open);
+                return Ok(Some(transfer));
             }
             if has_much {
-                return Ok(Status::Open);
+                return Ok(Some(transfer));
             }
         }
     }
