@@ -82,16 +82,33 @@ impl Moment {
 
     #[inline]
     fn elapsed(&self) -> Duration {
-        Duration::from_nanos(Moment::now().ns.saturating_sub(self.ns))
+        Duration::from_nanos(ns_between(*self, Moment::now()))
     }
+}
+
+/// The time from one moment to another in nanoseconds; 0 if that is earlier.
+#[cfg(all(target_os = "linux", not(feature = "simulation")))]
+#[inline]
+fn ns_between(begin: Moment, end: Moment) -> u64 {
+    end.ns.saturating_sub(begin.ns)
+}
+
+/// The time from one moment to another in nanoseconds; 0 if that is earlier.
+#[cfg(not(all(target_os = "linux", not(feature = "simulation"))))]
+fn ns_between(begin: Moment, end: Moment) -> u64 {
+    u64::try_from(end.duration_since(begin).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The monotonic time since the first call, in nanoseconds, by which commands are timed. Real time,
 /// also if the clock of leases is controlled.
 pub(crate) fn monotonic_ns() -> u64 {
+    monotonic_ns_at(Moment::now())
+}
+
+#[inline]
+fn monotonic_ns_at(moment: Moment) -> u64 {
     static BEGIN: OnceLock<Moment> = OnceLock::new();
-    let since = BEGIN.get_or_init(Moment::now).elapsed();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    ns_between(*BEGIN.get_or_init(|| moment), moment)
 }
 
 impl Clock {
@@ -171,10 +188,21 @@ impl Clock {
 
     /// The current time.
     pub(crate) fn now(&self) -> Time {
+        self.time_at(Moment::now())
+    }
+
+    /// The current time, and [`monotonic_ns`] of the same reading.
+    pub(crate) fn now_and_ns(&self) -> (Time, u64) {
+        let moment = Moment::now();
+        (self.time_at(moment), monotonic_ns_at(moment))
+    }
+
+    /// The time at a moment that was just read.
+    fn time_at(&self, moment: Moment) -> Time {
+        let lease_us = self.monotonic_us_at(moment);
         if self.is_controlled() {
-            return self.control.lock().time(self.monotonic_us());
+            return self.control.lock().time(lease_us);
         }
-        let lease_us = self.monotonic_us();
         if lease_us - self.wall_read_us.load(Ordering::Relaxed) >= WALL_CLOCK_INTERVAL_US {
             let ahead_us = ahead_us(|| self.monotonic_us(), wall_us);
             self.wall_ahead_us.store(ahead_us, Ordering::Relaxed);
@@ -270,7 +298,11 @@ impl Clock {
 
     /// The lease clock without any control, in microseconds.
     fn monotonic_us(&self) -> i64 {
-        let elapsed_us = i64::try_from(self.begin.elapsed().as_micros()).unwrap_or(i64::MAX);
+        self.monotonic_us_at(Moment::now())
+    }
+
+    fn monotonic_us_at(&self, moment: Moment) -> i64 {
+        let elapsed_us = i64::try_from(ns_between(self.begin, moment) / 1000).unwrap_or(i64::MAX);
         self.begin_us.saturating_add(elapsed_us)
     }
 }

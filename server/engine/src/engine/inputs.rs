@@ -11,8 +11,9 @@
 //! - **A client connects or disconnects**: [`Engine::admit`], [`Engine::connect`],
 //!   [`Engine::disconnect`], [`Engine::kill`]; before it disconnects, that its last reply was not
 //!   sent: [`Engine::reply_is_lost`].
-//! - **Requests begin**, for their times: [`Engine::begin_requests`]; with the sizes of their
-//!   connection's buffers: [`Engine::begin_requests_of`].
+//! - **Requests begin**, for their times: [`Engine::begin_requests`]; at a time that was read:
+//!   [`Engine::begin_requests_at`]; with the sizes of their connection's buffers:
+//!   [`Engine::begin_requests_of`].
 //! - **A request**, also one that changes the configuration (`CONFIG SET`): [`Engine::run`], or
 //!   [`Engine::call`] from this process; then its end, [`Engine::end_request`]. The caller may
 //!   announce requests with [`Engine::look_ahead`], which changes nothing that a client can

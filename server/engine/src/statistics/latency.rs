@@ -184,18 +184,23 @@ impl Engine {
     /// Begins the time of the next request: the time before belongs to no command.
     #[inline]
     pub fn begin_requests(&mut self) {
-        let now_ns = (self.process.clock_ns)();
+        self.begin_requests_at((self.process.clock_ns)());
+    }
+
+    /// As [`Engine::begin_requests`], at this time of the caller's clock.
+    #[inline]
+    pub fn begin_requests_at(&mut self, now_ns: u64) {
         self.latency.boundary_ns = now_ns;
         if now_ns >= self.samples.next_ns {
             self.sample(now_ns);
         }
     }
 
-    /// As [`Engine::begin_requests`], of a connection whose buffers have these sizes now.
+    /// As [`Engine::begin_requests_at`], of a connection whose buffers have these sizes now.
     #[inline]
-    pub fn begin_requests_of(&mut self, client: ClientId, sizes: BufferSizes) {
+    pub fn begin_requests_of(&mut self, client: ClientId, sizes: BufferSizes, now_ns: u64) {
         self.requests_of = Some((client, sizes));
-        self.begin_requests();
+        self.begin_requests_at(now_ns);
     }
 
     /// Notes the time of a flush of the log for which replies have waited.

@@ -265,6 +265,11 @@ impl Host {
         self.clock.now()
     }
 
+    /// The current time, and that of the clock by which commands are timed.
+    pub(crate) fn now_and_ns(&self) -> (Time, u64) {
+        self.clock.now_and_ns()
+    }
+
     /// Called when a script has held the engine for long.
     pub(crate) fn set_script_is_slow(&self) {
         self.script_is_slow.store(true, Ordering::Release);

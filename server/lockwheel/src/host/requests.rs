@@ -46,8 +46,8 @@ impl Host {
         argv: &[&[u8]],
         messages: &mut BytesMut,
     ) -> (Next, Option<Reply>, Position) {
-        let time = self.now();
-        engine.begin_requests();
+        let (time, now_ns) = self.now_and_ns();
+        engine.begin_requests_at(now_ns);
         let (flow, reply) = engine.call(time, client, argv, messages);
         let next = self.carry_out(engine, time, client, flow, messages);
         // To a connection, SHUTDOWN sends no reply.

@@ -266,8 +266,9 @@ impl Connection {
             return Status::Done;
         }
         let before = transfer.output.len();
-        engine.begin_requests_of(self.client, transfer.whole_sizes());
-        let mut request_time = RequestTime::read(host);
+        let (time, now_ns) = host.now_and_ns();
+        engine.begin_requests_of(self.client, transfer.whole_sizes(), now_ns);
+        let mut request_time = RequestTime::new(time);
         for count in 0..limits::BATCH_REQUESTS_MAX {
             let enough = transfer.output.len() > before + limits::BATCH_REPLY_BYTES_MAX;
             if enough || !transfer.may_run() || !transfer.next_request_passes(filter) {
@@ -685,18 +686,14 @@ struct RequestTime {
 }
 
 impl RequestTime {
-    fn read(host: &Host) -> RequestTime {
-        RequestTime {
-            time: host.now(),
-            turn: turn::number(),
-            left: limits::REQUESTS_PER_CLOCK_READ,
-        }
+    fn new(time: Time) -> RequestTime {
+        RequestTime { time, turn: turn::number(), left: limits::REQUESTS_PER_CLOCK_READ }
     }
 
     /// The time of the next request.
     fn next(&mut self, host: &Host) -> Time {
         if self.left == 0 || self.turn != turn::number() {
-            *self = RequestTime::read(host);
+            *self = RequestTime::new(host.now());
         }
         self.left -= 1;
         self.time

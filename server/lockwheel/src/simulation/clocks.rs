@@ -47,12 +47,16 @@ impl Moment {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
+        Moment::now().duration_since(*self)
+    }
+
+    pub(crate) fn duration_since(&self, earlier: Moment) -> Duration {
         match get() {
-            Some(clocks) => {
-                let elapsed_us = clocks.monotonic_us.saturating_sub(self.simulated_us);
-                Duration::from_micros(u64::try_from(elapsed_us).unwrap_or(0))
+            Some(_) => {
+                let span_us = self.simulated_us.saturating_sub(earlier.simulated_us);
+                Duration::from_micros(u64::try_from(span_us).unwrap_or(0))
             }
-            None => self.real.elapsed(),
+            None => self.real.duration_since(earlier.real),
         }
     }
 }
