@@ -30,6 +30,8 @@ pub(crate) fn process(main_thread: &MainThread) -> Process {
         executable: executable.to_string_lossy().into_owned(),
         usage: Arc::new(move || usage(&main_thread)),
         clock_ns: clock::monotonic_ns,
+        #[cfg(all(target_os = "linux", not(feature = "simulation")))]
+        tick_ns: clock::tick_ns,
         started_ns: clock::monotonic_ns(),
         ..Process::default()
     }

@@ -104,6 +104,9 @@ pub struct Process {
     pub usage: Arc<dyn Fn() -> ProcessUsage + Send + Sync>,
     /// Returns the time since any moment in nanoseconds, by which commands are timed.
     pub clock_ns: fn() -> u64,
+    /// Returns the time of `clock_ns` at the last tick of the system, which is cheaper to read, and
+    /// at most 10 ms ago; or `u64::MAX`, where the system does not show it.
+    pub tick_ns: fn() -> u64,
     /// When the server was started, by `clock_ns`.
     pub started_ns: u64,
     /// Blocks the calling thread, which holds the engine, for a time.
@@ -119,6 +122,7 @@ impl Default for Process {
             executable: String::new(),
             usage,
             clock_ns: || 0,
+            tick_ns: || u64::MAX,
             started_ns: 0,
             sleep: |_| (),
         }

@@ -185,9 +185,18 @@ impl Context<'_> {
     fn run_observed(&mut self, entry: &'static Entry, argv: &[&[u8]]) -> Result<Reply, Error> {
         // A script changes the caller of this context, and `SELECT` the database.
         let (caller, database) = (self.caller, self.database);
-        let begin_ns = self.engine.command_begin_ns();
+        let is_called = matches!(caller, Caller::Script | Caller::Transaction);
+        let shares_reading = is_called && may_share_reading(entry.command);
+        let begin_ns = match is_called && !shares_reading {
+            true => self.engine.command_begin_read_ns(),
+            false => self.engine.command_begin_ns(),
+        };
         let result = (entry.command.run)(self, argv);
-        if let Some(took_ns) = self.engine.end_command(entry.at, begin_ns) {
+        let noted_ns = match shares_reading {
+            true => self.engine.end_sharing_command(entry.at),
+            false => self.engine.end_command(entry.at, begin_ns),
+        };
+        if let Some(took_ns) = noted_ns {
             let words = if waits(entry.command, &result) { None } else { Some(argv) };
             self.engine.note_slow_command(self.client, entry, words, took_ns, self.time);
         }
@@ -557,6 +566,17 @@ fn waiter_call<'a>(
 ) -> Invocation<'a> {
     let (flags, path) = (entry.command.flags, Paths::WAITER);
     Invocation { client, entry, argv, flags, path, database, time }
+}
+
+/// Whether a command that a script or transaction calls may share a reading of the clock: not if it
+/// runs commands itself, or shows or resets times.
+#[inline(always)]
+fn may_share_reading(command: &Command) -> bool {
+    match command.group {
+        Group::Scripting => false,
+        Group::Server => command.flags.contains(Flags::FAST),
+        _ => true,
+    }
 }
 
 /// Whether a command with this result has to wait, or to wait on.

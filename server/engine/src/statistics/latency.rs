@@ -1,6 +1,7 @@
 //! How long commands take: the times of each command, the slow log, and the events of the latency
 //! monitor. The caller's clock is read once at the end of each command; a command begins when the
-//! one before it ended, or when its caller says so.
+//! one before it ended, or when its caller says so. Commands in a script or transaction share a
+//! reading while the system has not ticked, since a reading costs as much as a small command.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,6 +21,13 @@ const TIME_NS_MAX: u64 = 1_000_000_000;
 
 /// Events that are kept of each kind, as in Redis.
 const EVENTS_MAX: usize = 160;
+
+/// Longest time between two ticks of a system. Commands share a reading of the clock only if those
+/// that take less are not noted.
+const TICK_NS_MAX: u64 = 10_000_000;
+
+/// Most commands that share a reading of the clock.
+const SHARING_MAX: usize = 64;
 
 /// The event of the time in which keys were removed at their deadlines, between commands.
 pub(crate) const EXPIRE_CYCLE: &str = "expire-cycle";
@@ -117,8 +125,12 @@ pub(crate) struct LatencyEvents {
 /// The thresholds, the slow log and the events of the latency monitor.
 #[derive(Debug)]
 pub(crate) struct Latency {
-    /// When the last command ended, by the caller's clock.
+    /// When the last command ended whose end was read from the caller's clock.
     boundary_ns: u64,
+    /// The commands that have ended since, in a script or transaction, and before the next tick.
+    sharing: Vec<usize>,
+    /// Whether commands may share a reading.
+    may_share: bool,
     /// Shortest time of a command that is noted in the slow log or as an event.
     noted_ns: u64,
     /// Shortest time of an event of the latency monitor.
@@ -135,9 +147,16 @@ impl Latency {
     /// No times yet.
     pub(crate) fn new(settings: &Settings) -> Latency {
         let (slow_log, events) = (SlowLog::default(), BTreeMap::new());
-        let (boundary_ns, noted_ns, event_ns, is_tracking) = (0, 0, 0, true);
-        let mut latency =
-            Latency { boundary_ns, noted_ns, event_ns, is_tracking, slow_log, events };
+        let mut latency = Latency {
+            boundary_ns: 0,
+            sharing: Vec::new(),
+            may_share: false,
+            noted_ns: 0,
+            event_ns: 0,
+            is_tracking: true,
+            slow_log,
+            events,
+        };
         latency.set_limits(settings);
         latency
     }
@@ -151,6 +170,7 @@ impl Latency {
             ms => ms.saturating_mul(1_000_000),
         };
         self.noted_ns = slow_ns.min(self.event_ns);
+        self.may_share = self.noted_ns >= TICK_NS_MAX;
         self.is_tracking = settings.latency_tracking;
     }
 
@@ -181,7 +201,8 @@ impl Latency {
 }
 
 impl Engine {
-    /// Begins the time of the next request: the time before belongs to no command.
+    /// Begins the time of the next request: the time before belongs to no command, but to those of
+    /// a script that runs.
     #[inline]
     pub fn begin_requests(&mut self) {
         self.begin_requests_at((self.process.clock_ns)());
@@ -190,7 +211,7 @@ impl Engine {
     /// As [`Engine::begin_requests`], at this time of the caller's clock.
     #[inline]
     pub fn begin_requests_at(&mut self, now_ns: u64) {
-        self.latency.boundary_ns = now_ns;
+        self.end_sharing(now_ns, 0);
         if now_ns >= self.samples.next_ns {
             self.sample(now_ns);
         }
@@ -214,14 +235,65 @@ impl Engine {
         self.latency.boundary_ns
     }
 
+    /// As [`Engine::command_begin_ns`], for a command in a script or transaction that shares no
+    /// reading.
+    pub(crate) fn command_begin_read_ns(&mut self) -> u64 {
+        if !self.latency.sharing.is_empty() {
+            self.end_sharing((self.process.clock_ns)(), 0);
+        }
+        self.latency.boundary_ns
+    }
+
     /// Ends the time of a command. Returns how long it took, if that must be noted.
     #[inline(always)]
     pub(crate) fn end_command(&mut self, at: usize, begin_ns: u64) -> Option<u64> {
         let end_ns = (self.process.clock_ns)();
-        self.latency.boundary_ns = end_ns;
-        let took_ns = end_ns.saturating_sub(begin_ns);
+        self.end_sharing(end_ns, 0);
+        self.add_time(at, end_ns.saturating_sub(begin_ns))
+    }
+
+    /// As [`Engine::end_command`], for a command that may share the next reading. It is noted if it
+    /// took long, since the system has ticked then.
+    #[inline(always)]
+    pub(crate) fn end_sharing_command(&mut self, at: usize) -> Option<u64> {
+        let latency = &mut self.latency;
+        if latency.may_share
+            && latency.sharing.len() < SHARING_MAX
+            && (self.process.tick_ns)() <= latency.boundary_ns
+        {
+            latency.sharing.push(at);
+            return None;
+        }
+        let took_ns = self.end_sharing((self.process.clock_ns)(), 1);
+        self.add_time(at, took_ns)
+    }
+
+    #[inline(always)]
+    fn add_time(&mut self, at: usize, took_ns: u64) -> Option<u64> {
         self.command_stats[at].times.add(took_ns, self.latency.is_tracking);
         (took_ns >= self.latency.noted_ns).then_some(took_ns)
+    }
+
+    /// Takes over a reading of the clock, at the end of so many `further` commands than those that
+    /// share it. Returns the time left for the further ones.
+    #[inline(always)]
+    fn end_sharing(&mut self, now_ns: u64, further: u64) -> u64 {
+        let span_ns = now_ns.saturating_sub(self.latency.boundary_ns);
+        self.latency.boundary_ns = now_ns;
+        if self.latency.sharing.is_empty() { span_ns } else { self.divide(span_ns, further) }
+    }
+
+    /// Divides a time equally. Those that share it ended before the next tick: if it is longer,
+    /// they get nothing.
+    fn divide(&mut self, span_ns: u64, further: u64) -> u64 {
+        let Latency { sharing, is_tracking, .. } = &mut self.latency;
+        let sharers = sharing.len() as u64;
+        let share_ns = if span_ns < TICK_NS_MAX { span_ns / (sharers + further) } else { 0 };
+        for &at in &*sharing {
+            self.command_stats[at].times.add(share_ns, *is_tracking);
+        }
+        sharing.clear();
+        span_ns - share_ns * sharers
     }
 
     /// Counts the time of a call.
@@ -277,9 +349,75 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use hdrhistogram::Histogram;
 
-    use super::{DIGITS, TIME_NS_MAX, Times, class_of, least_of};
+    use super::{DIGITS, SHARING_MAX, TIME_NS_MAX, Times, class_of, least_of};
+    use crate::settings::Settings;
+    use crate::testing::Stage;
+
+    /// A server on which each reading of the clock is a step after the one before, and the system
+    /// has ticked since, or never.
+    macro_rules! stage_with_clock {
+        ($step_ns:expr, $has_ticked:expr) => {{
+            static NOW_NS: AtomicU64 = AtomicU64::new(0);
+            let mut stage = Stage::new(Settings::default());
+            stage.engine.process.clock_ns = || NOW_NS.fetch_add($step_ns, Ordering::Relaxed);
+            stage.engine.process.tick_ns = match $has_ticked {
+                true => || NOW_NS.load(Ordering::Relaxed),
+                false => || 0,
+            };
+            stage
+        }};
+    }
+
+    #[test]
+    fn commands_of_a_script_or_transaction_share_a_reading() {
+        let check = |steps: &str, expected: &[(&str, usize, u32)]| {
+            let mut stage = stage_with_clock!(600_000, false);
+            stage.check(&format!("GET k; CONFIG RESETSTAT; {steps}"));
+            let shown = stage.step("INFO commandstats");
+            for (name, calls, us) in expected {
+                let part = format!("cmdstat_{name}:calls={calls},usec={us},");
+                assert!(shown.contains(&part), "{part} after {steps}: {shown}");
+            }
+        };
+        let script = "EVAL \"redis.call('set', 'k', 'v') return redis.call('get', 'k')\" 0";
+        check(script, &[("set", 1, 300), ("get", 1, 300), ("eval", 1, 600)]);
+        check("MULTI; GET k; PING; EXEC", &[("get", 1, 300), ("ping", 1, 300), ("exec", 1, 600)]);
+        // A reading ends the time of the commands before the script.
+        check(
+            &format!("MULTI; GET k; GET k; {script}; SET k w; EXEC"),
+            &[("get", 3, 900), ("set", 2, 900), ("eval", 1, 600), ("exec", 1, 1_800)],
+        );
+        check(
+            "MULTI; GET k; CONFIG RESETSTAT; PING; EXEC",
+            &[("config|resetstat", 1, 600), ("ping", 1, 600), ("exec", 1, 1_800)],
+        );
+        let calls = SHARING_MAX + 1;
+        check(
+            &format!("EVAL \"for i = 1, {calls} do redis.call('ping') end\" 0"),
+            &[("ping", calls, 600), ("eval", 1, 1_200)],
+        );
+    }
+
+    #[test]
+    fn slow_command_of_a_script_has_its_own_entry() {
+        let script = "EVAL \"redis.call('get', 'k') return redis.call('get', 'l')\" 0";
+        for (threshold_us, has_ticked, is_noted) in
+            [(10_000, false, false), (10_000, true, true), (9_999, false, true)]
+        {
+            let mut stage = stage_with_clock!(20_000_000, has_ticked);
+            stage.check(&format!("CONFIG SET slowlog-log-slower-than {threshold_us}"));
+            stage.check(&format!("SLOWLOG RESET; {script}"));
+            let shown = stage.step("SLOWLOG GET");
+            assert!(shown.contains("EVAL"), "{shown}");
+            for words in ["[\"get\", \"k\"]", "[\"get\", \"l\"]"] {
+                assert_eq!(shown.contains(words), is_noted, "{threshold_us} {has_ticked} {shown}");
+            }
+        }
+    }
 
     #[test]
     fn classes_are_those_of_the_histogram() {
