@@ -369,6 +369,8 @@ impl Engine {
         argv: &[&[u8]],
         time: Time,
     ) -> Reply {
+        // The wait can end long after the last command.
+        self.begin_requests();
         let entry = self.commands.entry(at);
         self.command_stats[at].times.total_ns += self.sessions.take_ran_ns(client);
         self.context(client, Caller::TimedOutWaiter, entry, database, time).call(entry, argv)

@@ -420,6 +420,21 @@ mod tests {
     }
 
     #[test]
+    fn command_that_runs_at_its_time_out_does_not_get_the_time_before() {
+        static NOW_NS: AtomicU64 = AtomicU64::new(0);
+        let mut stage = Stage::new(Settings::default());
+        stage.engine.process.clock_ns = || NOW_NS.load(Ordering::Relaxed);
+        stage.check("LOCK.ACQUIRE k a TTL 60000; CONFIG RESETSTAT; SLOWLOG RESET");
+        stage.step("b> LOCK.ACQUIRE k b TTL 60000 WAIT 1000");
+        // Nothing runs meanwhile.
+        NOW_NS.fetch_add(1_000_000_000, Ordering::Relaxed);
+        stage.check("+1000ms");
+        let shown = stage.step("INFO commandstats");
+        assert!(shown.contains("cmdstat_lock.acquire:calls=1,usec=0,"), "{shown}");
+        assert_eq!(stage.step("SLOWLOG LEN"), "0");
+    }
+
+    #[test]
     fn classes_are_those_of_the_histogram() {
         let histogram = Histogram::<u64>::new_with_bounds(1, TIME_NS_MAX, DIGITS).expect("bounds");
         let powers = (0..30).map(|power| 1_u64 << power);
