@@ -280,6 +280,21 @@ fn port_is_free_at_once_after_the_end() {
 }
 
 #[test]
+fn restarted_server_with_a_log_has_its_keys() {
+    let folder = Folder::new();
+    let builder = Server::builder().port(free_port()).config("dir", &folder.path(""));
+    let mut server = builder.config("appendonly", "yes").start().expect("a server");
+    // It keeps the server from being dropped.
+    let mut client = server.client().expect("a client");
+    assert_eq!(call(&server, "SET k v"), Reply::OK);
+    for _ in 0..2 {
+        server.restart().expect("a server");
+        assert_eq!(call(&server, "GET k"), Reply::bulk("v"));
+    }
+    assert_eq!(kind(client.call(&["PING"])), ErrorKind::Stopped);
+}
+
+#[test]
 fn restarted_server_has_its_address_and_no_keys() {
     // Not one that the system may give to another program while the server is stopped.
     let builder = Server::builder().frozen_clock().port(free_port());

@@ -267,7 +267,8 @@ impl FileLog {
         self.shared.check(removed);
     }
 
-    /// Writes and flushes all units, and ends the log. The leases of `keys` still run.
+    /// Writes and flushes all units, ends the log, and gives up the directory. The leases of `keys`
+    /// still run.
     pub(crate) fn end_with(&self, keys: Option<Ceiling>, clocks: Clocks) {
         self.end();
         // After an error the log may lack units, and the record must not say that it has all.
@@ -276,6 +277,8 @@ impl FileLog {
         {
             self.shared.check(self.shared.files.lock().end(&keys, clocks));
         }
+        // Another server may use the directory from now on, so nothing is written any more.
+        *self.shared.files.lock() = OpenFiles::new(None, None, None);
     }
 
     /// Carries out the next order, on this thread. For a log without a thread.
