@@ -83,6 +83,9 @@ fn history_file(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
 
 /// Whether the command has a password among its arguments: the rules of `redis-cli` 7.2.
 fn has_password(words: &[Vec<u8>]) -> bool {
+    // The number of repetitions.
+    let is_repeated = words.len() > 1 && lockwheel_resp::parse_integer(&words[0]).is_some();
+    let words = &words[usize::from(is_repeated)..];
     let is = |place: usize, word: &str| {
         words.get(place).is_some_and(|it| it.eq_ignore_ascii_case(word.as_bytes()))
     };
@@ -95,6 +98,7 @@ fn has_password(words: &[Vec<u8>]) -> bool {
     is(0, "auth")
         || is(0, "acl") && ["setuser", "deluser", "getuser"].iter().any(|word| is(1, word))
         || is(0, "config") && is(1, "set") && words.iter().skip(2).any(is_secret)
+        || is(0, "sentinel") && (is(1, "set") || is(1, "config") && is(2, "set"))
         || (is(0, "hello") || is(0, "migrate")) && names_auth()
 }
 
@@ -116,6 +120,9 @@ mod tests {
         check("CONFIG SET maxmemory 1gb requirepass secret", true);
         check("HELLO 3 AUTH user secret", true);
         check("MIGRATE h 1 k 0 1 AUTH secret", true);
+        check("2 AUTH secret", true);
+        check("SENTINEL SET m auth-pass secret", true);
+        check("SENTINEL CONFIG SET sentinel-pass secret", true);
         check("ACL LIST", false);
         check("CONFIG GET requirepass", false);
         check("SET auth x", false);
