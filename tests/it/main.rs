@@ -46,6 +46,8 @@ mod native_locks;
 mod packaging;
 mod proofs;
 mod protocol;
+mod prove;
+mod prove_command;
 mod raft_command;
 mod raft_keys;
 mod recipes;

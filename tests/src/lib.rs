@@ -23,6 +23,7 @@ pub mod suites;
 pub mod target;
 pub mod tiers;
 pub mod wire;
+pub mod wrong;
 
 use lockwheel::{Reply, Server};
 pub use lockwheel_compat::wire::frame;

@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "compat")]
         return compat_command::main(&args[1..]);
         #[cfg(not(feature = "compat"))]
-        return fail("this lockwheel was built without the feature \"compat\"");
+        return unusable("this lockwheel was built without the feature \"compat\"");
     }
     if matches!(name, ProgramName::Prove | ProgramName::Judge) {
         #[cfg(feature = "prove")]
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             _ => prove_command::main(&args[1..]),
         };
         #[cfg(not(feature = "prove"))]
-        return fail("this lockwheel was built without the feature \"prove\"");
+        return unusable("this lockwheel was built without the feature \"prove\"");
     }
     if name == ProgramName::Raft {
         #[cfg(feature = "replication")]
@@ -496,6 +496,13 @@ fn print(text: &str) -> ExitCode {
 fn fail_in_log(text: &str) -> ExitCode {
     error!("{text}");
     ExitCode::FAILURE
+}
+
+/// Ends a command whose exit status 1 is a finding.
+#[cfg(not(all(feature = "compat", feature = "prove")))]
+fn unusable(text: &str) -> ExitCode {
+    let _ = fail(text);
+    ExitCode::from(2)
 }
 
 /// Prints an error to standard error, which may be closed.

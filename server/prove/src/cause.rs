@@ -1,13 +1,15 @@
 //! The class of a failure: why a lock was granted twice or lost.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use lockwheel_compat::judge::history::Action;
 use serde::Serialize;
 
 use crate::record::{Change, Observation, Record, ServerProcess};
 
-/// The move of a wall clock from which the end of a lease can come visibly early, in milliseconds.
-const CLOCK_MOVE_MIN_MS: u64 = 20;
+/// The move of a wall clock from which the end of a lease comes visibly early, in microseconds.
+const CLOCK_MOVE_MIN_US: i64 = 10_000;
 
 /// Longest time from a change until it is seen.
 const SEEN_LATER_US: i64 = 1_000_000;
@@ -44,21 +46,25 @@ impl Cause {
     pub(crate) fn of(first: &Record, second: &Record, observations: &[Observation]) -> Cause {
         let until_us = returned_us(second) + SEEN_LATER_US;
         let between = |at_us: i64| first.event.invoked_us <= at_us && at_us <= until_us;
-        let moved = |observation: &&Observation| {
-            let is_common = names(first, &observation.server) && names(second, &observation.server);
-            let is_large = matches!(observation.change, Change::ClockMoved(by_ms)
-                if by_ms.unsigned_abs() >= CLOCK_MOVE_MIN_MS);
-            is_common && is_large && between(observation.at_us)
-        };
-        if observations.iter().any(|it| moved(&it)) {
+        if moved_us(first, second, observations, &between) >= remaining_us(first, second) {
             return Cause::ClockMoved;
         }
         let mut common = first.servers.iter().flat_map(|process| {
             let same = |other: &&ServerProcess| process.address == other.address;
             second.servers.iter().filter(same).map(move |other| (process, other))
         });
-        if common.any(|(one, other)| one.run_id != other.run_id) {
-            return Cause::RestartLostData;
+        if let Some((process, _)) = common.find(|(one, other)| one.run_id != other.run_id) {
+            // Another server was the primary in between, and had the lock to keep.
+            let has_moved = observations.iter().any(|it| {
+                let is_named = matches!(it.change, Change::BecamePrimary | Change::NamedPrimary);
+                is_named && it.server != process.address && between(it.at_us)
+            });
+            let is_one = first.servers.len() == 1;
+            return if has_moved && is_one {
+                Cause::PromotedReplica
+            } else {
+                Cause::RestartLostData
+            };
         }
         let ([one], [other]) = (&first.servers[..], &second.servers[..]) else {
             return Cause::Unknown;
@@ -74,11 +80,16 @@ impl Cause {
         }
         let promoted_us = |address: &str| {
             let is_promotion = |it: &&Observation| {
-                it.server == address && it.change == Change::BecamePrimary && it.at_us <= until_us
+                let is_named = matches!(it.change, Change::BecamePrimary | Change::NamedPrimary);
+                it.server == address && is_named && it.at_us <= until_us
             };
             observations.iter().rev().find(is_promotion).map_or(i64::MIN, |it| it.at_us)
         };
         let (one_us, other_us) = (promoted_us(&one.address), promoted_us(&other.address));
+        if one_us == other_us {
+            // No promotion was seen.
+            return Cause::Unknown;
+        }
         // A promotion is seen some time after it, so a grant by the new primary can come earlier.
         if other_us < one_us || returned_us(first) > other_us && other_us != i64::MIN {
             return Cause::OldPrimary;
@@ -97,6 +108,37 @@ impl fmt::Display for Cause {
             Cause::Unknown => "unknown",
         })
     }
+}
+
+/// By how much the clock of a server that gave both answers was moved forward in between, in
+/// microseconds.
+fn moved_us(
+    first: &Record,
+    second: &Record,
+    observations: &[Observation],
+    between: &dyn Fn(i64) -> bool,
+) -> i64 {
+    let mut moved: BTreeMap<&str, i64> = BTreeMap::new();
+    for Observation { at_us, server, change } in observations {
+        if let Change::ClockMoved(by_ms @ 1..) = change
+            && between(*at_us)
+            && names(first, server)
+            && names(second, server)
+        {
+            *moved.entry(server).or_default() += by_ms.saturating_mul(1000);
+        }
+    }
+    moved.into_values().max().unwrap_or(0)
+}
+
+/// The rest of the first lease when the second answer came: a clock must be moved so far to end it.
+fn remaining_us(first: &Record, second: &Record) -> i64 {
+    let ttl_us = match first.event.action {
+        Action::Acquire { ttl_us, .. } | Action::Renew { ttl_us } => ttl_us,
+        Action::Release { ttl_us } => ttl_us.unwrap_or_default(),
+    };
+    let left_us = first.event.invoked_us.saturating_add(ttl_us) - returned_us(second);
+    left_us.max(CLOCK_MOVE_MIN_US)
 }
 
 fn names(record: &Record, address: &str) -> bool {

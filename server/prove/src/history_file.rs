@@ -32,6 +32,9 @@ const CASES_MAX: usize = 20;
 /// The longest name of a lock or client, in bytes.
 const NAME_BYTES_MAX: usize = 1000;
 
+/// The greatest number of holds.
+const COUNT_MAX: i64 = 1 << 53;
+
 /// The largest time or lease in a history: 285 years, exact in every language with JSON.
 const TIME_MAX_US: i64 = 1 << 53;
 
@@ -131,6 +134,9 @@ fn check(event: &Event) -> Result<(), String> {
     }
     if lease_us.is_some_and(|lease_us| !(1..=TIME_MAX_US).contains(&lease_us)) {
         return Err("the lease is not positive, or too long".to_owned());
+    }
+    if event.count.is_some_and(|count| !(0..=COUNT_MAX).contains(&count)) {
+        return Err(format!("the count is not between 0 and {COUNT_MAX}"));
     }
     let range = -TIME_MAX_US..=TIME_MAX_US;
     let returned_us = event.returned_us.unwrap_or(event.invoked_us);

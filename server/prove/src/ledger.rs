@@ -191,9 +191,11 @@ pub(crate) fn cases(
         | ViolationKind::LostWakeUp
         | ViolationKind::OutOfTurn => None,
     };
+    let mut ranked: Vec<(u8, &Violation)> =
+        violations.iter().filter_map(|it| Some((rank(it.kind)?, it))).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
     let mut cases = Vec::new();
-    for violation in violations.iter().take(EXPLAINED_MAX) {
-        let Some(rank) = rank(violation.kind) else { continue };
+    for (rank, violation) in ranked.into_iter().take(EXPLAINED_MAX) {
         let mut of_lock: Vec<&Record> =
             records.iter().filter(|record| record.event.lock == violation.lock).collect();
         of_lock.sort_by_key(|record| (record.event.invoked_us, record.event.returned_us));
@@ -237,7 +239,9 @@ impl<'a> Conflict<'a> {
         match kind {
             ViolationKind::DoubleGrant => Conflict::of_holds(proof, records, holds)
                 .unwrap_or_else(|| alone(last_grant(&|it| it != client))),
-            ViolationKind::EarlyLoss => alone(last_grant(&|it| it == client)),
+            ViolationKind::EarlyLoss | ViolationKind::Count => {
+                alone(last_grant(&|it| it == client))
+            }
             ViolationKind::Token => {
                 let is_earlier = |record: &&&Record| {
                     record.event.token >= proof.event.token

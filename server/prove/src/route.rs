@@ -28,16 +28,8 @@ const SLOTS: u16 = 16_384;
 pub(crate) const CLOSED: &str = "closed the connection before its first reply";
 
 /// The errors of a server that cannot write now. Another one may be the primary.
-const REFUSALS: &[&str] = &[
-    "READONLY",
-    "LOADING",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "NOREPLICAS",
-    "UNKNOWN",
-    "UNKNOWN MASTER",
-];
+pub(crate) const REFUSALS: &[&str] =
+    &["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNKNOWN"];
 
 /// A connection to a server.
 pub(crate) struct Link {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lockwheel_compat::Interrupt;
 use lockwheel_compat::judge::Rules;
+use lockwheel_compat::wire::frame::Frame;
 
 use crate::clock::{self, now_us, wall_us};
 use crate::faults::{FaultRun, FaultSource};
@@ -36,7 +37,10 @@ const EFFECT_TIME: Duration = Duration::from_secs(2);
 const EFFECTS_MAX: usize = 6;
 
 /// Longest time for which keys are deleted at the end.
-const CLEANUP_TIME_MAX_US: i64 = 10_000_000;
+const CLEANUP_TIME_MAX_US: i64 = 20_000_000;
+
+/// Epochs before the end of a run of which locks may still have a lease.
+const EPOCHS_WITH_LEASES: u64 = 3;
 
 /// Move of this machine's clock against the time since its start that is reported.
 const CLOCK_MOVE_MIN_US: u64 = 100_000;
@@ -131,8 +135,8 @@ pub fn run(mut plan: Plan, progress: &mut dyn Progress) -> Result<Report, String
     let kinds = plan.kinds()?;
     let faults = plan.faults.take();
     let mut running = Running::start(plan, kinds)?;
-    let outcome = running.pass(faults, progress);
-    running.finish(servers, outcome?)
+    let passed = running.pass(faults, progress);
+    running.finish(servers, &passed)
 }
 
 /// Faults so far, and whether one is under way.
@@ -144,6 +148,12 @@ struct FaultLog {
 }
 
 impl FaultLog {
+    /// Records why a fault was not injected.
+    fn add_problem(&self, problem: &str) {
+        let problem = format!("A fault failed: {problem}.");
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+    }
+
     fn so_far(&self) -> Vec<Fault> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -176,7 +186,13 @@ impl Running {
         let run = format!("{run:08x}");
         let target = Arc::new(plan.target.clone());
         let lease_us = i64::try_from(plan.lease.as_micros()).unwrap_or(i64::MAX / 8);
-        let interval_us = 1_000_000 * plan.clients.max(1) as i64 / i64::from(plan.rate.max(1));
+        // A request to independent servers is one to each of them.
+        let servers = match target.topology {
+            Topology::Independent => target.addresses.len().max(1),
+            _ => 1,
+        };
+        let at_once = plan.clients.max(1).saturating_mul(servers) as i64;
+        let interval_us = at_once.saturating_mul(1_000_000) / i64::from(plan.rate.max(1));
         let shared = Arc::new(Shared {
             target: Arc::clone(&target),
             kinds,
@@ -212,9 +228,12 @@ impl Running {
         &mut self,
         faults: Option<Box<dyn FaultSource>>,
         progress: &mut dyn Progress,
-    ) -> Result<Passed, String> {
+    ) -> Passed {
         let faults_end = Interrupt::default();
-        let injector = faults.map(|source| self.inject(source, faults_end.clone())).transpose()?;
+        let injector = faults.and_then(|source| {
+            let injector = self.inject(source, faults_end.clone());
+            injector.inspect_err(|error| self.log.add_problem(error)).ok()
+        });
         let duration_us = i64::try_from(self.plan.duration.as_micros()).unwrap_or(i64::MAX);
         let end_us = self.started_us.saturating_add(duration_us);
         let mut epoch_began_us = self.started_us;
@@ -228,24 +247,32 @@ impl Running {
                 }
             }
             clock::sleep(INTERVAL);
+            // Read before the requests are taken: those of earlier epochs are then complete.
+            let oldest = self.load.oldest_epoch();
             self.ledger.add(self.load.take_records());
-            let is_late = now_us() - epoch_began_us > LEASES_IN_EPOCH * self.shared.lease_us;
+            let epoch = self.shared.epoch.load(Ordering::Acquire);
             let is_quiet = !self.log.is_under_way.load(Ordering::Acquire);
-            if is_late && is_quiet || self.ledger.len() > RECORDS_MAX {
+            let is_late = now_us() - epoch_began_us > LEASES_IN_EPOCH * self.shared.lease_us;
+            let is_large = self.ledger.len() > RECORDS_MAX;
+            // While some clients use the locks of the epoch before, the others wait with it:
+            // otherwise a lock would be used too briefly for any contention.
+            if is_quiet && oldest >= epoch && (is_late || is_large) {
                 self.shared.epoch.fetch_add(1, Ordering::AcqRel);
                 epoch_began_us = now_us();
             }
             // The effects of a fault are seen some time after it.
             if is_quiet {
-                self.judge_before(self.load.oldest_epoch());
+                self.judge_before(oldest);
             }
             progress.update(self.seconds(), &self.sum(), self.log.so_far().len());
         }
         if let Some(injector) = injector {
-            let source = injector.join();
-            self.source = Some(source.map_err(|_| "the source of the faults panicked".to_owned())?);
+            match injector.join() {
+                Ok(source) => self.source = Some(source),
+                Err(_) => self.log.add_problem("the source panicked"),
+            }
         }
-        Ok(Passed { seconds: self.seconds(), interrupted: self.plan.interrupt.is_asked() })
+        Passed { seconds: self.seconds(), interrupted: self.plan.interrupt.is_asked() }
     }
 
     fn seconds(&self) -> f64 {
@@ -266,20 +293,25 @@ impl Running {
         let monitor = Arc::clone(&self.monitor);
         let work = move || {
             let run = FaultRun::new(end);
-            while source.wait(&run) {
+            let ended = || shared.ended_connections.load(Ordering::Relaxed);
+            loop {
+                let (waited_us, ended_before) = (now_us(), ended());
+                if !source.wait(&run) {
+                    break;
+                }
                 log.is_under_way.store(true, Ordering::Release);
-                let ended = shared.ended_connections.load(Ordering::Relaxed);
+                let ended_at_begin = ended();
                 match source.inject(&run) {
                     Ok(mut fault) => {
                         run.pause(EFFECT_TIME);
-                        let ended = shared.ended_connections.load(Ordering::Relaxed) - ended;
+                        // A fault by hand is reported when it has happened.
+                        let is_earlier = fault.begin_us <= waited_us;
+                        let begin = if is_earlier { ended_before } else { ended_at_begin };
+                        let ended = ended() - begin;
                         fault.effects = effects(ended, &fault, &monitor);
                         log.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
                     }
-                    Err(problem) => {
-                        let problem = format!("A fault failed: {problem}.");
-                        log.problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
-                    }
+                    Err(problem) => log.add_problem(&problem),
                 }
                 log.is_under_way.store(false, Ordering::Release);
             }
@@ -301,7 +333,7 @@ impl Running {
     }
 
     /// Ends the clients, judges the rest, deletes the keys, and reports.
-    fn finish(mut self, servers: Vec<String>, passed: Passed) -> Result<Report, String> {
+    fn finish(mut self, servers: Vec<String>, passed: &Passed) -> Result<Report, String> {
         self.shared.end.ask();
         let (records, longest_us) = self.load.end()?;
         self.ledger.add(records);
@@ -311,6 +343,7 @@ impl Running {
         let totals = self.sum();
         if totals.granted == 0 {
             let reason = match self.ledger.most_frequent_error() {
+                None if passed.interrupted => "it was ended before a lock was granted".to_owned(),
                 Some((_, error)) => format!("no lock was granted: {error}"),
                 None => "no lock was granted: no request was answered".to_owned(),
             };
@@ -349,7 +382,8 @@ impl Running {
         })
     }
 
-    /// Deletes all keys of the run. Returns a warning if that was not possible.
+    /// Deletes the keys of the run that do not end with a lease soon, at the rate of the run.
+    /// Returns a warning if that was not possible.
     fn delete_keys(&self) -> Vec<String> {
         let target = &self.shared.target;
         let parts: Vec<Arc<Target>> = match target.topology {
@@ -359,43 +393,49 @@ impl Running {
             _ => vec![Arc::clone(target)],
         };
         let until_us = now_us() + CLEANUP_TIME_MAX_US;
-        let mut failed = 0;
+        let pause = Duration::from_secs(1) / self.plan.rate.max(1);
         for part in parts {
             let mut route = Route::new(part);
-            for key in self.keys() {
-                let words = ["DEL".to_owned(), key.clone()];
-                while route.call(&key, &words).reply.is_err() {
+            for words in self.deletions() {
+                let is_done =
+                    |reply: Result<Frame, String>| reply.is_ok_and(|reply| reply.kind != b'-');
+                while !is_done(route.call(&words[1], &words).reply) {
                     if now_us() >= until_us {
-                        failed += 1;
-                        break;
+                        let prefix = &self.shared.prefix;
+                        return vec![format!("Not all keys {prefix}:* could be deleted.")];
                     }
                 }
+                clock::sleep(pause);
             }
         }
-        match failed {
-            0 => Vec::new(),
-            _ => vec![format!("{failed} keys {}:* could not be deleted.", self.shared.prefix)],
-        }
+        Vec::new()
     }
 
-    /// The keys without a lease, and those of locks that may still be held.
-    fn keys(&self) -> Vec<String> {
+    /// The commands that delete the keys without a lease, and the locks that may still be held.
+    fn deletions(&self) -> Vec<Vec<String>> {
         let Shared { prefix, kinds, locks, epoch, .. } = &*self.shared;
         let last = epoch.load(Ordering::Acquire);
-        let numbers = 0..*locks as u64;
-        let mut keys = Vec::new();
+        let mut deletions = Vec::new();
         for (index, kind) in kinds.iter().enumerate() {
-            let of_epoch =
-                |epoch| numbers.clone().map(move |number| key_of(prefix, kind.name, epoch, number));
+            let mut delete = |lock: String, may_be_held: bool| {
+                let others = kind.other_keys.iter().map(|suffix| format!("{lock}{suffix}"));
+                let keys: Vec<String> = others.chain(may_be_held.then(|| lock.clone())).collect();
+                if !keys.is_empty() {
+                    deletions.push([vec!["DEL".to_owned()], keys].concat());
+                }
+            };
+            for epoch in 0..=last {
+                let is_recent = epoch + EPOCHS_WITH_LEASES > last;
+                for number in 0..*locks as u64 {
+                    delete(key_of(prefix, kind.name, epoch, number), is_recent);
+                }
+            }
             // The probe uses the first kind.
-            let probes = (0..PROBE_LOCKS).filter(|_| index == 0);
-            let probes = probes.map(|number| probe_key(prefix, number));
-            for lock in (0..=last).flat_map(of_epoch).chain(probes) {
-                keys.extend(kind.other_keys.iter().map(|suffix| format!("{lock}{suffix}")));
-                keys.push(lock);
+            if index == 0 {
+                (0..PROBE_LOCKS).for_each(|number| delete(probe_key(prefix, number), true));
             }
         }
-        keys
+        deletions
     }
 }
 

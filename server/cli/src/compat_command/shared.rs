@@ -51,7 +51,12 @@ const ADVICE: &[(&str, &str)] = &[
 pub(crate) fn advised(text: &str, own: &[(&str, &str)]) -> String {
     // Errors of servers have advice of their own in the sentences that follow.
     let first = text.split(". ").next().unwrap_or_default().trim_end_matches('.');
-    match own.iter().chain(ADVICE).find(|(part, _)| first.contains(part)) {
+    // An error of the system that also files give.
+    let is_of_server = |part: &str| {
+        !matches!(part, "No such file" | "Permission denied") || first.contains("unix://")
+    };
+    let fits = |(part, _): &&(&str, &str)| first.contains(part) && is_of_server(part);
+    match own.iter().chain(ADVICE).find(fits) {
         Some((_, advice)) => format!("{first}: {advice}"),
         None => first.to_owned(),
     }

@@ -23,8 +23,14 @@ pub(crate) enum Form {
 /// The file, and why not.
 pub(crate) fn check(path: Option<&Path>) -> Result<(), String> {
     let Some(path) = path else { return Ok(()) };
+    let is_new = !path.exists();
     let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).map_err(|error| format!("{}: {error}", path.display()))
+    opened.map_err(|error| format!("{}: {error}", path.display()))?;
+    if is_new {
+        // A run that is not possible leaves no empty report.
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
 }
 
 /// Writes the report to the file, or to standard output. Returns the exit status.
@@ -40,10 +46,11 @@ pub(crate) fn write(report: &Report, form: Form, path: Option<&Path>) -> Result<
     };
     let text = report.write(format);
     if let Some(path) = path {
-        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let verdict = report.write(Format::Text);
-        let verdict = verdict.lines().next().unwrap_or_default();
-        print(&format!("{verdict} See {}.\n", path.display()));
+        if let Err(error) = fs::write(path, text) {
+            print(&report.write(Format::Text));
+            return Err(format!("{}: {error}", path.display()));
+        }
+        print(&format!("{} See {}.\n", report.summary(), path.display()));
     } else {
         print(&text);
     }

@@ -19,7 +19,8 @@ const PORTS_PER_PROCESS: u32 = 61;
 /// If there is none.
 pub fn free_port(hosts: &[&str]) -> Result<u16, String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let ports = PORTS.start..PORTS.end.min(first_of_clients());
+    let end = PORTS.end.min(first_of_clients());
+    let ports = if end > PORTS.start { PORTS.start..end } else { PORTS };
     let count = u32::from(ports.end.saturating_sub(ports.start));
     let first = std::process::id().wrapping_mul(PORTS_PER_PROCESS);
     for _ in 0..count {

@@ -175,3 +175,21 @@ impl Drop for Program {
         let _ = self.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Folder;
+
+    #[test]
+    fn folder_is_removed_unless_it_is_kept() {
+        let (removed, kept) = (Folder::new().expect("a folder"), Folder::new().expect("a folder"));
+        let paths = [removed.path("data"), kept.keep().join("data")];
+        for folder in [removed, kept] {
+            folder.folder("data").expect("a folder");
+        }
+        assert_eq!(paths.each_ref().map(|path| path.exists()), [false, true]);
+        let _ = fs::remove_dir_all(paths[1].parent().expect("the folder"));
+    }
+}

@@ -81,7 +81,10 @@ impl FaultSource for Restarts {
             self.program.id()
         );
         let begin_us = now_us();
-        self.program.kill()?;
+        // It does not run if it could not be started again.
+        if self.program.check_alive().is_ok() {
+            self.program.kill()?;
+        }
         self.program = Program::start((self.command)()?, &self.log)?;
         self.place.wait_until_ready(&mut self.program, run)?;
         Ok(Fault { name, begin_us, end_us: now_us(), effects: Vec::new() })

@@ -75,9 +75,12 @@ impl FaultSource for Hooks {
             if outcome.is_ok() {
                 run.pause(self.schedule.lasts());
             }
-            let outcome = perform(heal, None, self.time_limit);
+            let healed = perform(heal, None, self.time_limit);
             self.guard = None;
-            name = format!("{name}, then {}", shown(heal, &outcome));
+            name = format!("{name}, then {}", shown(heal, &healed));
+        }
+        if outcome.is_err() {
+            return Err(name);
         }
         Ok(Fault { name, begin_us, end_us: now_us(), effects: Vec::new() })
     }
@@ -187,7 +190,7 @@ mod tests {
     use super::Hooks;
     use crate::faults::{FaultRun, FaultSource};
 
-    /// The name of the fault that these commands inject in a run that ends.
+    /// The name of the fault that these commands inject in a run that ends, or the error.
     fn name_of(fault: &str, heal: Option<&str>) -> String {
         name_with(fault, heal, super::TIME_LIMIT)
     }
@@ -198,7 +201,7 @@ mod tests {
         let heal = heal.map(str::to_owned);
         let mut hooks = Hooks::new(fault.to_owned(), heal, Duration::from_secs(30), None);
         hooks.time_limit = limit;
-        hooks.inject(&FaultRun::new(end)).expect("a fault").name
+        hooks.inject(&FaultRun::new(end)).map_or_else(|problem| problem, |fault| fault.name)
     }
 
     #[test]
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_the_name_of_the_fault_and_is_undone() {
+    fn failure_is_an_error_and_is_undone() {
         let name = name_of("echo no such container; exit 3", Some("true"));
         let reason = "failed: exit status: 3, no such container, then `true`";
         assert_eq!(name, format!("`echo no such container; exit 3` {reason}"));

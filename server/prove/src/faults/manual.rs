@@ -21,6 +21,8 @@ pub struct Manual {
     lines: Receiver<(i64, String)>,
     prompt: Box<dyn FnMut(&str) + Send>,
     reported: Option<(i64, String)>,
+    /// When the user was asked.
+    asked_us: i64,
 }
 
 impl Manual {
@@ -44,12 +46,13 @@ impl Manual {
         };
         let thread = thread::Builder::new().name("input".to_owned()).spawn(read);
         thread.map_err(|error| format!("no thread for the input: {error}"))?;
-        Ok(Manual { lines, prompt: Box::new(prompt), reported: None })
+        Ok(Manual { lines, prompt: Box::new(prompt), reported: None, asked_us: 0 })
     }
 }
 
 impl FaultSource for Manual {
     fn wait(&mut self, run: &FaultRun) -> bool {
+        self.asked_us = now_us();
         (self.prompt)(PROMPT);
         let line = run.wait_for(WITHOUT_END, || match self.lines.try_recv() {
             Ok(line) => Some(Some(line)),
@@ -60,14 +63,14 @@ impl FaultSource for Manual {
         self.reported.is_some()
     }
 
-    /// The fault began some time before; its moment is the only one that is known.
+    /// The fault happened at some time since the user was asked.
     fn inject(&mut self, _: &FaultRun) -> Result<Fault, String> {
         let (at_us, line) = self.reported.take().ok_or("no fault was reported")?;
         let name = match one_line(&line) {
             line if line.is_empty() => "reported by hand".to_owned(),
             line => format!("reported by hand: {line}"),
         };
-        Ok(Fault { name, begin_us: at_us, end_us: at_us, effects: Vec::new() })
+        Ok(Fault { name, begin_us: self.asked_us.min(at_us), end_us: at_us, effects: Vec::new() })
     }
 }
 
@@ -91,7 +94,8 @@ mod tests {
         for name in ["reported by hand", "reported by hand: node 2 is off"] {
             assert!(source.wait(&run));
             let fault = source.inject(&run).expect("a fault");
-            assert_eq!((&*fault.name, fault.begin_us), (name, fault.end_us));
+            assert_eq!(fault.name, name);
+            assert!(fault.begin_us <= fault.end_us);
         }
         assert!(!source.wait(&run));
         assert_eq!(shown.lock().expect("a list").len(), 3);

@@ -54,14 +54,11 @@ impl FaultSource for Processes {
         self.next += 1;
         let id = process.id;
         let begin_us = now_us();
-        let name = match process.stop() {
-            Ok(stopped) => {
-                run.pause(self.schedule.lasts());
-                drop(stopped);
-                format!("SIGSTOP to process {id}, then SIGCONT")
-            }
-            Err(reason) => format!("SIGSTOP to process {id} failed: {reason}"),
-        };
+        let stopped =
+            process.stop().map_err(|reason| format!("SIGSTOP to process {id}: {reason}"))?;
+        run.pause(self.schedule.lasts());
+        drop(stopped);
+        let name = format!("SIGSTOP to process {id}, then SIGCONT");
         Ok(Fault { name, begin_us, end_us: now_us(), effects: Vec::new() })
     }
 }
@@ -224,9 +221,8 @@ mod tests {
         sleeper.wait_for_state("S");
         let id = sleeper.id();
         drop(sleeper);
-        let fault = source.inject(&FaultRun::new(end)).expect("a fault");
-        let reason = format!("there is no process {id}");
-        assert_eq!(fault.name, format!("SIGSTOP to process {id} failed: {reason}"));
+        let problem = source.inject(&FaultRun::new(end)).expect_err("no fault");
+        assert_eq!(problem, format!("SIGSTOP to process {id}: there is no process {id}"));
     }
 
     #[test]

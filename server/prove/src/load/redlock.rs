@@ -36,6 +36,10 @@ impl LockClient for RedlockClient {
         let votes = self.ask(request);
         let majority = self.0.len() / 2 + 1;
         let mut record = votes.record?;
+        if request.loses_reply {
+            record.reply = "no reply: the client closed the connections".to_owned();
+            return Some(record);
+        }
         let at_us = now_us();
         let (answer, is_final) = match request.action {
             Action::Acquire { ttl_us, .. } | Action::Renew { ttl_us } => {
@@ -84,7 +88,10 @@ impl RedlockClient {
         let Some(words) = (kind.recipe.words)(lock, owner, action) else { return votes };
         let invoked_us = now_us();
         for route in &mut self.0 {
-            let call = route.call(lock, &words);
+            let call = match request.loses_reply {
+                true => route.call_without_reply(lock, &words),
+                false => route.call(lock, &words),
+            };
             if !call.was_sent {
                 continue;
             }

@@ -16,6 +16,7 @@ use super::shared::{Shared, key_of};
 use crate::clock::now_us;
 use crate::lock_kind::LockKind;
 use crate::record::Record;
+use crate::route::REFUSALS;
 
 /// Number of requests of which the reply of one is lost.
 const LOST_REPLY_ONCE_IN: u64 = 200;
@@ -79,10 +80,13 @@ pub(super) struct Worker {
     round: u64,
     next_request_us: i64,
     ended_connections: u64,
+    /// Whether the last reply is an error that another attempt would get, too.
+    is_refused_for_good: bool,
 }
 
 /// The lock of one round, and its owner.
 struct Round {
+    epoch: u64,
     kind: &'static LockKind,
     lock: String,
     owner: String,
@@ -112,6 +116,7 @@ impl Worker {
             round,
             next_request_us,
             ended_connections,
+            is_refused_for_good: false,
         }
     }
 
@@ -139,6 +144,7 @@ impl Worker {
         let ttl_ms = self.random.between(lease_us / 2, lease_us) / 1000;
         let reader = if shared { ".r" } else { "" };
         let mut round = Round {
+            epoch,
             kind,
             lock: key_of(&self.shared.prefix, kind.name, epoch, number),
             owner: format!("client-{}.{}{reader}", self.number, self.round),
@@ -163,10 +169,15 @@ impl Worker {
                 Some(Answer::Granted) => return ControlFlow::Continue(true),
                 Some(Answer::Refused { .. }) => {}
                 // Otherwise the place of the client in the queue would keep all others out.
-                _ if round.kind.recipe.insists => {}
+                _ if round.kind.recipe.insists && !self.is_refused_for_good => {}
                 _ => return ControlFlow::Continue(false),
             }
-            if now_us() >= give_up_us && !round.kind.recipe.insists {
+            // A server that lost a grant can keep the place of its owner in the queue for ever.
+            let is_over = match round.kind.recipe.insists {
+                true => self.shared.epoch.load(Ordering::Acquire) > round.epoch,
+                false => now_us() >= give_up_us,
+            };
+            if is_over {
                 return ControlFlow::Continue(false);
             }
             self.wait(round, &mut channel)?;
@@ -256,6 +267,8 @@ impl Worker {
         self.shared.add_ended_connections(ended - self.ended_connections);
         self.ended_connections = ended;
         let Some(record) = record else { return ControlFlow::Continue(None) };
+        let is_passing = REFUSALS.iter().any(|code| record.reply.contains(code));
+        self.is_refused_for_good = record.reply.starts_with('-') && !is_passing;
         let (answer, invoked_us) = (record.event.answer, record.event.invoked_us);
         if answer == Answer::Granted {
             round.until_us = match record.event.action {

@@ -1,7 +1,5 @@
 //! The output formats.
 
-use std::str::FromStr;
-
 use super::results::Report;
 use super::{html, json, junit, text};
 
@@ -18,20 +16,6 @@ pub enum Format {
     Html,
 }
 
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Format, String> {
-        match word {
-            "text" => Ok(Format::Text),
-            "json" => Ok(Format::Json),
-            "junit" => Ok(Format::Junit),
-            "html" => Ok(Format::Html),
-            _ => Err("the formats are text, json, junit and html".to_owned()),
-        }
-    }
-}
-
 impl Report {
     /// The report in that format.
     pub fn write(&self, format: Format) -> String {
@@ -41,17 +25,5 @@ impl Report {
             Format::Junit => junit::write(self),
             Format::Html => html::write(self),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Format;
-
-    #[test]
-    fn format_is_named_by_a_word() {
-        assert_eq!("html".parse(), Ok(Format::Html));
-        assert!("HTML".parse::<Format>().is_err());
-        assert!("".parse::<Format>().is_err());
     }
 }

@@ -118,7 +118,8 @@ Locks granted twice: 17 of 4,120. Locks lost early: 3. Longest time without a gr
 Not judged: 41 requests without a reply.
 
 The worst case: the lock is held twice at once
-Two clients could rely on the lock lockwheel-prove:7f3a:set-nx:3 (set-nx) at once for 4.3 s.
+Two clients could rely on the lock lockwheel-prove:7f3a:set-nx:3 (set-nx), LOCK in the requests, at
+once for 4.3 s.
 Times are in UTC on 2026-11-30. * marks the lines that prove it.
 
    time          client    server          request and reply, or event
