@@ -9,15 +9,6 @@ pub mod judge;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A fault of a server, in microseconds of the clock of the clients.
-#[derive(Clone, Copy, Debug)]
-pub struct FaultSpan {
-    /// Start of the fault: no earlier request was affected.
-    pub begin_us: i64,
-    /// End of the fault: no request that a client gave up earlier takes effect after it.
-    pub end_us: i64,
-}
-
 /// The monotonic clock of the system, which the clients read as well.
 ///
 /// # Panics

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lockwheel_compat::random::Random;
-use lockwheel_tests::load;
+use lockwheel_prove::Fault;
 use lockwheel_tests::load::clients::Load;
 use lockwheel_tests::load::now_us;
 use nix::sys::signal::Signal;
@@ -53,10 +53,10 @@ impl FailoverFault {
 }
 
 /// An injected fault that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct InjectedFault {
-    pub(crate) fault: FailoverFault,
-    pub(crate) span: load::FaultSpan,
+    pub(crate) kind: FailoverFault,
+    pub(crate) fault: Fault,
     /// When another server first granted a lock.
     pub(crate) granted_us: i64,
     /// Whether another server leads after the fault.
@@ -74,7 +74,7 @@ pub(crate) struct Faults {
 impl Faults {
     /// Prepares faults of these kinds, or of all kinds if there are none.
     pub(crate) fn new(
-        servers: &mut dyn Servers,
+        servers: &mut Servers,
         kinds: &[FailoverFault],
         random: Random,
     ) -> Result<Faults, String> {
@@ -86,36 +86,38 @@ impl Faults {
         if faults.iter().all(|fault| *fault == FailoverFault::KillFollower) {
             return Err("no fault moves the leader".to_owned());
         }
-        let probe = Probe::new(servers.addresses());
+        let probe = Probe::new(servers.places());
         Ok(Faults { faults, random, probe, leader: servers.wait_until_whole()? })
     }
 
     /// Injects a fault, between two periods of load. Returns it after all servers serve again.
     pub(crate) fn inject(
         &mut self,
-        servers: &mut dyn Servers,
+        servers: &mut Servers,
         load: &mut Load,
     ) -> Result<InjectedFault, String> {
         load.pass(self.span(LOAD_MS))?;
-        let fault = *self.random.pick(&self.faults);
-        let index = match fault {
-            FailoverFault::KillFollower => (self.leader + 1) % servers.addresses().len(),
+        let kind = *self.random.pick(&self.faults);
+        let index = match kind {
+            FailoverFault::KillFollower => (self.leader + 1) % servers.places().len(),
             _ => self.leader,
         };
         let begin_us = now_us();
-        match fault {
-            FailoverFault::KillLeader | FailoverFault::KillFollower => servers.kill(index)?,
-            FailoverFault::StopLeader => servers.signal(index, Signal::SIGSTOP)?,
+        match kind {
+            FailoverFault::KillLeader | FailoverFault::KillFollower => {
+                servers.program(index).kill()?;
+            }
+            FailoverFault::StopLeader => servers.program(index).signal(Signal::SIGSTOP)?,
             FailoverFault::CutLeader => servers.network().cut(index, Cut::Hosts)?,
             FailoverFault::IsolateLeader => servers.network().cut(index, Cut::All)?,
         }
         let granted_us = self.probe.wait_for_grant(index)?;
         load.pass(self.span(FAULT_MS))?;
-        match fault {
+        match kind {
             FailoverFault::KillLeader | FailoverFault::KillFollower => {
                 servers.start_again(index)?;
             }
-            FailoverFault::StopLeader => servers.signal(index, Signal::SIGCONT)?,
+            FailoverFault::StopLeader => servers.program(index).signal(Signal::SIGCONT)?,
             FailoverFault::CutLeader | FailoverFault::IsolateLeader => {
                 servers.network().heal(index)?;
             }
@@ -126,8 +128,14 @@ impl Faults {
         load.pass(self.span(LOAD_MS))?;
         let has_moved = leader != self.leader;
         self.leader = leader;
-        let span = load::FaultSpan { begin_us, end_us: now_us() };
-        Ok(InjectedFault { fault, span, granted_us, has_moved })
+        let places = servers.places();
+        let name = format!("{kind:?} at {}", places[index]);
+        let is_kill = matches!(kind, FailoverFault::KillLeader | FailoverFault::KillFollower);
+        let ended = is_kill.then(|| "the process ended".to_owned());
+        let moved = has_moved.then(|| format!("{} leads", places[leader]));
+        let effects = ended.into_iter().chain(moved).collect();
+        let fault = Fault { name, begin_us, end_us: now_us(), effects };
+        Ok(InjectedFault { kind, fault, granted_us, has_moved })
     }
 
     fn span(&mut self, (least_ms, most_ms): (i64, i64)) -> Duration {

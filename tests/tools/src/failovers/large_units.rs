@@ -5,6 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lockwheel_prove::demo::place::Place;
+
 use crate::servers::open;
 
 /// How long one request may take: a slow link needs it.
@@ -25,7 +27,7 @@ pub(crate) struct LargeUnits {
 
 impl LargeUnits {
     /// Sends requests with effects of about `bytes` bytes to the server that serves; none if 0.
-    pub(crate) fn start(addresses: Vec<String>, bytes: usize) -> LargeUnits {
+    pub(crate) fn start(places: Vec<Place>, bytes: usize) -> LargeUnits {
         let (running, ended) = channel();
         let thread = std::thread::spawn(move || {
             let value = "v".repeat(bytes);
@@ -37,12 +39,12 @@ impl LargeUnits {
             ];
             let (mut done, mut server) = (0, 0);
             while bytes > 0 && ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                let wire = open(&addresses[server], ANSWER_TIMEOUT);
+                let wire = open(&places[server], ANSWER_TIMEOUT);
                 let request = &requests[usize::try_from(done).unwrap_or(0) % requests.len()];
                 let reply = wire.and_then(|mut wire| wire.call(request).ok());
                 match reply.is_some_and(|reply| reply.kind != b'-') {
                     true => done += 1,
-                    false => server = (server + 1) % addresses.len(),
+                    false => server = (server + 1) % places.len(),
                 }
             }
             done

@@ -10,31 +10,27 @@
 
 #![allow(clippy::print_stdout)] // A command-line program.
 
-mod cluster;
 mod faults;
 mod large_units;
 mod network;
 mod probe;
-mod program;
-mod redis;
 mod servers;
 mod times;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use lockwheel_compat::random::Random;
 use lockwheel_compat::time;
+use lockwheel_prove::demo::place::Place;
 use lockwheel_tests::load::clients::{Library, Load, Record, Settings};
 use lockwheel_tests::load::judge::{Campaign, Judge, Totals};
 
-use crate::cluster::Cluster;
 use crate::faults::{FailoverFault, Faults};
 use crate::large_units::LargeUnits;
 use crate::network::Network;
-use crate::redis::Redis;
-use crate::servers::Servers;
+use crate::servers::{Kind, Servers};
 use crate::times::Times;
 
 /// The faults after which the clients use other locks.
@@ -50,15 +46,6 @@ const REPLY_TIMEOUT_MS: u32 = 3_000;
 /// Longest span by which a lease may end late. No lease time passes while there is no leader, for a
 /// time that depends on the machine and that the probe measures: so there is no limit here.
 const LATE_US: i64 = i64::MAX / 4;
-
-/// The kinds of servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// A cluster of Lockwheel
-    Lockwheel,
-    /// Redis with sentinels, if it is installed
-    Redis,
-}
 
 /// Makes the leader of a cluster fail under load, and checks that no lock is lost or granted twice.
 #[derive(Parser)]
@@ -121,38 +108,37 @@ fn campaign(options: &Options, kind: Kind) -> Result<Option<Totals>, String> {
         println!("{kind:?}: the network is not divided: {reason}");
         network
     });
-    let mut servers: Box<dyn Servers> = match kind {
-        Kind::Lockwheel => Box::new(Cluster::start(network)?),
-        Kind::Redis => match Redis::start(network)? {
-            Some(redis) => Box::new(redis),
-            None => return Ok(None),
-        },
-    };
-    let outcome = fail_under_load(options, kind, &mut *servers);
-    let is_good = outcome.as_ref().is_ok_and(|totals| totals.violations() == 0);
-    if !is_good && kind == Kind::Lockwheel {
-        println!("{kind:?}: the files of the servers are in {}", servers.keep_folders().join(" "));
-    }
-    outcome.map(Some)
-}
-
-fn fail_under_load(
-    options: &Options,
-    kind: Kind,
-    servers: &mut dyn Servers,
-) -> Result<Totals, String> {
-    let begin_us = time::now_us();
+    let Some(mut servers) = Servers::start(kind, network)? else { return Ok(None) };
     let mut judge = Judge::new(Campaign {
         name: format!("{kind:?}"),
         seed: options.seed,
-        shows: true,
+        clients: options.threads * options.clients.len(),
         keeps_locks: true,
         is_replicated: true,
         late_us: LATE_US,
         history: options.history.clone(),
     });
+    let outcome = fail_under_load(options, kind, &mut servers, &mut judge);
+    let totals = judge.totals();
+    if totals.violations() > 0 {
+        judge.print_findings();
+    }
+    if (outcome.is_err() || totals.violations() > 0) && kind == Kind::Lockwheel {
+        println!("{kind:?}: the files of the servers are in {}", servers.keep_folder().display());
+    }
+    outcome.map(|()| Some(totals))
+}
+
+fn fail_under_load(
+    options: &Options,
+    kind: Kind,
+    servers: &mut Servers,
+    judge: &mut Judge,
+) -> Result<(), String> {
+    let begin_us = time::now_us();
     let mut faults = Faults::new(servers, &options.faults, Random::of(options.seed.into(), 0))?;
-    let (nodes, sentinels) = (servers.addresses().join(","), servers.sentinels().join(","));
+    let join = |places: &[Place]| places.iter().map(Place::to_string).collect::<Vec<_>>().join(",");
+    let (nodes, sentinels) = (join(servers.places()), join(servers.sentinels()));
     let settings = Settings {
         servers: &|library| match library {
             Library::RedissonReplicated => format!("replicated={nodes}"),
@@ -163,7 +149,7 @@ fn fail_under_load(
         lease_ms: LEASE_MS,
         reply_timeout_ms: REPLY_TIMEOUT_MS,
     };
-    let large_units = LargeUnits::start(servers.addresses(), options.large_bytes);
+    let large_units = LargeUnits::start(servers.places().to_vec(), options.large_bytes);
     let mut load = Load::start(&options.clients, settings)?;
     let mut times = Times::default();
     let end_us = options.minutes.map(|minutes| begin_us + i64::from(minutes) * 60_000_000);
@@ -172,7 +158,7 @@ fn fail_under_load(
         let failed = faults.inject(servers, &mut load)?;
         let records = load.take_records();
         times.add(&failed, &records);
-        judge.add_fault(failed.span);
+        judge.add_fault(failed.fault);
         judge.add_records(judged(records));
         if times.faults() % FAULTS_PER_EPOCH == 0 {
             load.begin_epoch()?;
@@ -188,7 +174,7 @@ fn fail_under_load(
     if options.large_bytes > 0 {
         println!("{kind:?}: {large_units} large units of {} bytes", options.large_bytes);
     }
-    Ok(judge.totals())
+    Ok(())
 }
 
 /// Without the requests of a library that repeats some of them unnoticed.

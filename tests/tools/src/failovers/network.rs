@@ -1,11 +1,11 @@
 //! The hosts of the servers: network namespaces on a bridge, so that the network can be divided;
 //! or addresses of the loopback interface.
 
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lockwheel_tests::redis_server::free_port;
+use lockwheel_prove::demo::place::Place;
+use lockwheel_prove::demo::ports::free_port;
 use nix::unistd::geteuid;
 
 /// What a host cannot reach.
@@ -83,28 +83,17 @@ impl Network {
         Ok(())
     }
 
-    /// The number of hosts.
-    pub(crate) fn len(&self) -> usize {
-        self.hosts.len()
-    }
-
-    /// The address of a host.
-    pub(crate) fn host(&self, index: usize) -> &str {
-        &self.hosts[index]
-    }
-
     /// Whether hosts can be cut off.
     pub(crate) fn is_divisible(&self) -> bool {
         !self.namespaces.is_empty()
     }
 
-    /// A port that is free on all hosts.
-    pub(crate) fn port(&self) -> u16 {
-        let is_free = |port: u16| {
-            self.is_divisible()
-                || self.hosts.iter().all(|host| TcpListener::bind((&**host, port)).is_ok())
-        };
-        std::iter::repeat_with(free_port).find(|port| is_free(*port)).unwrap_or_default()
+    /// A place on each host, all with the same port.
+    pub(crate) fn places(&self) -> Result<Vec<Place>, String> {
+        let hosts: Vec<&str> = self.hosts.iter().map(|host| &**host).collect();
+        // In namespaces, all ports are free.
+        let port = free_port(if self.is_divisible() { &[] } else { &hosts })?;
+        Ok(hosts.into_iter().map(|host| Place { host: host.to_owned(), port }).collect())
     }
 
     /// The same command, on a host.

@@ -43,20 +43,20 @@ impl Times {
 
     /// Adds a fault, with the requests since the one before.
     pub(crate) fn add(&mut self, injected: &InjectedFault, records: &[Record]) {
-        let InjectedFault { fault, span, granted_us, has_moved } = *injected;
-        self.failovers += u32::from(has_moved);
-        self.probe_us.entry(fault).or_default().push(granted_us - span.begin_us);
+        let InjectedFault { kind, fault, granted_us, has_moved } = injected;
+        self.failovers += u32::from(*has_moved);
+        self.probe_us.entry(*kind).or_default().push(granted_us - fault.begin_us);
         for record in records {
             let (_, library) = thread_and_library(record);
             let waits = self.libraries.entry(library.to_owned()).or_default();
             waits.locks += u64::from(is_grant(record));
         }
         let grants = || records.iter().filter(|record| is_grant(record));
-        let is_later = |record: &&Record| returned_us(record) > span.begin_us + UNDER_WAY_US;
+        let is_later = |record: &&Record| returned_us(record) > fault.begin_us + UNDER_WAY_US;
         grants().filter(|record| !is_later(record)).for_each(|record| self.end_wait(record));
-        if fault == FailoverFault::KillLeader {
+        if *kind == FailoverFault::KillLeader {
             for since_us in self.waiting_us.values_mut() {
-                since_us.get_or_insert(span.begin_us);
+                since_us.get_or_insert(fault.begin_us);
             }
         }
         grants().filter(is_later).for_each(|record| self.end_wait(record));

@@ -107,10 +107,10 @@ fn main() -> ExitCode {
 /// Kills a server with this policy `kills` times. Shows violations if `shows`.
 fn campaign(options: &Options, policy: Policy, kills: u32, shows: bool) -> Result<Totals, String> {
     let mut server = Server::start(policy)?;
-    let judge = Judge::new(Campaign {
+    let mut judge = Judge::new(Campaign {
         name: format!("{policy:?}"),
         seed: options.seed,
-        shows,
+        clients: THREADS * options.clients.len(),
         keeps_locks: policy.keeps_locks(),
         is_replicated: false,
         late_us: LATE_US,
@@ -119,24 +119,26 @@ fn campaign(options: &Options, policy: Policy, kills: u32, shows: bool) -> Resul
             false => path.with_extension("wrong.jsonl"),
         }),
     });
-    let outcome = kill_under_load(options, kills, &mut server, judge);
-    let is_good = outcome.as_ref().is_ok_and(|totals| totals.violations() == 0);
-    if !is_good && shows {
-        println!("{policy:?}: the files of the server are in {}", server.keep_folder());
+    let outcome = kill_under_load(options, kills, &mut server, &mut judge);
+    if judge.totals().violations() > 0 && shows {
+        judge.print_findings();
     }
-    outcome
+    if (outcome.is_err() || judge.totals().violations() > 0) && shows {
+        println!("{policy:?}: the files of the server are in {}", server.keep_folder().display());
+    }
+    outcome.map(|()| judge.totals())
 }
 
 fn kill_under_load(
     options: &Options,
     kills: u32,
     server: &mut Server,
-    mut judge: Judge,
-) -> Result<Totals, String> {
+    judge: &mut Judge,
+) -> Result<(), String> {
     server.wait_until_ready()?;
     let mut random = Random::of(options.seed.into(), 0);
     let lease_ms = server.policy().lease_ms();
-    let address = format!("127.0.0.1:{}", server.port());
+    let address = server.place().to_string();
     let settings = Settings {
         servers: &|_| address.clone(),
         seed: options.seed,
@@ -164,8 +166,7 @@ fn kill_under_load(
     load.pass(LAST_LOAD)?;
     judge.add_records(load.end()?);
     judge.judge_before(u64::MAX);
-    server.check_alive()?;
-    Ok(judge.totals())
+    server.check_alive()
 }
 
 fn span(random: &mut Random, (least_ms, most_ms): (i64, i64)) -> Duration {
