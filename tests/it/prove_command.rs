@@ -19,7 +19,7 @@ const FOUND: i32 = 1;
 const UNUSABLE: i32 = 2;
 
 /// A short run. Its leases are short, too, so that all uses of locks occur.
-const SHORT: &[&str] = &["--duration", "2s", "--rate", "500", "--lease", "1s"];
+const SHORT: &[&str] = &["--duration", "3s", "--rate", "500", "--lease", "1s"];
 
 fn status(output: &Output) -> i32 {
     output.status.code().expect("no signal")
@@ -128,7 +128,7 @@ fn correct_server_is_not_accused_and_keeps_its_data() {
     assert!(first.starts_with("No fault took effect: "), "{text}");
     assert!(text.contains("Locks granted twice: 0 of "), "{text}");
     assert!(!text.contains("Warnings"), "{text}");
-    let load = "lockwheel prove: 500 requests a second of all clients together, for 2 s: ";
+    let load = "lockwheel prove: 500 requests a second of all clients together, for 3 s: ";
     assert!(stderr(&output).starts_with(load), "{}", stderr(&output));
     check_no_key_is_left(&server);
     assert_eq!(server.call(&["DBSIZE"]).expect("an answer"), Reply::Integer(1));
@@ -200,7 +200,7 @@ fn password_can_be_in_the_environment() {
     let server = Server::builder().config("requirepass", "secret").start().expect("a server");
     let run = |password: &str| {
         let mut command = daemon::command(&Folder::new(), &["prove", &server.url(), "--kinds"]);
-        command.args(["set-nx", "--duration", "1s"]).current_dir("/");
+        command.args(["set-nx", "--duration", "5s"]).current_dir("/");
         let output = output(command.env("REDISCLI_AUTH", password)).expect("the program runs");
         (status(&output), stderr(&output))
     };
@@ -241,7 +241,8 @@ fn commands_inject_faults() {
     let [broken, healed] = ["broken", "healed"].map(|name| folder.path(name));
     let (fault, heal) = (format!("touch {broken}"), format!("touch {healed}"));
     let more = ["--fault", &fault, "--heal", &heal, "--every", "300ms", "--lasts", "50ms"];
-    let output = short_run(&server.url(), &[&more[..], &["--format", "json"]].concat());
+    let more = [&["prove", &server.url()], &more[..], &["--duration", "6s", "--format", "json"]];
+    let output = daemon::run(&more.concat());
     assert_eq!(status(&output), GREEN, "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let name = report["faults"][0]["name"].as_str().unwrap_or_default();

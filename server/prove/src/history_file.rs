@@ -25,9 +25,8 @@ const ANY_LOCK: &str = "*";
 /// What a report names instead of a kind of lock.
 const KIND: &str = "history";
 
-/// The violations that are considered for the report, which tells [`CASES_MAX`].
+/// The violations that are considered for the report, which has [`ledger::CASES_MAX`].
 const CONSIDERED_MAX: usize = 200;
-const CASES_MAX: usize = 20;
 
 /// The longest name of a lock or client, in bytes.
 const NAME_BYTES_MAX: usize = 1000;
@@ -93,7 +92,7 @@ fn report(name: &str, events: Vec<Event>, totals: Totals, violations: &[Violatio
         events.into_iter().map(|event| Record::of_history(KIND, event)).collect();
     let mut cases = ledger::cases(&records, violations, &[], &[]);
     cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
-    cases.truncate(CASES_MAX);
+    cases.truncate(ledger::CASES_MAX);
     Report {
         target: name.to_owned(),
         started_us,
@@ -373,7 +372,7 @@ mod tests {
             let clients: Vec<_> = case.holds.iter().map(|hold| &*hold.client).collect();
             assert_eq!(clients, ["a", "b"]);
             let story: Vec<_> = case.story.iter().map(|line| &*line.text).collect();
-            assert_eq!(story, ["acquire 30s -> granted", "acquire 30s -> granted"]);
+            assert_eq!(story, ["acquire 30s: granted", "acquire 30s: granted"]);
         }
     }
 

@@ -9,8 +9,8 @@ use crate::cause::Cause;
 use crate::record::{Change, Fault, Observation, Record};
 use crate::report::{Case, HoldSpan, StoryLine, Totals};
 
-/// The violations that a report tells in full.
-const CASES_MAX: usize = 20;
+/// The violations of which a report has the stories.
+pub(crate) const CASES_MAX: usize = 40;
 
 /// The violations of an epoch whose causes are looked for.
 const EXPLAINED_MAX: usize = 100;
@@ -108,9 +108,24 @@ impl Ledger {
         let totals = self.totals.entry(kind).or_default();
         violations.iter().for_each(|violation| totals.add(violation.kind));
         self.cases.extend(cases(records, &violations, observations, faults));
-        self.cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
-        self.cases.truncate(CASES_MAX);
+        self.keep_cases();
         violations
+    }
+
+    /// Keeps the worst cases of each problem and kind, before further ones.
+    fn keep_cases(&mut self) {
+        self.cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
+        let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
+        let mut placed: Vec<(usize, Case)> = Vec::new();
+        for case in self.cases.drain(..) {
+            let count = counts.entry((case.rank, case.kind.clone())).or_default();
+            placed.push((*count, case));
+            *count += 1;
+        }
+        placed.sort_by_key(|(place, _)| *place);
+        placed.truncate(CASES_MAX);
+        self.cases = placed.into_iter().map(|(_, case)| case).collect();
+        self.cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
     }
 
     /// The numbers of each kind.
@@ -273,7 +288,9 @@ impl<'a> Conflict<'a> {
             records.get(**number).is_some_and(|it| returned_us(it) <= returned_us(second))
         };
         let first = *records.get(*early.grants.iter().rfind(before)?)?;
-        let overlap_us = early.span.until_us.min(late.span.until_us) - late.span.from_us;
+        // By these two grants alone, so that they prove it.
+        let until_us = lease_end_us(first).min(lease_end_us(second)).min(early.span.until_us);
+        let overlap_us = until_us - returned_us(second);
         Some(Conflict { first: Some(first), second, overlap_us: overlap_us.max(0) })
     }
 }
@@ -395,12 +412,13 @@ fn holds(records: &[&Record]) -> Vec<Hold> {
                 let span = HoldSpan { client, from_us, until_us: invoked_us + ttl_us };
                 holds.push(Hold { span, is_shared: *shared, grants: vec![number] });
             }
-            // The client gives the lock back when it asks. If it had lost the lock before, it could
-            // rely on it as long as the lease, as the judge sees it.
+            // The client gives the lock back when it asks, whatever the answer is.
             (Action::Release { .. }, answer, Some(hold)) if *answer != Answer::Kept => {
-                if *answer != Answer::NotOwner {
-                    hold.span.until_us = hold.span.until_us.min(*invoked_us);
-                }
+                hold.span.until_us = hold.span.until_us.min(*invoked_us);
+                current.remove(&**client);
+            }
+            (_, Answer::NotOwner, Some(hold)) => {
+                hold.span.until_us = hold.span.until_us.min(returned_us(record));
                 current.remove(&**client);
             }
             _ => {}
@@ -409,14 +427,34 @@ fn holds(records: &[&Record]) -> Vec<Hold> {
     holds
 }
 
+/// What a client asked and was answered: in words, and as sent.
+fn described(record: &Record) -> String {
+    let Record { event, request, reply, .. } = record;
+    let action = event.action;
+    match &*request.replace(&event.lock, "LOCK") {
+        "" => format!("{action}: {reply}"),
+        request => format!("{action}: {} [{request} -> {reply}]", event.answer),
+    }
+}
+
 fn line_of(record: &Record, is_proof: bool) -> StoryLine {
     let servers: Vec<&str> = record.servers.iter().map(|process| &*process.address).collect();
     StoryLine {
         at_us: returned_us(record),
         actor: record.event.client.clone(),
-        text: format!("{} -> {}", record.request.replace(&record.event.lock, "LOCK"), record.reply),
+        text: described(record),
         server: servers.join(", "),
         is_proof,
+    }
+}
+
+/// When the lease ends that a request has begun.
+fn lease_end_us(record: &Record) -> i64 {
+    match record.event.action {
+        Action::Acquire { ttl_us, .. } | Action::Renew { ttl_us } => {
+            record.event.invoked_us.saturating_add(ttl_us)
+        }
+        Action::Release { .. } => record.event.invoked_us,
     }
 }
 

@@ -114,7 +114,7 @@ pub const REDLOCK: LockKind = LockKind {
 /// The commands in the scripts of Redisson's locks.
 const REDISSON_COMMANDS: &[&str] = &[
     "EVAL", "EXISTS", "HEXISTS", "HINCRBY", "PEXPIRE", "PTTL", "HGET", "HDEL", "HSET", "HLEN",
-    "HKEYS", "DEL", "SET", "GET", "INCR", "PUBLISH", "LINDEX", "LPOP", "LREM", "RPUSH", "ZADD",
+    "HKEYS", "DEL", "SET", "GET", "INCR", "PUBLISH", "LINDEX", "LPOP", "RPUSH", "ZADD", "ZINCRBY",
     "ZREM", "ZSCORE", "ZRANGE",
 ];
 
@@ -170,4 +170,35 @@ const NATIVE: Recipe = Recipe {
 
 fn ms(span_us: i64) -> String {
     (span_us / 1000).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwheel_compat::judge::history::Action;
+
+    use super::{LOCK_KINDS, REDLOCK};
+
+    #[test]
+    fn commands_of_a_kind_are_those_of_its_requests_and_scripts() {
+        for kind in LOCK_KINDS.iter().chain([&REDLOCK]) {
+            let mut used = Vec::new();
+            for owner in ["client-1.1", "client-1.1.r"] {
+                for action in [
+                    Action::Acquire { ttl_us: 1000, shared: false },
+                    Action::Renew { ttl_us: 1000 },
+                    Action::Release { ttl_us: Some(1000) },
+                ] {
+                    let Some(words) = (kind.recipe.words)("lock", owner, action) else { continue };
+                    used.push(words[0].clone());
+                    let script = if words[0] == "EVAL" { &*words[1] } else { "" };
+                    let calls = script.split("redis.call('").skip(1);
+                    let names = calls.filter_map(|call| call.split('\'').next());
+                    used.extend(names.map(str::to_uppercase));
+                }
+            }
+            for command in &used {
+                assert!(kind.commands.contains(&&**command), "{}: {command}", kind.name);
+            }
+        }
+    }
 }

@@ -21,7 +21,7 @@ pub struct Record {
     pub kind: &'static str,
     /// The servers that replied; those that were asked, without a reply.
     pub servers: Vec<ServerProcess>,
-    /// The command as a person reads it.
+    /// The command as a person reads it; empty if it is not known.
     pub request: String,
     /// The reply as a person reads it, or why there is none.
     pub reply: String,
@@ -37,7 +37,7 @@ impl Record {
         for (name, value) in [("token", event.token), ("count", event.count)] {
             reply.extend(value.map(|value| format!(" {name} {value}")));
         }
-        let request = event.action.to_string();
+        let request = String::new();
         Record { kind, servers: Vec::new(), request, reply, event }
     }
 }

@@ -370,6 +370,8 @@ impl Running {
             started_wall_us: self.started_wall_us,
             seconds: passed.seconds,
             clients: self.plan.clients,
+            rate: self.plan.rate,
+            lease_ms: u64::try_from(self.plan.lease.as_millis()).unwrap_or(u64::MAX),
             interrupted: passed.interrupted,
             totals,
             kinds: kinds.into_iter().map(|(name, totals)| (name.to_owned(), totals)).collect(),

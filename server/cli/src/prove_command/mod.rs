@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use lockwheel_compat::Interrupt;
+use lockwheel_prove::demo::Demo;
 use lockwheel_prove::{Plan, RATE};
 
 use self::options::Arguments;
@@ -52,23 +53,31 @@ fn perform(arguments: &Arguments) -> Result<u8, String> {
     output::check(path)?;
     handle_signals(&interrupt, NAME);
     let plan = arguments.plan(&interrupt)?;
-    announce(&plan, arguments.is_demo());
+    announce(&plan, arguments.demo(), arguments.waits_for_input());
     let mut meter = Meter::new(plan.duration, arguments.waits_for_input());
     let report = lockwheel_prove::run(plan, &mut meter);
     meter.clear();
     output::write(&report?, arguments.format, path)
 }
 
-/// Says how large the load is.
-fn announce(plan: &Plan, is_demo: bool) {
+/// Says what the run does.
+fn announce(plan: &Plan, demo: Option<Demo>, is_manual: bool) {
     let rate = plan.rate;
-    let safety = match rate {
-        _ if is_demo => "on servers of the demo".to_owned(),
-        0..=RATE => "safe for servers in production".to_owned(),
-        _ => format!("servers in production are safe with {RATE}"),
+    let safety = match (demo, rate) {
+        (Some(_), _) => "on servers of the demo".to_owned(),
+        (None, ..=RATE) => "safe for servers in production".to_owned(),
+        (None, _) => format!("servers in production are safe with {RATE}"),
     };
     let seconds = plan.duration.as_secs_f64();
-    let text =
+    let load =
         format!("{rate} requests a second of all clients together, for {seconds} s: {safety}");
-    let _ = writeln!(io::stderr(), "{NAME}: {text}");
+    let makes_servers_fail = demo.is_none() && !is_manual && plan.faults.is_some();
+    let lines = [
+        demo.map(|demo| format!("{demo}: {}", demo.description())),
+        Some(load),
+        makes_servers_fail.then(|| "this run makes servers fail".to_owned()),
+    ];
+    for line in lines.into_iter().flatten() {
+        let _ = writeln!(io::stderr(), "{NAME}: {line}");
+    }
 }

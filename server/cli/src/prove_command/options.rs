@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use lockwheel_compat::time::show_span;
 use lockwheel_compat::{Address, Interrupt};
 use lockwheel_prove::demo::{self, Demo, DemoRun};
 use lockwheel_prove::faults::{FaultSource, Hooks, Manual, Processes};
@@ -158,7 +159,21 @@ impl Arguments {
         };
         plan.interrupt = interrupt.clone();
         self.apply(&mut plan)?;
+        self.check_first_fault(&plan)?;
         Ok(plan)
+    }
+
+    /// Refuses a run that ends before its first fault.
+    fn check_first_fault(&self, plan: &Plan) -> Result<(), String> {
+        let first = self.faults.every.0 / 2;
+        let has_schedule = self.faults.fault.is_some() || !self.faults.pid.is_empty();
+        match has_schedule && plan.duration <= first {
+            true => Err(format!(
+                "the first fault comes after half of --every, {}, and the run ends before",
+                show_span(first)
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Whether the user is asked to press Enter.
@@ -166,9 +181,9 @@ impl Arguments {
         self.faults.manual
     }
 
-    /// Whether the program starts the servers.
-    pub(super) fn is_demo(&self) -> bool {
-        self.faults.demo.is_some()
+    /// The demo, if the program starts the servers.
+    pub(super) fn demo(&self) -> Option<Demo> {
+        self.faults.demo.as_ref()?.parse().ok()
     }
 
     /// Sets what the options say of the load.

@@ -1,9 +1,9 @@
 //! Finds violations of lock rules that are proved by the requests and answers of clients.
 //!
 //! A client is entitled to act from the moment at which it receives a grant, until the lease has
-//! passed since it sent the request that was last granted. The server's lease begins no later and
-//! ends no earlier. So if two clients are entitled at once, the lock was held twice, whatever the
-//! network or the scheduler did.
+//! passed since it sent the request that was last granted, or the server says that it does not hold
+//! the lock. The server's lease begins no later and ends no earlier. So if two clients are entitled
+//! at once, the lock was held twice, whatever the network or the scheduler did.
 //!
 //! The check sorts and sweeps, in O(n log n).
 

@@ -115,10 +115,14 @@ impl Owner {
                 if self.is_inside(event) {
                     self.violations.push((ViolationKind::EarlyLoss, number));
                 }
-                if let (Some(hold), Some(us)) = (&mut self.current, event.returned_us)
-                    && !self.unanswered.acquire
-                {
-                    hold.latest_end_us = hold.latest_end_us.min(us);
+                if let (Some(hold), Some(us)) = (&mut self.current, event.returned_us) {
+                    // A client that releases gives the lock up when it asks.
+                    let gives_up = matches!(event.action, Action::Release { .. });
+                    let end_us = if gives_up { event.invoked_us } else { us };
+                    hold.end_us = hold.end_us.min(end_us);
+                    if !self.unanswered.acquire {
+                        hold.latest_end_us = hold.latest_end_us.min(us);
+                    }
                 }
                 self.end_hold();
             }

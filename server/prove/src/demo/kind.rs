@@ -18,18 +18,45 @@ pub enum Demo {
     LockwheelRestart,
 }
 
-const NAMES: &[(&str, Demo)] = &[
-    ("redis-sentinel", Demo::RedisSentinel),
-    ("redis-restart", Demo::RedisRestart),
-    ("redlock-clock", Demo::RedlockClock),
-    ("lockwheel", Demo::Lockwheel),
-    ("lockwheel-restart", Demo::LockwheelRestart),
+/// The name of each demo, and what it does.
+const NAMES: &[(&str, Demo, &str)] = &[
+    (
+        "redis-sentinel",
+        Demo::RedisSentinel,
+        "Redis with two replicas and three sentinels; the primary is killed while the replicas \
+         lag, or suspended",
+    ),
+    (
+        "redis-restart",
+        Demo::RedisRestart,
+        "one Redis without persistence, which loses all locks when it is killed and started again",
+    ),
+    (
+        "redlock-clock",
+        Demo::RedlockClock,
+        "Redlock on five Redis; the wall clocks of three at a time are moved",
+    ),
+    (
+        "lockwheel",
+        Demo::Lockwheel,
+        "three nodes of Lockwheel; the leader is killed, suspended and started again",
+    ),
+    (
+        "lockwheel-restart",
+        Demo::LockwheelRestart,
+        "one Lockwheel with a log, which is killed and started again",
+    ),
 ];
 
 impl Demo {
     /// The names of all demos.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|(name, _)| *name)
+        NAMES.iter().map(|(name, ..)| *name)
+    }
+
+    /// The servers, and what happens to them.
+    pub fn description(self) -> &'static str {
+        NAMES.iter().find(|(_, demo, _)| *demo == self).map_or("", |(.., text)| text)
     }
 }
 
@@ -37,7 +64,7 @@ impl FromStr for Demo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Demo, String> {
-        let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, demo)| *demo);
+        let found = NAMES.iter().find(|(name, ..)| *name == text).map(|(_, demo, _)| *demo);
         found.ok_or_else(|| {
             let names: Vec<_> = Demo::names().collect();
             format!("there is no demo {text}: write one of {}", names.join(", "))
@@ -47,7 +74,7 @@ impl FromStr for Demo {
 
 impl fmt::Display for Demo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(_, demo)| demo == self).map_or("", |(name, _)| name);
+        let name = NAMES.iter().find(|(_, demo, _)| demo == self).map_or("", |(name, ..)| name);
         f.write_str(name)
     }
 }

@@ -38,11 +38,17 @@ impl Folder {
     /// If the system does not permit it.
     pub fn new() -> Result<Folder, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("lockwheel-prove-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let created = DirBuilder::new().mode(MODE).create(&path);
-        created.map_err(|error| format!("{}: {error}", path.display()))?;
+        let path = loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("lockwheel-prove-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match DirBuilder::new().mode(MODE).create(&path) {
+                Ok(()) => break path,
+                // Kept by an earlier process with this number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            }
+        };
         match Guard::start(CLEAN_UP, &[path.as_os_str()]) {
             Ok(guard) => Ok(Folder { path, is_kept: AtomicBool::new(false), _guard: guard }),
             Err(reason) => {

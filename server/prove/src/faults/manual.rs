@@ -70,7 +70,12 @@ impl FaultSource for Manual {
             line if line.is_empty() => "reported by hand".to_owned(),
             line => format!("reported by hand: {line}"),
         };
-        Ok(Fault { name, begin_us: self.asked_us.min(at_us), end_us: at_us, effects: Vec::new() })
+        Ok(Fault {
+            name,
+            begin_us: self.asked_us,
+            end_us: at_us.max(self.asked_us),
+            effects: Vec::new(),
+        })
     }
 }
 
@@ -82,6 +87,7 @@ mod tests {
     use lockwheel_compat::Interrupt;
 
     use super::Manual;
+    use crate::clock::now_us;
     use crate::faults::{FaultRun, FaultSource};
 
     #[test]
@@ -92,10 +98,11 @@ mod tests {
         let mut source = Manual::new(Cursor::new("\nnode 2 is off\n"), prompt).expect("a thread");
         let run = FaultRun::default();
         for name in ["reported by hand", "reported by hand: node 2 is off"] {
+            let asked_us = now_us();
             assert!(source.wait(&run));
             let fault = source.inject(&run).expect("a fault");
             assert_eq!(fault.name, name);
-            assert!(fault.begin_us <= fault.end_us);
+            assert!(asked_us <= fault.begin_us && fault.begin_us <= fault.end_us);
         }
         assert!(!source.wait(&run));
         assert_eq!(shown.lock().expect("a list").len(), 3);

@@ -222,7 +222,7 @@ mod tests {
         let id = sleeper.id();
         drop(sleeper);
         let problem = source.inject(&FaultRun::new(end)).expect_err("no fault");
-        assert_eq!(problem, format!("SIGSTOP to process {id}: there is no process {id}"));
+        assert!(problem.starts_with(&format!("SIGSTOP to process {id}: ")), "{problem}");
     }
 
     #[test]

@@ -135,7 +135,8 @@ fn write_others(out: &mut String, report: &Report) {
     let without_cause = tables::without_cause(report);
     if without_cause > 0 {
         let violations = counted(without_cause, "more violation", "more violations");
-        let _ = writeln!(out, "<p>The causes of {violations} were not recorded.</p>");
+        let note = "counted without a cause. One failure can count in several columns.";
+        let _ = writeln!(out, "<p>{violations}: {note}</p>");
     }
     for case in others {
         let summary = format!("{} {}: {}", report.time(case.at_us), case.lock, case.problem);

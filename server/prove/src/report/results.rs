@@ -27,6 +27,10 @@ pub struct Report {
     pub seconds: f64,
     /// Number of clients.
     pub clients: usize,
+    /// Requests of all clients in a second, at most; 0 for a history.
+    pub rate: u32,
+    /// Longest lease in milliseconds; 0 for a history.
+    pub lease_ms: u64,
     /// Whether the user ended the run early.
     pub interrupted: bool,
     /// The numbers of all kinds of locks together.

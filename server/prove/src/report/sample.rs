@@ -66,6 +66,8 @@ pub(super) fn green() -> Report {
         started_wall_us: 1_796_040_000 * SECOND_US,
         seconds: 60.04,
         clients: 8,
+        rate: 200,
+        lease_ms: 10_000,
         interrupted: false,
         totals,
         kinds: vec![("set-nx".to_owned(), totals)],

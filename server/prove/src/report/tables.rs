@@ -84,7 +84,12 @@ pub(super) fn kinds(report: &Report) -> Rows {
 pub(super) fn run(report: &Report) -> Vec<(&'static str, String)> {
     let requests = counted(report.totals.requests, "request", "requests");
     let clients = counted(size(report.clients), "client", "clients");
-    let load = ("Load", format!("{requests} of {clients}"));
+    let mut load = ("Load", format!("{requests} of {clients}"));
+    if report.rate > 0 {
+        let lease_us = i64::try_from(report.lease_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let (rate, lease) = (number(report.rate.into()), span(lease_us));
+        load.1 += &format!(", at most {rate} in a second, leases up to {lease}");
+    }
     if report.is_of_history() {
         return vec![("History", report.target.clone()), load];
     }

@@ -63,7 +63,8 @@ fn write_causes(out: &mut String, report: &Report) {
     let others = tables::without_cause(report);
     if others > 0 {
         let violations = counted(others, "more violation", "more violations");
-        paragraph(out, &format!("The causes of {violations} were not recorded."));
+        let note = "counted without a cause. One failure can count in several columns.";
+        paragraph(out, &format!("{violations}: {note}"));
     }
 }
 
@@ -137,7 +138,7 @@ Violations by cause
 count  problem                                         kind    cause
     2  the lock is held twice at once                  set-nx  a promoted replica lacked the write
     1  a holder is refused before its lease has ended  set-nx  unknown
-The causes of 17 more violations were not recorded.
+17 more violations: counted without a cause. One failure can count in several columns.
 
 Faults
 time          length  fault                    effects
@@ -165,7 +166,7 @@ Run      7f3a
 Seed     42
 Started  2026-11-30 12:00:00.000 UTC
 Length   60.0 s
-Load     12,345 requests of 8 clients
+Load     12,345 requests of 8 clients, at most 200 in a second, leases up to 10.0 s
 "#;
 
     #[test]
