@@ -39,6 +39,27 @@ fn locks(place: &NodePlace) -> (String, String) {
     (out, error)
 }
 
+/// A figure of a node for Prometheus.
+fn figure(metrics: &str, name: &str) -> f64 {
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {metrics}"))
+}
+
+/// Checks the rounds of replication of a leader that has replicated something.
+fn check_rounds(admin_port: u16) {
+    let metrics = get(admin_port, "/metrics").1;
+    let rounds = figure(&metrics, "lockwheel_raft_rounds_total");
+    let commits = figure(&metrics, "lockwheel_raft_commits_total");
+    assert!(rounds >= 1.0 && commits >= rounds, "{metrics}");
+    let seconds = |moment| {
+        figure(&metrics, &format!("lockwheel_raft_round_seconds_total{{moment=\"{moment}\"}}"))
+    };
+    let order = ["begun", "appended", "sent", "acknowledged", "released", "ended"].map(seconds);
+    assert!(order.is_sorted() && order[3] > 0.0, "{metrics}");
+    let flushed = seconds("flushed");
+    assert!(seconds("appended") < flushed && flushed <= seconds("ended"), "{metrics}");
+}
+
 #[test]
 fn nodes_show_the_locks_and_their_leader_in_every_role() {
     let folder = Folder::new();
@@ -49,6 +70,13 @@ fn nodes_show_the_locks_and_their_leader_in_every_role() {
     first.wait_for_nodes(2);
     let acquired = first.connect().ask("LOCK.ACQUIRE order me TTL 600000 META host-7");
     assert!(acquired.starts_with('*'), "{acquired}");
+
+    eventually("a round of replication", || {
+        !get(first_admin, "/metrics").1.contains("lockwheel_raft_rounds_total 0")
+    });
+    check_rounds(first_admin);
+    let of_follower = get(second_admin, "/metrics").1;
+    assert!(figure(&of_follower, "lockwheel_raft_rounds_total").abs() < 0.5, "{of_follower}");
 
     let address = format!("127.0.0.1:{}", first.port);
     let list = json(second_admin, "/locks");

@@ -23,6 +23,7 @@ mod pace;
 mod place;
 mod promises;
 mod reads;
+mod rounds;
 mod runtime;
 mod snapshot_file;
 mod state_machine;
@@ -38,6 +39,7 @@ pub use network::{Connect, Connecting};
 pub use node::{Failure, LostLog, Node, Role, Settings};
 pub use place::Guard;
 pub use reads::Reads;
+pub use rounds::{MOMENT_NAMES, MOMENTS, RoundTotals, Rounds};
 #[cfg(feature = "simulation")]
 pub use runtime::set_seed;
 pub use snapshot_file::SnapshotFile;

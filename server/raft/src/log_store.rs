@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use crate::batch::Types;
+use crate::rounds::{Moment, Rounds};
 use crate::types::{NodeId, position, position_of, storage_error};
 use crate::{doubt, limits, vote};
 
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     written: watch::Sender<Option<Position>>,
     /// Whether the node was in doubt when the log was opened: see [`doubt`].
     pub(crate) is_in_doubt: bool,
+    pub(crate) rounds: Rounds,
 }
 
 /// The log as `openraft` sees it: the files follow.
@@ -237,7 +239,8 @@ impl Shared {
         log.durable = recovered.last;
         log.check_vote(recovered.snapshot.is_some()).map_err(of_vote)?;
         let written = watch::Sender::new(Some(recovered.last));
-        Ok(Shared { disk, files: Mutex::new(files), log: Mutex::new(log), written, is_in_doubt })
+        let (files, log) = (Mutex::new(files), Mutex::new(log));
+        Ok(Shared { disk, files, log, written, is_in_doubt, rounds: Rounds::default() })
     }
 
     /// Lets the log begin after this entry, which a snapshot contains.
@@ -365,6 +368,7 @@ impl Shared {
             files.written()
         };
         self.written.send_replace(Some(written));
+        self.rounds.note(Moment::Flushed, written);
         let mut log = self.log.lock();
         log.durable = written;
         log.trim();
@@ -607,7 +611,10 @@ impl RaftLogStorage<Types> for LogStore {
                 let stored = Stored { entry: &entry, committed: log.committed };
                 let bytes = encode(&stored).map_err(storage_error)?;
                 let lease_ms = match &entry.payload {
-                    EntryPayload::Normal(batch) => batch.lease_ms,
+                    EntryPayload::Normal(batch) => {
+                        self.shared.rounds.note_appended(position(entry.log_id.index));
+                        batch.lease_ms
+                    }
                     EntryPayload::Blank | EntryPayload::Membership(_) => 0,
                 };
                 let length = bytes.len();

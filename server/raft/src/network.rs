@@ -28,6 +28,7 @@ use crate::contact::Contacts;
 use crate::limits;
 use crate::log_store::Shared;
 use crate::pace::Pace;
+use crate::rounds::Moment;
 use crate::snapshot_file::SnapshotFile;
 use crate::types::{NodeId, position_of};
 use crate::wire::{Hello, Reply, Request, Stream, VERSION, Welcome, milliseconds, receive, send};
@@ -185,6 +186,7 @@ impl Connection {
             AppendEntriesResponse::HigherVote(_) => return Ok(()),
         };
         self.contacts.note_acknowledged(vote, follower, acknowledged);
+        self.log.rounds.note(Moment::Acknowledged, acknowledged);
         Ok(())
     }
 
@@ -261,6 +263,7 @@ impl RaftNetwork<Types> for Connection {
         let last_id = request.entries.last().map(|last| last.log_id).or(request.prev_log_id);
         let last = position_of(last_id);
         let begun = Instant::now();
+        self.log.rounds.note(Moment::Sent, last);
         let reply = self.call(&Request::Append(request)).await;
         self.pace.end(begun.elapsed(), option.hard_ttl(), reply.is_ok());
         match reply {

@@ -29,6 +29,7 @@ use crate::limits;
 use crate::log_store::WritesOn;
 use crate::network::{Connect, Network, Part};
 use crate::promises::Promises;
+use crate::rounds::Rounds;
 use crate::snapshot_file::SnapshotFile;
 use crate::state_machine::{State, StateMachine, blocking};
 use crate::types::{NodeId, position_of};
@@ -247,6 +248,11 @@ impl Node {
     /// Whether this node leads for certain.
     pub fn leads(&self) -> bool {
         self.leads_until().is_some_and(|until| until > Instant::now())
+    }
+
+    /// The rounds of replication. The caller of [`Node::replicate`] begins and ends them.
+    pub fn rounds(&self) -> &Rounds {
+        &self.machine.shared.rounds
     }
 
     /// Checks that no other program has removed a file of the log.

@@ -21,6 +21,7 @@ use crate::batch::{Batch, Peer, Types};
 use crate::limits;
 use crate::log_store::{LogReader, LogStore, Shared, WritesOn};
 use crate::place::{Guard, LogPlace};
+use crate::rounds::Moment;
 use crate::snapshot_file::SnapshotFile;
 use crate::types::{NodeId, position_of, storage_error};
 
@@ -279,6 +280,7 @@ impl RaftStateMachine<Types> for StateMachine {
                     storage_error(io::Error::other(error))
                 })?;
                 applied.note_committed(&batch);
+                self.shared.rounds.note(Moment::Released, position_of(Some(entry.log_id)));
             }
             replies.push(());
         }

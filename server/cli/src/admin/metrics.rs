@@ -127,6 +127,10 @@ const FIGURES: &[Figure] = &[
     row("raft_nodes", Gauge, "lockwheel_raft_nodes", NUMBER, "Nodes of the cluster"),
     row("raft_nodes_in_contact", Gauge, "lockwheel_raft_nodes_in_contact", NUMBER,
         "Nodes that the leader is in contact with, itself included; only on the leader"),
+    row("raft_rounds", Counter, "lockwheel_raft_rounds", NUMBER,
+        "Rounds of replication while the node has led"),
+    row("raft_commits", Counter, "lockwheel_raft_commits", NUMBER,
+        "Changes that these rounds have replicated"),
     row("rdb_last_bgsave_status", IsOk, "lockwheel_snapshot_last_ok", NUMBER,
         "Whether the last snapshot succeeded"),
 ];
@@ -191,6 +195,7 @@ impl Collector for Snapshot {
         for figure in FIGURES {
             self.figure(figure, &mut out)?;
         }
+        self.rounds(&mut out)?;
         self.processor_time(&mut out)?;
         self.keys(&mut out)?;
         self.errors(&mut out)?;
@@ -230,6 +235,23 @@ impl Snapshot {
             let metric = out.encode_descriptor(name, help, unit, MetricType::Gauge)?;
             ConstGauge::new(number).encode(metric)
         }
+    }
+
+    /// How long the rounds of replication have taken up to each moment.
+    fn rounds(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut moments = self.starting_with("raft_moment_").peekable();
+        if moments.peek().is_none() {
+            return Ok(());
+        }
+        let help = "Time from the first change of a round to the moment, summed over all rounds";
+        let unit = Some(&Unit::Seconds);
+        let mut metrics =
+            out.encode_descriptor("lockwheel_raft_round", help, unit, MetricType::Counter)?;
+        for (moment, value) in moments {
+            let counter = ConstCounter::new(number_of(value, "usec") / 1e6);
+            family(&mut metrics, ("moment", moment), &counter)?;
+        }
+        Ok(())
     }
 
     fn processor_time(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -534,6 +534,23 @@ fn raft(engine: &Engine, fields: &mut Fields) {
     if leads {
         fields.add("raft_nodes_in_contact", nodes.in_contact().count() + 1);
     }
+    rounds(engine, fields);
+}
+
+/// The rounds of replication of a node while it has led.
+fn rounds(engine: &Engine, fields: &mut Fields) {
+    let (rounds, rates) = (&engine.nodes.rounds, engine.rates());
+    fields.add("raft_rounds", rounds.count);
+    fields.add("raft_commits", rounds.units);
+    fields.add("raft_rounds_per_second", format_args!("{:.2}", rates.rounds));
+    fields.add("raft_commits_per_second", format_args!("{:.2}", rates.commits));
+    for (moment, sum_us) in &rounds.moments_us {
+        let mean_us = *sum_us as f64 / rounds.count.max(1) as f64;
+        fields.add(
+            &format!("raft_moment_{moment}"),
+            format_args!("usec={sum_us},usec_per_round={mean_us:.2}"),
+        );
+    }
 }
 
 /// The figures of the lock view, which include keys that only may be locks, and of native locks.

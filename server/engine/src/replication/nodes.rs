@@ -38,6 +38,18 @@ pub struct Follower {
     pub acknowledged: Position,
 }
 
+/// The rounds of replication of a node since its start. Each replicates one batch of units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rounds {
+    /// Number of rounds.
+    pub count: u64,
+    /// Number of units that were replicated.
+    pub units: u64,
+    /// The moments of a round by their names, in their usual order; and the sum over all rounds of
+    /// the time from the first unit to that moment, in microseconds.
+    pub moments_us: Vec<(&'static str, u64)>,
+}
+
 /// The nodes of the cluster, as one of them shows them to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
@@ -52,6 +64,8 @@ pub struct Nodes {
     /// If this node leads: the entries of the log that the slowest follower in contact lacks.
     /// Otherwise those that this node has and has not applied.
     pub lag_entries: u64,
+    /// The rounds of replication of this node while it has led.
+    pub rounds: Rounds,
     /// The last one that has led; set by the engine.
     pub(crate) last_leader: Option<Address>,
     /// Number of changes of the leader; set by the engine.
@@ -200,13 +214,24 @@ mod tests {
         stage.check(
             "INFO lockwheel => ...raft_role:follower\\r\\nraft_leads:0\\r\\n\
              raft_leader:10.0.0.1:8\\r\\nraft_has_leader:1\\r\\nraft_term:3\\r\\n\
-             raft_leader_changes:0\\r\\nraft_lag_entries:5\\r\\nraft_nodes:3\\r\\n\"",
+             raft_leader_changes:0\\r\\nraft_lag_entries:5\\r\\nraft_nodes:3\\r\\n\
+             raft_rounds:0\\r\\n...",
         );
         stage.set_nodes(of(7));
         stage.engine.lead(0, stage.time());
         stage.check(
             "INFO lockwheel => ...raft_role:leader\\r\\n...raft_leader_changes:1\\r\\n...\
-             raft_nodes:3\\r\\nraft_nodes_in_contact:2\\r\\n\"",
+             raft_nodes:3\\r\\nraft_nodes_in_contact:2\\r\\n...",
+        );
+        let mut nodes = nodes(Some(7), Some(9));
+        nodes.rounds =
+            super::Rounds { count: 4, units: 9, moments_us: vec![("begun", 3), ("sent", 10)] };
+        stage.set_nodes(nodes);
+        stage.check(
+            "INFO lockwheel => ...raft_rounds:4\\r\\nraft_commits:9\\r\\n\
+             raft_rounds_per_second:0.00\\r\\nraft_commits_per_second:0.00\\r\\n\
+             raft_moment_begun:usec=3,usec_per_round=0.75\\r\\n\
+             raft_moment_sent:usec=10,usec_per_round=2.50\\r\\n\"",
         );
     }
 

@@ -70,6 +70,10 @@ struct Sample {
     input_bytes: u64,
     output_bytes: u64,
     expired_keys: u64,
+    /// Rounds of replication.
+    rounds: u64,
+    /// Units that were replicated.
+    commits: u64,
 }
 
 /// The largest buffers of one connection in one second, in bytes.
@@ -122,6 +126,8 @@ pub(crate) struct Rates {
     pub(crate) input_bytes: f64,
     pub(crate) output_bytes: f64,
     pub(crate) expired_keys: f64,
+    pub(crate) rounds: f64,
+    pub(crate) commits: f64,
 }
 
 impl Engine {
@@ -146,6 +152,8 @@ impl Engine {
             input_bytes: self.traffic.input_bytes(),
             output_bytes: self.traffic.output_bytes(),
             expired_keys: self.stats.expired_keys,
+            rounds: self.nodes.rounds.count,
+            commits: self.nodes.rounds.units,
         }
     }
 
@@ -173,6 +181,8 @@ impl Engine {
             input_bytes: rate(now.input_bytes, from.input_bytes),
             output_bytes: rate(now.output_bytes, from.output_bytes),
             expired_keys: rate(now.expired_keys, from.expired_keys),
+            rounds: rate(now.rounds, from.rounds),
+            commits: rate(now.commits, from.commits),
         }
     }
 

@@ -10,7 +10,7 @@ use lockwheel_defects::defect;
 use lockwheel_engine::durability::unit_log::{Position, Units};
 use lockwheel_engine::replication::nodes::Nodes;
 use lockwheel_log::files::Clocks;
-use lockwheel_raft::{Batch, Node};
+use lockwheel_raft::{Batch, Node, Rounds};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
@@ -70,6 +70,10 @@ struct Leadership {
 /// A batch that collects units.
 #[derive(Debug)]
 struct Collected {
+    /// When it has begun to collect.
+    begun: Instant,
+    /// Number of its units.
+    units: u64,
     last: Position,
     lease_ms: i64,
     effects: Vec<u8>,
@@ -87,16 +91,18 @@ impl Pending {
 
 impl Leadership {
     /// Adds effects to the last batch, or begins another one.
-    fn collect(&mut self, last: Position, lease_ms: i64, effects: &[u8]) {
+    fn collect(&mut self, units: u64, last: Position, lease_ms: i64, effects: &[u8]) {
         self.lease_ms = lease_ms;
         match self.batches.back_mut() {
             Some(batch) if !batch.is_closed && batch.effects.len() < limits::LOG_BATCH_BYTES => {
                 (batch.last, batch.lease_ms) = (last, lease_ms);
+                batch.units += units;
                 batch.effects.extend_from_slice(effects);
             }
             _ => {
-                let effects = effects.to_vec();
-                self.batches.push_back(Collected { last, lease_ms, effects, is_closed: false });
+                let (begun, effects) = (Instant::now(), effects.to_vec());
+                let batch = Collected { begun, units, last, lease_ms, effects, is_closed: false };
+                self.batches.push_back(batch);
             }
         }
     }
@@ -256,10 +262,15 @@ impl RaftLog {
         }
     }
 
-    fn take(&self) -> Option<Batch> {
+    /// Takes the next batch, and begins its round unless it passes only the time.
+    fn take(&self, rounds: &Rounds) -> Option<Batch> {
         let mut pending = self.pending.lock();
         let leadership = pending.leadership.as_mut().filter(|leadership| !leadership.has_failed)?;
-        let Collected { last, lease_ms, effects, .. } = leadership.batches.pop_front()?;
+        let batch = leadership.batches.pop_front()?;
+        let Collected { begun, units, last, lease_ms, effects, .. } = batch;
+        if units > 0 {
+            rounds.begin(begun, units);
+        }
         Some(Batch::new(leadership.barrier, lease_ms, last, effects))
     }
 
@@ -270,7 +281,7 @@ impl RaftLog {
         let last = pending.last;
         let Some(leadership) = &mut pending.leadership else { return };
         if leadership.batches.is_empty() && leadership.lease_ms < lease_ms {
-            leadership.collect(last, lease_ms, &[]);
+            leadership.collect(0, last, lease_ms, &[]);
             self.work.notify_one();
         }
     }
@@ -297,13 +308,17 @@ impl RaftLog {
 /// server that stops wait for the last ones.
 pub(crate) async fn replicate(log: Arc<RaftLog>, node: Arc<Node>) {
     loop {
-        while let Some(batch) = log.take() {
+        while let Some(batch) = log.take(node.rounds()) {
             let (barrier, last) = (batch.barrier, batch.last);
             match node.replicate(batch).await {
-                Ok(index) => log.note_committed(barrier, index, last),
+                Ok(index) => {
+                    log.note_committed(barrier, index, last);
+                    node.rounds().end();
+                }
                 Err(error) => {
                     warn!(%error, "a batch was not committed by this node");
                     log.note_failed(barrier);
+                    node.rounds().give_up();
                 }
             }
         }
@@ -347,11 +362,11 @@ pub(crate) async fn leave_full_disk(log: Arc<RaftLog>, node: Arc<Node>) {
 
 impl Log for RaftLog {
     fn append(&self, units: Units<'_>, clocks: Clocks) {
-        let Units { last, effects, .. } = units;
+        let Units { first, last, effects } = units;
         let mut pending = self.pending.lock();
         pending.last = last;
         let Some(leadership) = &mut pending.leadership else { return };
-        leadership.collect(last, clocks.lease_ms, effects);
+        leadership.collect(last + 1 - first, last, clocks.lease_ms, effects);
         drop(pending);
         self.work.notify_one();
         if defect!(RepliesBeforeCommit) {
@@ -391,6 +406,10 @@ mod tests {
         log.append(Units { first: number, last: number, effects: b"e" }, Clocks::default());
     }
 
+    fn take(log: &RaftLog) -> Option<Batch> {
+        log.take(&Rounds::default())
+    }
+
     #[test]
     fn units_of_a_leadership_end_with_it() {
         let log = log();
@@ -399,9 +418,9 @@ mod tests {
         log.end();
         append(&log, 2);
         assert_eq!(log.begin(2, 0), 2, "numbers are not used again");
-        assert_eq!(log.take(), None);
+        assert_eq!(take(&log), None);
         append(&log, 3);
-        let batch = log.take().expect("a batch");
+        let batch = take(&log).expect("a batch");
         assert_eq!((batch.barrier, batch.last), (2, 3));
     }
 
@@ -410,11 +429,11 @@ mod tests {
         let log = log();
         log.begin(1, 0);
         append(&log, 1);
-        assert!(log.take().is_some());
+        assert!(take(&log).is_some());
         log.pass_time(0);
-        assert_eq!(log.take(), None);
+        assert_eq!(take(&log), None);
         log.pass_time(1);
-        let batch = log.take().expect("a batch");
+        let batch = take(&log).expect("a batch");
         assert_eq!((batch.lease_ms, batch.last), (1, 1));
     }
 
@@ -426,7 +445,7 @@ mod tests {
         log.end();
         log.begin(2, 0);
         log.pass_time(5);
-        assert_eq!(log.take().map(|batch| batch.lease_ms), Some(5));
+        assert_eq!(take(&log).map(|batch| batch.lease_ms), Some(5));
     }
 
     #[test]
@@ -434,14 +453,14 @@ mod tests {
         let log = log();
         log.begin(1, 0);
         append(&log, 1);
-        assert!(log.take().is_some());
+        assert!(take(&log).is_some());
         log.note_failed(1);
         append(&log, 2);
-        assert_eq!(log.take(), None);
+        assert_eq!(take(&log), None);
         log.end();
         log.begin(2, 0);
         append(&log, 3);
-        assert!(log.take().is_some());
+        assert!(take(&log).is_some());
     }
 
     #[test]

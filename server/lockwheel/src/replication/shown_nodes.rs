@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use lockwheel_engine::replication::nodes::{Address, Follower, Nodes};
-use lockwheel_raft::{Node, NodeStatus, Role};
+use lockwheel_engine::replication::nodes::{Address, Follower, Nodes, Rounds};
+use lockwheel_raft::{MOMENT_NAMES, Node, NodeStatus, Role, RoundTotals};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -59,6 +59,7 @@ fn differ_in_progress_only(nodes: &Nodes, shown: &Nodes) -> bool {
         let mut nodes = nodes.clone();
         nodes.followers.iter_mut().for_each(|follower| follower.acknowledged = 0);
         nodes.lag_entries = 0;
+        nodes.rounds = Rounds::default();
         nodes
     };
     without_progress(nodes) == without_progress(shown)
@@ -79,6 +80,7 @@ fn nodes(node: &Node, log: &RaftLog) -> Nodes {
     let lag = |index: Option<u64>| last.saturating_sub(index.unwrap_or(0));
     let mut nodes = Nodes::default();
     nodes.term = status.term;
+    nodes.rounds = rounds(node);
     if !leads {
         nodes.lag_entries = lag(status.applied_index);
     }
@@ -100,6 +102,12 @@ fn nodes(node: &Node, log: &RaftLog) -> Nodes {
         nodes.followers.push(Follower { address, is_in_contact, acknowledged });
     }
     nodes
+}
+
+/// What the rounds of replication of this node have taken.
+fn rounds(node: &Node) -> Rounds {
+    let RoundTotals { rounds, units, moments_us } = node.rounds().totals();
+    Rounds { count: rounds, units, moments_us: MOMENT_NAMES.into_iter().zip(moments_us).collect() }
 }
 
 fn address(text: &str) -> Address {
