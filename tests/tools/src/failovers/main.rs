@@ -77,6 +77,9 @@ struct Options {
     /// Bytes of the large values, and of the effects of large scripts, that are part of the load
     #[arg(long, default_value_t = 0)]
     large_bytes: usize,
+    /// Longest time until the next granted lock, in milliseconds: a longer one fails the campaign
+    #[arg(long)]
+    outage_max_ms: Option<i64>,
     /// The seed of the faults and of the requests
     #[arg(long, default_value_t = 1)]
     seed: u32,
@@ -174,7 +177,13 @@ fn fail_under_load(
     if options.large_bytes > 0 {
         println!("{kind:?}: {large_units} large units of {} bytes", options.large_bytes);
     }
-    Ok(())
+    let longest_ms = times.longest_ms();
+    match options.outage_max_ms {
+        Some(max_ms) if longest_ms > max_ms && kind == Kind::Lockwheel => {
+            Err(format!("an outage of {longest_ms} ms, at most {max_ms} ms are allowed"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Without the requests of a library that repeats some of them unnoticed.

@@ -41,6 +41,11 @@ impl Times {
         self.probe_us.values().map(Vec::len).sum()
     }
 
+    /// The longest time from a fault to the next granted lock, for a client that reconnects at once.
+    pub(crate) fn longest_ms(&self) -> i64 {
+        self.probe_us.values().flatten().max().map_or(0, |us| us / 1000)
+    }
+
     /// Adds a fault, with the requests since the one before.
     pub(crate) fn add(&mut self, injected: &InjectedFault, records: &[Record]) {
         let InjectedFault { kind, fault, granted_us, has_moved } = injected;
