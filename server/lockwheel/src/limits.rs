@@ -224,6 +224,10 @@ pub(crate) const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// clock was set back.
 pub(crate) const TOKENS_AFTER_RESTORE: u64 = 1 << 46;
 
+/// How often clients are shown anew how far the followers are, while none waits for it.
+#[cfg(feature = "replication")]
+pub(crate) const RAFT_PROGRESS_PAUSE: Duration = Duration::from_millis(10);
+
 /// Threads of a node that replicates: one may wait for the engine or the disk, while the other
 /// one sends heartbeats.
 #[cfg(feature = "replication")]

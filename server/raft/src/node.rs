@@ -14,7 +14,7 @@ use std::time::Duration;
 use lockwheel_defects::defect;
 use lockwheel_log::Disk;
 use openraft::error::{ClientWriteError, Fatal, ForwardToLeader, InitializeError, RaftError};
-use openraft::metrics::{RaftDataMetrics, RaftMetrics, RaftServerMetrics};
+use openraft::metrics::{RaftDataMetrics, RaftServerMetrics};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, ClientWriteResult, VoteRequest};
 use openraft::storage::Snapshot;
 use openraft::{Config, Raft, ServerState, SnapshotMeta, SnapshotPolicy, Vote};
@@ -385,19 +385,17 @@ impl Node {
 
     /// Waits until the node has ended, or must end; returns why, unless it was stopped.
     pub async fn ended(&self) -> Option<Failure> {
-        let (mut metrics, mut is_lost) = (self.raft.metrics(), self.is_lost.subscribe());
-        let has_ended = |metrics: &RaftMetrics<NodeId, Peer>| metrics.running_state.is_err();
+        let (mut metrics, mut is_lost) = (self.metrics(), self.is_lost.subscribe());
+        // These metrics change seldom, and their sender is dropped when the task of `openraft` ends.
+        let task_has_ended = async { while metrics.changed().await.is_ok() {} };
         let reason = tokio::select! {
             biased;
             lost = is_lost.wait_for(Option::is_some) => {
                 lost.ok().and_then(|lost| *lost).map(Failure::LogIsLost)
             }
-            ended = metrics.wait_for(has_ended) => {
-                // The sender is dropped if the task of `openraft` has panicked.
-                let reason = match ended {
-                    Ok(metrics) => metrics.running_state.as_ref().err().map(ToString::to_string),
-                    Err(_) => None,
-                };
+            () = task_has_ended => {
+                let metrics = self.raft.metrics();
+                let reason = metrics.borrow().running_state.as_ref().err().map(ToString::to_string);
                 Some(Failure::Core(reason.unwrap_or_else(|| "its task has panicked".to_owned())))
             }
         };

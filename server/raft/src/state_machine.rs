@@ -13,7 +13,7 @@ use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{
     Entry, LogId, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageError, StoredMembership,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tracing::error;
 
@@ -37,7 +37,7 @@ pub trait State: Debug + Send + Sync + 'static {
     fn load(&self, effects: &[u8], lease_ms: i64) -> Result<(), String>;
 
     /// Applies the effects of a committed batch, unless this process leads and has produced it:
-    /// then the state has them already.
+    /// then the state has them already. A wait for the state is within [`blocking`].
     ///
     /// # Errors
     /// As [`State::load`].
@@ -158,6 +158,11 @@ impl StateMachine {
         Ok((log, StateMachine { shared, state, applied }))
     }
 
+    /// The applied entries, which are locked for long while the state is being replaced.
+    fn lock_applied(&self) -> MutexGuard<'_, Applied> {
+        self.applied.try_lock().unwrap_or_else(|| blocking(|| self.applied.lock()))
+    }
+
     /// The log time after the last applied entry, in milliseconds.
     pub(crate) fn lease_ms(&self) -> i64 {
         self.applied.lock().at.lease_ms
@@ -166,7 +171,7 @@ impl StateMachine {
     /// The index of the last applied entry; `None` before the first one. Waits while the
     /// state is being replaced.
     pub(crate) fn applied_index(&self) -> Option<u64> {
-        blocking(|| self.applied.lock()).at.last.map(|last| last.index)
+        self.lock_applied().at.last.map(|last| last.index)
     }
 
     /// The barrier whose batches have effects.
@@ -241,7 +246,8 @@ impl StateMachine {
     }
 }
 
-/// Runs a call that may block, so that messages between nodes go on meanwhile.
+/// Runs a call that may block, so that messages between nodes go on meanwhile. Another thread takes
+/// over the tasks of this one, which costs as much as a small message.
 pub fn blocking<T>(call: impl FnOnce() -> T) -> T {
     // Simulations have one thread.
     let runtime = tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor());
@@ -269,12 +275,15 @@ impl RaftStateMachine<Types> for StateMachine {
         I: IntoIterator<Item = Entry<Types>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut applied = blocking(|| self.applied.lock());
+        let mut applied = self.lock_applied();
         let mut replies = Vec::new();
         for entry in entries {
             if let Some(batch) = applied.at.pass(&entry) {
-                // The engine may be busy, and messages between nodes must go on.
-                let committed = blocking(|| self.state.commit(&batch));
+                // Messages between nodes must go on while many effects are applied.
+                let committed = match batch.effects.len() > limits::ENTRY_BYTES {
+                    true => blocking(|| self.state.commit(&batch)),
+                    false => self.state.commit(&batch),
+                };
                 committed.map_err(|error| {
                     applied.is_broken = true;
                     storage_error(io::Error::other(error))

@@ -120,7 +120,8 @@ pub async fn send(
     stream: &mut (impl AsyncWrite + Unpin + ?Sized),
     message: &impl Serialize,
 ) -> io::Result<()> {
-    let mut bytes = vec![0; LENGTH_BYTES];
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bytes.extend([0; LENGTH_BYTES]);
     rmp_serde::encode::write_named(&mut bytes, message).map_err(io::Error::other)?;
     let length = bytes.len() - LENGTH_BYTES;
     let length = u32::try_from(length).ok().filter(|length| *length <= limits::MESSAGE_BYTES_MAX);
@@ -147,8 +148,8 @@ pub async fn receive<T: DeserializeOwned>(
     if length > bytes_max {
         return Err(invalid("a message is too long"));
     }
-    // Memory grows with what has arrived, not with what was announced.
-    let mut bytes = Vec::new();
+    // Beyond a usual message, memory grows with what has arrived, not with what was announced.
+    let mut bytes = Vec::with_capacity(USUAL_BYTES.min(length as usize));
     stream.take(u64::from(length)).read_to_end(&mut bytes).await?;
     if bytes.len() < length as usize {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -157,6 +158,9 @@ pub async fn receive<T: DeserializeOwned>(
 }
 
 const LENGTH_BYTES: usize = 4;
+
+/// Bytes of a message that carries the changes of some clients.
+const USUAL_BYTES: usize = 4 << 10;
 
 fn invalid(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)

@@ -130,6 +130,17 @@ impl Host {
         self.with_release(action, drop)
     }
 
+    /// As [`Host::with`], for a task of the node: messages between nodes go on while it waits.
+    #[cfg(feature = "replication")]
+    pub(crate) fn with_of_node<R>(
+        &self,
+        action: impl FnOnce(&mut Engine) -> R,
+    ) -> Result<R, Failed> {
+        let engine = self.engine.try_lock();
+        let engine = engine.unwrap_or_else(|| lockwheel_raft::blocking(|| self.wait_for_engine()));
+        self.with_guard(engine, action, drop)
+    }
+
     /// As [`Host::with`], for a caller that calls again at once: a waiting thread gets the engine
     /// first.
     pub(crate) fn with_fair<R>(&self, action: impl FnOnce(&mut Engine) -> R) -> Result<R, Failed> {

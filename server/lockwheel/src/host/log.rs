@@ -194,6 +194,8 @@ impl Host {
     pub(super) fn serve_log_waits(&self, engine: &mut Engine) {
         let Some(log) = self.log.get() else { return };
         let is_awaited = engine.is_flush_awaited();
+        #[cfg(feature = "replication")]
+        let begins = is_awaited && !self.gate.is_flush_awaited();
         self.gate.await_flush(is_awaited);
         if is_awaited {
             // Read after the gate is set: it does not report what became durable before.
@@ -201,6 +203,13 @@ impl Host {
             self.note_nodes(engine);
             engine.release_units(log.released(), log.flushed());
             self.gate.await_flush(engine.is_flush_awaited());
+            #[cfg(feature = "replication")]
+            if begins
+                && self.gate.is_flush_awaited()
+                && let Some(log) = self.raft_log.get()
+            {
+                log.progress_is_awaited.notify_one();
+            }
         }
         // `log_units` may have ended waits, too.
         if engine.has_deliveries() {

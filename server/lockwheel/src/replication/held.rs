@@ -118,7 +118,7 @@ async fn refuse(host: &Weak<Host>, mut held: watch::Receiver<u64>) {
 /// Runs `act` on the engine; `None` if the server ends.
 fn with<T>(host: &Weak<Host>, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
     let host = host.upgrade().filter(|host| !host.is_stopping())?;
-    lockwheel_raft::blocking(|| host.with(act)).ok()
+    host.with_of_node(act).ok()
 }
 
 #[cfg(test)]

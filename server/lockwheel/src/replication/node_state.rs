@@ -31,7 +31,8 @@ impl NodeState {
     /// Runs `act` on the engine; an error if the server has ended.
     fn with<T>(&self, act: impl FnOnce(&Host, &mut Engine) -> T) -> Result<T, String> {
         let host = self.host.upgrade().ok_or_else(|| ended().to_string())?;
-        host.with(|engine| act(&host, engine)).map_err(|_| "the engine has failed".to_owned())
+        host.with_of_node(|engine| act(&host, engine))
+            .map_err(|_| "the engine has failed".to_owned())
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct RaftLog {
     work: Notify,
     /// Notified when a batch of this server is committed.
     pub(super) committed: Notify,
+    /// Notified when a client begins to wait for how far the followers are.
+    pub(crate) progress_is_awaited: Notify,
     /// The nodes as clients are shown them, until the engine takes them.
     nodes: Mutex<Option<Nodes>>,
     /// Whether there are such nodes; read without the lock.
@@ -118,6 +120,7 @@ impl RaftLog {
             snapshot_is_due: AtomicBool::new(false),
             work: Notify::new(),
             committed: Notify::new(),
+            progress_is_awaited: Notify::new(),
             nodes: Mutex::default(),
             has_nodes: AtomicBool::new(false),
             held: watch::Sender::default(),

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::raft_log::RaftLog;
 use crate::host::Host;
+use crate::limits;
 
 /// Shows clients the nodes, whenever they change, until the node ends.
 pub(super) async fn show_nodes(host: Weak<Host>, log: Arc<RaftLog>, node: Arc<Node>) {
@@ -34,18 +35,29 @@ pub(super) async fn show_nodes(host: Weak<Host>, log: Arc<RaftLog>, node: Arc<No
             // Read after that: a client that begins to wait now is served by the engine.
             if is_urgent || host.gate.is_flush_awaited() {
                 // The engine takes them then. A failed one has no clients any more.
-                let _ = lockwheel_raft::blocking(|| host.with(|_| {}));
+                let _ = host.with_of_node(|_| {});
             }
         }
+        let is_progress_awaited = host.gate.is_flush_awaited();
         drop(host);
+        let progress = async {
+            if !is_progress_awaited {
+                sleep(limits::RAFT_PROGRESS_PAUSE).await;
+            }
+            tokio::select! {
+                biased;
+                changed = progress.changed() => changed,
+                () = log.committed.notified() => Ok(()),
+                // Followers come into contact, and lose it, without an event.
+                () = sleep(node.heartbeat()) => Ok(()),
+            }
+        };
         let changed = tokio::select! {
             biased;
             changed = metrics.changed() => changed,
             changed = role.changed() => changed,
-            changed = progress.changed() => changed,
-            () = log.committed.notified() => Ok(()),
-            // Followers come into contact, and lose it, without an event.
-            () = sleep(node.heartbeat()) => Ok(()),
+            () = log.progress_is_awaited.notified() => Ok(()),
+            changed = progress => changed,
         };
         if changed.is_err() {
             return;
