@@ -185,6 +185,8 @@ defects! {
     Cluster {
         RaftAllEntriesCommitted = "raft-all-entries-committed":
             "a node applies entries of its log at the start that no majority has" [R2],
+        RaftAppliedBeforeFlush = "raft-applied-before-flush":
+            "a leader applies entries before it has flushed them" [R1 R2],
         RaftBarrierLeftOut = "raft-barrier-left-out":
             "a new leader serves before its barrier is applied" [R3 R9],
         RaftBatchesNotDivided = "raft-batches-not-divided":
@@ -207,6 +209,8 @@ defects! {
             "a new leader does not keep the guard that the log contains" [S8],
         RaftInstalledSnapshotAtWrongPlace = "raft-installed-snapshot-at-wrong-place":
             "a received snapshot keeps the barrier of the state it replaces" [R2],
+        RaftLeaderGoesOnAfterCrash = "raft-leader-goes-on-after-crash":
+            "a leader that was killed goes on in its term, without what it had not flushed" [R1 R2],
         RaftLeaderRemovesItself = "raft-leader-removes-itself":
             "a leader that is to be removed does not let another node lead",
         RaftLeadsWithACutLog = "raft-leads-with-a-cut-log":
@@ -258,6 +262,8 @@ defects! {
         RaftTokenUsedTwice = "raft-token-used-twice": "a join token admits a second node",
         RaftUncommittedEffectsKept = "raft-uncommitted-effects-kept":
             "a deposed leader keeps effects that no majority has" [R5],
+        RaftUnflushedCommitSent = "raft-unflushed-commit-sent":
+            "followers apply what the leader has not flushed" [R1 R2],
         RaftVoteNotSaved = "raft-vote-not-saved":
             "a vote is given before it is on the disk" [R2 R3],
         RaftVotesDuringLease = "raft-votes-during-lease":

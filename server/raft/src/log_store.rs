@@ -3,13 +3,21 @@
 //! The latest entries are also in memory. A thread of its own writes and flushes: a slow disk must
 //! not delay messages between nodes. Units are removed only when a snapshot that contains them is
 //! durable, whatever `openraft` has purged.
+//!
+//! `openraft` 0.9 waits for the disk of a leader before it sends entries. So this log reports the
+//! entries of a leader as flushed at once, and the leader sends them while they are flushed here.
+//! `openraft` may then count an entry as committed that is not on the disk of the leader. Nothing
+//! may rely on that: followers are sent as committed only what [`Shared::is_flushed`] confirms, entries are
+//! applied when [`Shared::wait_until_flushed`] returns, and a leader that was killed needs another
+//! term ([`Shared::write_vote`]).
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use lockwheel_defects::defect;
 use lockwheel_log::files::{Batch as Frame, Clocks, Files};
@@ -20,7 +28,9 @@ use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{Entry, EntryPayload, LogId, OptionalSend, RaftLogReader, StorageError, Vote};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
 
 use crate::batch::Types;
 use crate::rounds::{Moment, Rounds};
@@ -41,6 +51,8 @@ pub enum WritesOn {
     Thread,
     /// On the thread of the caller, for simulations.
     Caller,
+    /// On a task, each order after this time, for simulations.
+    Later(Duration),
 }
 
 #[derive(Debug)]
@@ -48,6 +60,7 @@ enum Writer {
     Thread(Sender<Order>),
     /// What has failed, if something has.
     Caller(Mutex<Option<io::ErrorKind>>),
+    Task(UnboundedSender<Order>),
 }
 
 /// Reads entries for one follower.
@@ -64,8 +77,10 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) files: Mutex<Files>,
     log: Mutex<Log>,
-    /// The last position in the files; `None` if a snapshot could not be installed.
+    /// The last position in the files, which is flushed; `None` if the files could not be written.
     written: watch::Sender<Option<Position>>,
+    /// The number of this node.
+    own: OnceLock<NodeId>,
     /// Whether the node was in doubt when the log was opened: see [`doubt`].
     pub(crate) is_in_doubt: bool,
     pub(crate) rounds: Rounds,
@@ -97,7 +112,11 @@ pub(crate) struct Stored<E> {
 
 /// What the thread does, in order.
 enum Order {
-    Append { frames: Vec<(Position, Vec<u8>, Clocks)>, flushed: LogFlushed<Types> },
+    /// Nothing is reported if `openraft` counts the entries as flushed already.
+    Append {
+        frames: Vec<(Position, Vec<u8>, Clocks)>,
+        flushed: Option<LogFlushed<Types>>,
+    },
     Vote(Vote<NodeId>, oneshot::Sender<io::Result<()>>),
     CutAfter(Position, oneshot::Sender<io::Result<()>>),
     DropUnits(oneshot::Sender<io::Result<()>>),
@@ -240,7 +259,8 @@ impl Shared {
         log.check_vote(recovered.snapshot.is_some()).map_err(of_vote)?;
         let written = watch::Sender::new(Some(recovered.last));
         let (files, log) = (Mutex::new(files), Mutex::new(log));
-        Ok(Shared { disk, files, log, written, is_in_doubt, rounds: Rounds::default() })
+        let (own, rounds) = (OnceLock::new(), Rounds::default());
+        Ok(Shared { disk, files, log, written, own, is_in_doubt, rounds })
     }
 
     /// Lets the log begin after this entry, which a snapshot contains.
@@ -291,9 +311,74 @@ impl Shared {
         Ok(())
     }
 
-    /// A snapshot could not be installed: the node must stop.
+    /// The files could not be written: the node must stop.
     pub(crate) fn fail(&self) {
         self.written.send_replace(None);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.written.borrow().is_none()
+    }
+
+    /// Lets the log report entries of this node as flushed at once while it leads.
+    ///
+    /// # Errors
+    /// As the disk returns them.
+    pub(crate) fn begin_as(&self, own: NodeId) -> io::Result<()> {
+        // Only the start of a node calls this.
+        let _ = self.own.set(own);
+        let vote = self.log.lock().vote;
+        vote.filter(|vote| self.leads_with(vote)).map_or(Ok(()), |vote| self.write_vote(vote))
+    }
+
+    /// Whether this is the vote of this node as a leader.
+    fn leads_with(&self, vote: &Vote<NodeId>) -> bool {
+        vote.committed && self.own.get() == Some(&vote.leader_id.node_id)
+    }
+
+    /// Writes a vote. That of a leader is not on the disk: if it ends with entries that it has sent
+    /// and not flushed, it must not go on in the same term, and make others in their places.
+    fn write_vote(&self, vote: Vote<NodeId>) -> io::Result<()> {
+        let may_go_on = !self.leads_with(&vote) || defect!(RaftLeaderGoesOnAfterCrash);
+        vote::write(&*self.disk, &Vote { committed: vote.committed && may_go_on, ..vote })
+    }
+
+    /// Ends the log of a node that has stopped. If it has led, it may go on in the same term when it
+    /// starts: all entries that it has sent are flushed.
+    ///
+    /// # Errors
+    /// If the files could not be written.
+    pub(crate) async fn end(&self) -> io::Result<()> {
+        self.wait_until_flushed(position_of(self.last())).await?;
+        let vote = self.log.lock().vote;
+        let vote = vote.filter(|vote| self.leads_with(vote));
+        vote.map_or(Ok(()), |vote| vote::write(&*self.disk, &vote))
+    }
+
+    /// Whether an entry is one that this node makes as the leader. An entry with members is none:
+    /// `openraft` must not rely on them before they are flushed.
+    fn is_made_here(&self, log: &Log, entry: &Entry<Types>) -> bool {
+        let vote = log.vote.filter(|vote| self.leads_with(vote));
+        matches!(entry.payload, EntryPayload::Normal(_))
+            && vote.is_some_and(|vote| vote.leader_id.term == entry.log_id.leader_id.term)
+    }
+
+    /// Whether the entries up to this one are flushed on this node.
+    pub(crate) fn is_flushed(&self, last: LogId<NodeId>) -> bool {
+        self.written.borrow().is_some_and(|written| written >= position(last.index))
+    }
+
+    /// Waits until the entries up to this position are flushed on this node.
+    ///
+    /// # Errors
+    /// If the files could not be written.
+    pub(crate) async fn wait_until_flushed(&self, last: Position) -> io::Result<()> {
+        let mut written = self.written.subscribe();
+        let is_over = |written: &Option<Position>| written.is_none_or(|written| written >= last);
+        match written.wait_for(is_over).await.is_ok_and(|written| written.is_some()) {
+            true => Ok(()),
+            false => Err(io::Error::other("the log could not be written")),
+        }
     }
 
     /// Removes the segments that are purged and contained in the snapshot.
@@ -316,14 +401,20 @@ impl Shared {
             Order::Append { frames, flushed } => {
                 let done = self.try_to(failure, |it| {
                     it.write(frames)?;
-                    if defect!(RaftEntriesNotFlushed) { Ok(()) } else { it.sync() }
+                    it.sync()
                 });
-                return flushed.log_io_completed(done);
+                if done.is_err() {
+                    self.fail();
+                }
+                if let Some(flushed) = flushed {
+                    flushed.log_io_completed(done);
+                }
+                return;
             }
             Order::Vote(vote, reply) => {
                 let write = |it: &Shared| match defect!(RaftVoteNotSaved) {
                     true => Ok(()),
-                    false => vote::write(&*it.disk, &vote),
+                    false => it.write_vote(vote),
                 };
                 (self.try_to(failure, write), reply)
             }
@@ -364,7 +455,9 @@ impl Shared {
     fn sync(&self) -> io::Result<()> {
         let written = {
             let mut files = self.files.lock();
-            files.sync()?;
+            if !defect!(RaftEntriesNotFlushed) {
+                files.sync()?;
+            }
             files.written()
         };
         self.written.send_replace(Some(written));
@@ -410,6 +503,18 @@ impl LogStore {
                 })?;
                 Writer::Thread(orders)
             }
+            WritesOn::Later(time) => {
+                let (orders, mut receiver) = unbounded_channel();
+                let worker = Arc::clone(shared);
+                tokio::spawn(async move {
+                    let mut failure = None;
+                    while let Some(order) = receiver.recv().await {
+                        sleep(time).await;
+                        worker.carry_out(order, &mut failure);
+                    }
+                });
+                Writer::Task(orders)
+            }
         };
         Ok(LogStore { shared: Arc::clone(shared), writer })
     }
@@ -417,6 +522,7 @@ impl LogStore {
     fn order(&self, order: Order) -> io::Result<()> {
         match &self.writer {
             Writer::Thread(orders) => orders.send(order).map_err(|_| thread_has_ended()),
+            Writer::Task(orders) => orders.send(order).map_err(|_| thread_has_ended()),
             Writer::Caller(failure) => {
                 self.shared.carry_out(order, &mut failure.lock());
                 Ok(())
@@ -604,10 +710,11 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = Entry<Types>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut frames = Vec::new();
+        let (mut frames, mut are_made_here) = (Vec::new(), !self.shared.has_failed());
         {
             let mut log = self.shared.log.lock();
             for entry in entries {
+                are_made_here &= self.shared.is_made_here(&log, &entry);
                 let stored = Stored { entry: &entry, committed: log.committed };
                 let bytes = encode(&stored).map_err(storage_error)?;
                 let lease_ms = match &entry.payload {
@@ -623,6 +730,13 @@ impl RaftLogStorage<Types> for LogStore {
                 log.push(entry, length);
             }
         }
+        let flushed = match are_made_here {
+            true => {
+                flushed.log_io_completed(Ok(()));
+                None
+            }
+            false => Some(flushed),
+        };
         self.order(Order::Append { frames, flushed }).map_err(storage_error)
     }
 
@@ -646,14 +760,8 @@ impl RaftLogStorage<Types> for LogStore {
     async fn purge(&mut self, log_id: LogId<NodeId>) -> Result<(), StorageError<NodeId>> {
         self.shared.log.lock().purge(log_id);
         // If the log ends before, a snapshot is being installed, after which it goes on.
-        let mut written = self.shared.written.subscribe();
-        let is_over = |written: &Option<Position>| {
-            written.is_none_or(|written| written >= position(log_id.index))
-        };
-        let written = written.wait_for(is_over).await.is_ok_and(|written| written.is_some());
-        if !written {
-            return Err(storage_error(io::Error::other("a snapshot could not be installed")));
-        }
+        let is_written = self.shared.wait_until_flushed(position(log_id.index)).await;
+        is_written.map_err(storage_error)?;
         self.carry_out(Order::DropUnits).await
     }
 }

@@ -190,6 +190,25 @@ impl Connection {
         Ok(())
     }
 
+    /// Lets a message say only what is committed and flushed on this node: see
+    /// [`crate::log_store`]. A message that says nothing else waits a little for that.
+    async fn send_what_is_flushed(
+        &self,
+        request: &mut AppendEntriesRequest<Types>,
+        limit: Duration,
+    ) {
+        let Some(committed) = request.leader_commit else { return };
+        if self.log.is_flushed(committed) || defect!(RaftUnflushedCommitSent) {
+            return;
+        }
+        if request.entries.is_empty() {
+            let is_flushed = self.log.wait_until_flushed(position_of(Some(committed)));
+            // It has failed, or takes long: the message keeps contact.
+            let _ = timeout(limit / 4, is_flushed).await;
+        }
+        request.leader_commit = request.leader_commit.filter(|it| self.log.is_flushed(*it));
+    }
+
     /// Removes the first entries of a message that the follower has already, as far as its last
     /// entry shows; returns whether there were any. A new leader does not know how far its
     /// followers are, and `openraft` would send them half the log to find out. The follower still
@@ -259,6 +278,7 @@ impl RaftNetwork<Types> for Connection {
         }
         let skips = self.skip_known(&mut request).await;
         let before = position_of(request.prev_log_id);
+        self.send_what_is_flushed(&mut request, option.hard_ttl()).await;
         let is_partial = self.pace.begin(&mut request.entries);
         let last_id = request.entries.last().map(|last| last.log_id).or(request.prev_log_id);
         let last = position_of(last_id);

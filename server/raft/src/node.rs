@@ -142,6 +142,7 @@ impl Node {
         let Settings { lease, ref cluster, .. } = settings;
         let (cluster, contacts) = (cluster.clone(), Arc::default());
         let log_of_node = Arc::clone(&machine.shared);
+        log_of_node.begin_as(settings.id)?;
         let network = Network { cluster, lease, connect, contacts, log: log_of_node };
         let raft =
             Raft::new(settings.id, Arc::new(config), network.clone(), log, machine.clone()).await;
@@ -407,6 +408,10 @@ impl Node {
         self.is_stopped.send_replace(true);
         // A panic of the task has been reported where it happened.
         let _ = self.raft.shutdown().await;
+        let ended = timeout(self.settings.lease, self.machine.shared.end()).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            warn!("the log was not flushed: the node must be elected when it starts again");
+        }
     }
 }
 

@@ -275,6 +275,13 @@ impl RaftStateMachine<Types> for StateMachine {
         I: IntoIterator<Item = Entry<Types>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        let entries: Vec<Entry<Types>> = entries.into_iter().collect();
+        if let Some(last) = entries.last()
+            && !defect!(RaftAppliedBeforeFlush)
+        {
+            let last = position_of(Some(last.log_id)).min(position_of(self.shared.last()));
+            self.shared.wait_until_flushed(last).await.map_err(storage_error)?;
+        }
         let mut applied = self.lock_applied();
         let mut replies = Vec::new();
         for entry in entries {

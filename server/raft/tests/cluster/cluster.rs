@@ -111,7 +111,12 @@ pub(crate) struct Cluster {
     /// What has happened, for failures.
     story: VecDeque<String>,
     seed: u64,
+    /// Time that some disks need to flush; others need twice as long, or none.
+    flush: Duration,
 }
+
+/// [`Cluster::flush`] of clusters with slow disks.
+const FLUSH: Duration = Duration::from_millis(4);
 
 /// Number of lines of the story that are shown.
 const STORY_LINES: usize = 120;
@@ -157,12 +162,24 @@ impl Cluster {
             complaints: Complaints::default(),
             story: VecDeque::new(),
             seed,
+            flush: Duration::ZERO,
         }
     }
 
     /// A new cluster of these nodes.
     pub(crate) fn start(seed: u64, nodes: usize) -> Cluster {
+        Cluster::new(seed).begin(nodes)
+    }
+
+    /// As [`Cluster::start`], with disks of which two of three flush late.
+    pub(crate) fn start_with_slow_disks(seed: u64, nodes: usize) -> Cluster {
         let mut cluster = Cluster::new(seed);
+        cluster.flush = FLUSH;
+        cluster.begin(nodes)
+    }
+
+    fn begin(mut self, nodes: usize) -> Cluster {
+        let cluster = &mut self;
         for _ in 0..nodes {
             cluster.add_machine();
         }
@@ -170,7 +187,7 @@ impl Cluster {
         let first = *cluster.machines.keys().next().expect("a node");
         let begun = cluster.call(first, |node| async move { node.begin_cluster(peers).await });
         cluster.finish(begun).expect("it runs").expect("a new cluster");
-        cluster
+        self
     }
 
     /// A cluster of one node, whose disk has a log. No unit in it has a greater number.
@@ -248,7 +265,14 @@ impl Cluster {
             heartbeat: HEARTBEAT,
             lease: self.machines[&id].lease,
             entries_kept: 5,
-            writes_on: WritesOn::Caller,
+            writes_on: self.writes_on(id),
+        }
+    }
+
+    fn writes_on(&self, id: NodeId) -> WritesOn {
+        match self.flush * ((self.seed + id) % 3) as u32 {
+            Duration::ZERO => WritesOn::Caller,
+            flush => WritesOn::Later(flush),
         }
     }
 

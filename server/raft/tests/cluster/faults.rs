@@ -41,7 +41,8 @@ struct Change {
 
 /// Runs a cluster with this seed; returns the counts of faults and events.
 pub(crate) fn run(seed: u64) -> Figures {
-    let mut cluster = Cluster::start(seed, if seed.is_multiple_of(2) { 3 } else { 5 });
+    let nodes = if seed.is_multiple_of(2) { 3 } else { 5 };
+    let mut cluster = Cluster::start_with_slow_disks(seed, nodes);
     cluster.clients.resize_with(CLIENTS, Client::default);
     let mut change = None;
     while cluster.now < LENGTH {
