@@ -23,6 +23,9 @@ const EPOCH_US: i64 = 1_700_000_000_000_000;
 /// Time after a message of a leader during which a node votes for no other one.
 const LEASE: Duration = Duration::from_millis(400);
 
+/// Time that the disks of some nodes need to flush; others need twice as long, or none.
+const FLUSH: Duration = Duration::from_millis(4);
+
 /// The network of a cluster.
 pub type SharedNetwork = Arc<Mutex<Network>>;
 
@@ -361,6 +364,7 @@ fn node_options(id: NodeId, network: &SharedNetwork, plan: &Plan) -> NodeOptions
         connect: Arc::new(From(id, Arc::clone(network))),
         lease: LEASE,
         entries_kept: plan.entries_kept,
+        flush: FLUSH * (id % 3) as u32,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct NodeOptions {
     pub lease: Duration,
     /// See [`lockwheel_raft::Settings::entries_kept`].
     pub entries_kept: u64,
+    /// Time that its disk needs to flush entries; zero to flush them at once.
+    pub flush: Duration,
 }
 
 /// Writes the log of a cluster, whose first node is `own`, to an empty disk, with the state of the
@@ -81,7 +83,10 @@ impl SimulatedNode {
             heartbeat: options.lease / 5,
             lease: options.lease,
             entries_kept: options.entries_kept,
-            writes_on: WritesOn::Caller,
+            writes_on: match options.flush {
+                Duration::ZERO => WritesOn::Caller,
+                flush => WritesOn::Later(flush),
+            },
         };
         let mut tasks = JoinSet::new();
         let node = runtime.block_on(async {

@@ -112,6 +112,12 @@ fn leader_that_is_removed_hands_its_leadership_over() {
     scenarios::removed_leader();
 }
 
+/// Shows R1, R2.
+#[test]
+fn leader_that_was_killed_does_not_go_on_in_its_term() {
+    scenarios::leader_that_starts_again();
+}
+
 #[test]
 fn nodes_that_all_have_cut_off_the_ends_of_their_logs_elect_a_leader() {
     scenarios::doubt_of_all_nodes();

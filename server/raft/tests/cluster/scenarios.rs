@@ -40,6 +40,7 @@ pub(crate) const ALL: &[fn()] = &[
     join_token,
     doubt,
     doubt_of_a_leader,
+    leader_that_starts_again,
     removed_leader,
     doubt_of_all_nodes,
     slow_links,
@@ -819,6 +820,32 @@ pub(crate) fn doubt() {
     cluster.leader();
 }
 
+/// A leader that was stopped goes on in its term when it starts, and one that was killed does not:
+/// it may have sent entries that it has not flushed, and would make others in their places.
+pub(crate) fn leader_that_starts_again() {
+    for is_stopped in [true, false] {
+        let mut cluster = Cluster::start(1, 3);
+        let (leader, _) = cluster.leader();
+        cluster.acknowledge();
+        let term = cluster.node(leader).metrics().borrow().vote.leader_id.term;
+        if is_stopped {
+            stop(&mut cluster, leader);
+        }
+        cluster.kill(leader, false);
+        cluster.run(leader);
+        let (next, _) = cluster.leader();
+        let next_term = cluster.node(next).metrics().borrow().vote.leader_id.term;
+        assert_eq!((next == leader, next_term == term), (is_stopped, is_stopped));
+        cluster.check_end();
+    }
+}
+
+/// Stops a node as at the end of a server.
+fn stop(cluster: &mut Cluster, id: NodeId) {
+    let stopped = cluster.call(id, |node| async move { node.stop().await });
+    cluster.finish(stopped).expect("it ends");
+}
+
 /// A leader that has lost entries does not lead again in its term: it would write other entries in
 /// their places.
 pub(crate) fn doubt_of_a_leader() {
@@ -826,6 +853,7 @@ pub(crate) fn doubt_of_a_leader() {
     let (leader, _) = cluster.leader();
     cluster.acknowledge();
     cluster.sleep(SETTLED);
+    stop(&mut cluster, leader);
     cluster.kill(leader, false);
     tear(&cluster, leader, 30);
     cluster.run(leader);
