@@ -44,7 +44,7 @@ impl Link {
     /// Connects, authenticates, and asks what the server is.
     pub(crate) fn open(address: &Address, reply_timeout: Duration) -> io::Result<Link> {
         let connect = || {
-            let mut wire = Wire::connect(address, 2, handshake_timeout(reply_timeout))?;
+            let mut wire = connect(address, reply_timeout)?;
             let info = wire.call(&["INFO", "server"])?;
             Ok((wire, info))
         };
@@ -217,12 +217,13 @@ impl Route {
     /// Subscribes to a channel on a connection of its own; `None` if that fails.
     pub(crate) fn subscribe(&self, channel: &str) -> Option<Wire> {
         let opened = match self.links.first() {
-            Some(link) => self.target.open(&link.address),
-            None => self.target.connect_to_primary(),
+            Some(link) => connect(&link.address, self.target.reply_timeout),
+            None => self.target.connect_to_primary().map(|link| link.wire),
         };
-        let subscribed = opened.and_then(|mut link| {
-            let reply = link.wire.call(&["SUBSCRIBE", channel])?;
-            Ok((reply.kind == b'*').then_some(link.wire))
+        let subscribed = opened.and_then(|mut wire| {
+            wire.set_reply_timeout(self.target.reply_timeout);
+            let reply = wire.call(&["SUBSCRIBE", channel])?;
+            Ok((reply.kind == b'*').then_some(wire))
         });
         let wire = subscribed.ok().flatten();
         if wire.is_none() {
@@ -370,6 +371,11 @@ fn is_refusal(reply: &Frame) -> bool {
 pub(crate) fn place(address: &Address) -> String {
     let shown = address.to_string();
     shown.split_once("://").map(|(_, place)| place.to_owned()).unwrap_or(shown)
+}
+
+/// Connects and authenticates.
+fn connect(address: &Address, reply_timeout: Duration) -> io::Result<Wire> {
+    Wire::connect(address, 2, handshake_timeout(reply_timeout))
 }
 
 /// Time-out of connecting, and of each reply until the connection can be used.
