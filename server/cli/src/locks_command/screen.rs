@@ -34,7 +34,8 @@ pub(super) fn alarm(has_colors: bool) -> Style {
     if has_colors { STRONG.fg(Color::Red) } else { STRONG }
 }
 
-/// Draws what is shown; limits its scrolling to what there is.
+/// Draws the table of locks, or the details of the opened lock. Sets the page and the first visible
+/// line of the view to fit the window.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View, alarm: Style) {
     let area = frame.area();
     if area.width < COLUMNS_MIN || area.height < LINES_MIN {

@@ -274,8 +274,8 @@ impl Engine {
         (took_ns >= self.latency.noted_ns).then_some(took_ns)
     }
 
-    /// Takes over a reading of the clock, at the end of so many `further` commands than those that
-    /// share it. Returns the time left for the further ones.
+    /// Ends the time since the last reading of the clock, and divides it among the commands that
+    /// share it and `further` ones. Returns the part of the further ones.
     #[inline(always)]
     fn end_sharing(&mut self, now_ns: u64, further: u64) -> u64 {
         let span_ns = now_ns.saturating_sub(self.latency.boundary_ns);
