@@ -29,8 +29,7 @@ const CHECK_FAILED: u8 = 1;
 pub(crate) const UNUSABLE: u8 = 125;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
-/// Exit status of a command that a signal has ended, without the number of the signal, as in
-/// shells.
+/// What the exit status adds to the number of the signal that has ended a command, as in shells.
 pub(crate) const SIGNAL_STATUS_BASE: i32 = 128;
 
 /// Options of the server that others may override.

@@ -14,6 +14,16 @@ use super::view::{State, View};
 /// 2026-11-30 12:34:56.
 const AT_MS: i64 = 1_796_042_096_000;
 
+/// The lines of a screen of 80 columns that most tests expect: the server, the order of the locks,
+/// the head of the table, and the keys.
+const TITLE: &str =
+    "127.0.0.1:6379                                         standalone, version 0.1.0";
+const ORDER: &str =
+    "Sorted by key                                              State of 12:34:56 UTC";
+const TABLE: &str =
+    "Key                        Holder                    Waiting  Held for     Lease";
+const KEYS: &str = "Arrows scroll  s sort  / filter  Enter details  q end";
+
 fn client(id: u64, name: &str, how: &str) -> Value {
     let address = format!("10.0.0.{id}:4000");
     json!({"client": id, "name": name, "address": address, "user": "default", "how": how})
@@ -26,6 +36,11 @@ fn lock(key: &str, holders: &Value, age_ms: i64, lease_ms: Option<i64>, waiters:
         "since_ms": AT_MS - age_ms, "lease_ms": lease_ms, "lease_full_ms": lease_ms,
         "renewals": 2, "waiters": waiters, "refusals": 3,
     })
+}
+
+/// A lock without a lease, of which neither holder nor waiting clients are known.
+fn plain(key: &str) -> Value {
+    lock(key, &json!([]), 1, None, &json!([]))
 }
 
 fn state(locks: &[Value]) -> State {
@@ -68,8 +83,10 @@ fn terminal_of(
     terminal
 }
 
-/// The lines of the screen, without the spaces at their ends and the empty lines before the last.
-fn lines_of(view: &mut View, (width, height): (u16, u16)) -> Vec<String> {
+/// The lines of a screen, without the spaces at their ends and the empty lines before the last.
+struct Screen(Vec<String>);
+
+fn screen(view: &mut View, width: u16, height: u16) -> Screen {
     let terminal = terminal_of(view, width, height, true);
     let cells = terminal.backend().buffer().content().chunks(usize::from(width));
     let lines = cells.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>());
@@ -79,20 +96,25 @@ fn lines_of(view: &mut View, (width, height): (u16, u16)) -> Vec<String> {
         lines.pop();
     }
     lines.push(last);
-    lines
+    Screen(lines)
 }
 
-#[track_caller]
-fn check(view: &mut View, size: (u16, u16), expected: &[&str]) {
-    let lines = lines_of(view, size);
-    assert_eq!(lines, expected, "\n{}", lines.join("\n"));
+/// The screen of a common terminal.
+fn common(view: &mut View) -> Screen {
+    screen(view, 80, 24)
 }
 
-/// As [`check`], for the lines between the head and the line at the bottom.
-#[track_caller]
-fn check_body(view: &mut View, size: (u16, u16), expected: &[&str]) {
-    let lines = lines_of(view, size);
-    assert_eq!(lines[3..lines.len() - 1], *expected, "\n{}", lines.join("\n"));
+impl Screen {
+    #[track_caller]
+    fn check(&self, expected: &[&str]) {
+        assert_eq!(self.0, expected, "\n{}", self.0.join("\n"));
+    }
+
+    /// As [`Screen::check`], for the lines between the head and the line at the bottom.
+    #[track_caller]
+    fn check_body(&self, expected: &[&str]) {
+        assert_eq!(self.0[3..self.0.len() - 1], *expected, "\n{}", self.0.join("\n"));
+    }
 }
 
 fn press(view: &mut View, code: KeyCode) {
@@ -115,20 +137,16 @@ fn keys(view: &View) -> String {
 #[test]
 fn screen_shows_all_locks_and_fits_the_window() {
     let mut view = view_of(&three());
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 3  Waiting 2  Longest wait >0.0s",
-            "Sorted by key                                              State of 12:34:56 UTC",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "lock:a                     client 9 disconnected           0     1h02m  no lease",
-            "lock:b                     worker-1                        2     12.3s     29.9s",
-            "orders:\\u{2...xxx:the-end  10.0.0.4:4000 and 1 more        0      0.0s     1m00s",
-            "Arrows scroll  s sort  / filter  Enter details  q end",
-        ],
-    );
+    common(&mut view).check(&[
+        TITLE,
+        "Locks 3  Waiting 2  Longest wait >0.0s",
+        ORDER,
+        TABLE,
+        "lock:a                     client 9 disconnected           0     1h02m  no lease",
+        "lock:b                     worker-1                        2     12.3s     29.9s",
+        "orders:\\u{2...xxx:the-end  10.0.0.4:4000 and 1 more        0      0.0s     1m00s",
+        KEYS,
+    ]);
     let row = |key: &str, holder: &str, [waiting, held, lease]: [&str; 3]| {
         format!("{key:125}  {holder:44}  {waiting:>7}  {held:>8}  {lease:>8}")
     };
@@ -141,25 +159,21 @@ fn screen_shows_all_locks_and_fits_the_window() {
         &row("lock:a", "client 9 disconnected", ["0", "1h02m", "no lease"]),
         &row("lock:b", "worker-1", ["2", "12.3s", "29.9s"]),
         &row(&long, "10.0.0.4:4000 and 1 more", ["0", "0.0s", "1m00s"]),
-        "Arrows scroll  s sort  / filter  Enter details  q end",
+        KEYS,
     ];
-    check(&mut view, (200, 60), &expected);
-    check(
-        &mut view,
-        (40, 10),
-        &[
-            "127.0.0.1:6379         standalone, 0.1.0",
-            "Locks 3  Waiting 2  Longest >0.0s",
-            "Sorted by key               12:34:56 UTC",
-            "Key        Holder       Waiting    Lease",
-            "lock:a     disconnected       0 no lease",
-            "lock:b     worker-1           2    29.9s",
-            "orde...end 10.0....more       0    1m00s",
-            "s sort  / filter  Enter details  q end",
-        ],
-    );
-    check(&mut view, (39, 10), &["40x10 is the least size", ""]);
-    check(&mut view, (40, 9), &["40x10 is the least size", ""]);
+    screen(&mut view, 200, 60).check(&expected);
+    screen(&mut view, 40, 10).check(&[
+        "127.0.0.1:6379         standalone, 0.1.0",
+        "Locks 3  Waiting 2  Longest >0.0s",
+        "Sorted by key               12:34:56 UTC",
+        "Key        Holder       Waiting    Lease",
+        "lock:a     disconnected       0 no lease",
+        "lock:b     worker-1           2    29.9s",
+        "orde...end 10.0....more       0    1m00s",
+        "s sort  / filter  Enter details  q end",
+    ]);
+    screen(&mut view, 39, 10).check(&["40x10 is the least size", ""]);
+    screen(&mut view, 40, 9).check(&["40x10 is the least size", ""]);
 }
 
 #[test]
@@ -190,22 +204,18 @@ fn missing_lease_and_disconnected_holder_are_emphasized_with_and_without_colors(
 fn lost_connection_is_not_shown_as_no_locks() {
     let mut view = view_of(&three());
     view.lost = Some("Connection refused".to_owned());
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 3  Waiting 2  Longest wait >0.0s",
-            "Sorted by key                                              State of 12:34:56 UTC",
-            "No connection to the locks: Connection refused. What is shown is the state of",
-            "12:34:56 UTC. Reconnecting",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "lock:a                     client 9 disconnected           0     1h02m  no lease",
-            "lock:b                     worker-1                        2     12.3s     29.9s",
-            "orders:\\u{2...xxx:the-end  10.0.0.4:4000 and 1 more        0      0.0s     1m00s",
-            "Arrows scroll  s sort  / filter  Enter details  q end",
-        ],
-    );
+    common(&mut view).check(&[
+        TITLE,
+        "Locks 3  Waiting 2  Longest wait >0.0s",
+        ORDER,
+        "No connection to the locks: Connection refused. What is shown is the state of",
+        "12:34:56 UTC. Reconnecting",
+        TABLE,
+        "lock:a                     client 9 disconnected           0     1h02m  no lease",
+        "lock:b                     worker-1                        2     12.3s     29.9s",
+        "orders:\\u{2...xxx:the-end  10.0.0.4:4000 and 1 more        0      0.0s     1m00s",
+        KEYS,
+    ]);
     let terminal = terminal_of(&mut view, 80, 24, true);
     let row = &terminal.backend().buffer()[(0, 7)];
     assert!(row.symbol() == "l" && row.modifier.contains(Modifier::DIM), "{row:?}");
@@ -214,50 +224,31 @@ fn lost_connection_is_not_shown_as_no_locks() {
 #[test]
 fn no_lock_is_held_is_shown_only_with_a_connection() {
     let mut view = view_of(&[]);
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 0  Waiting 0",
-            "Sorted by key                                              State of 12:34:56 UTC",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "No lock is held",
-            "Arrows scroll  s sort  / filter  Enter details  q end",
-        ],
-    );
+    common(&mut view).check(&[TITLE, "Locks 0  Waiting 0", ORDER, TABLE, "No lock is held", KEYS]);
     view.lost = Some("Connection refused".to_owned());
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 0  Waiting 0",
-            "Sorted by key                                              State of 12:34:56 UTC",
-            "No connection to the locks: Connection refused. What is shown is the state of",
-            "12:34:56 UTC. Reconnecting",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "It is not known which locks are held",
-            "Arrows scroll  s sort  / filter  Enter details  q end",
-        ],
-    );
+    common(&mut view).check(&[
+        TITLE,
+        "Locks 0  Waiting 0",
+        ORDER,
+        "No connection to the locks: Connection refused. What is shown is the state of",
+        "12:34:56 UTC. Reconnecting",
+        TABLE,
+        "It is not known which locks are held",
+        KEYS,
+    ]);
     view.lost = Some("a very long reason ".repeat(50));
-    check(
-        &mut view,
-        (40, 10),
-        &[
-            "127.0.0.1:6379         standalone, 0.1.0",
-            "Locks 0  Waiting 0",
-            "Sorted by key               12:34:56 UTC",
-            "No connection to the locks: a very long",
-            "reason a very long reason a very long",
-            "reason a very long reason a very long",
-            "reason a very long reason a very long",
-            "Key        Holder       Waiting    Lease",
-            "It is not known which locks are held",
-            "s sort  / filter  Enter details  q end",
-        ],
-    );
+    screen(&mut view, 40, 10).check(&[
+        "127.0.0.1:6379         standalone, 0.1.0",
+        "Locks 0  Waiting 0",
+        "Sorted by key               12:34:56 UTC",
+        "No connection to the locks: a very long",
+        "reason a very long reason a very long",
+        "reason a very long reason a very long",
+        "reason a very long reason a very long",
+        "Key        Holder       Waiting    Lease",
+        "It is not known which locks are held",
+        "s sort  / filter  Enter details  q end",
+    ]);
     view.update(state(&three()));
     assert_eq!(view.lost, None);
 }
@@ -267,19 +258,15 @@ fn follower_names_its_leader_and_no_waiting_clients() {
     let mut state = state(&three()[..1]);
     state.leader = Some("10.0.0.7:6379".to_owned());
     state.role = "follower, version 0.1.0".to_owned();
-    check(
-        &mut View::new("127.0.0.1:6379".to_owned(), state),
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                           follower, version 0.1.0",
-            "Locks 1",
-            "Sorted by key                                              State of 12:34:56 UTC",
-            "follower of 10.0.0.7:6379: holders and waiting clients are shown there",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "lock:b                     worker-1                        ?     12.3s     29.9s",
-            "Arrows scroll  s sort  / filter  Enter details  q end",
-        ],
-    );
+    common(&mut View::new("127.0.0.1:6379".to_owned(), state)).check(&[
+        "127.0.0.1:6379                                           follower, version 0.1.0",
+        "Locks 1",
+        ORDER,
+        "follower of 10.0.0.7:6379: holders and waiting clients are shown there",
+        TABLE,
+        "lock:b                     worker-1                        ?     12.3s     29.9s",
+        KEYS,
+    ]);
 }
 
 #[test]
@@ -322,8 +309,7 @@ fn keys_sort_and_move_and_the_selected_lock_stays_selected() {
 
 #[test]
 fn many_locks_scroll_by_pages() {
-    let locks: Vec<Value> =
-        (0..100).map(|it| lock(&format!("{it:02}"), &json!([]), 1, None, &json!([]))).collect();
+    let locks: Vec<Value> = (0..100).map(|it| plain(&format!("{it:02}"))).collect();
     let mut view = view_of(&locks);
     let visible = |view: &mut View| {
         let terminal = terminal_of(view, 80, 15, true);
@@ -371,46 +357,34 @@ fn filter_finds_keys_owners_names_and_addresses() {
     press(&mut view, KeyCode::Char('/'));
     type_text(&mut view, "stockq");
     press(&mut view, KeyCode::Backspace);
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 1 of 2  Waiting 0",
-            "Sorted by key, filter stock                                State of 12:34:56 UTC",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "stock:1                    10.0.0.8:4000                   0      0.0s  no lease",
-            "Filter: stock_",
-        ],
-    );
+    common(&mut view).check(&[
+        TITLE,
+        "Locks 1 of 2  Waiting 0",
+        "Sorted by key, filter stock                                State of 12:34:56 UTC",
+        TABLE,
+        "stock:1                    10.0.0.8:4000                   0      0.0s  no lease",
+        "Filter: stock_",
+    ]);
     press(&mut view, KeyCode::Enter);
     press(&mut view, KeyCode::Char('s'));
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 1 of 2  Waiting 0",
-            "Sorted by lease, filter stock                              State of 12:34:56 UTC",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "stock:1                    10.0.0.8:4000                   0      0.0s  no lease",
-            "Arrows scroll  s sort  / filter  Esc clear  Enter details  q end",
-        ],
-    );
+    common(&mut view).check(&[
+        TITLE,
+        "Locks 1 of 2  Waiting 0",
+        "Sorted by lease, filter stock                              State of 12:34:56 UTC",
+        TABLE,
+        "stock:1                    10.0.0.8:4000                   0      0.0s  no lease",
+        "Arrows scroll  s sort  / filter  Esc clear  Enter details  q end",
+    ]);
     type_text(&mut view, "/x");
     press(&mut view, KeyCode::Enter);
-    check(
-        &mut view,
-        (80, 24),
-        &[
-            "127.0.0.1:6379                                         standalone, version 0.1.0",
-            "Locks 0 of 2  Waiting 0",
-            "Sorted by lease, filter stockx                             State of 12:34:56 UTC",
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "No lock matches the filter",
-            "Arrows scroll  s sort  / filter  Esc clear  Enter details  q end",
-        ],
-    );
+    common(&mut view).check(&[
+        TITLE,
+        "Locks 0 of 2  Waiting 0",
+        "Sorted by lease, filter stockx                             State of 12:34:56 UTC",
+        TABLE,
+        "No lock matches the filter",
+        "Arrows scroll  s sort  / filter  Esc clear  Enter details  q end",
+    ]);
 }
 
 /// A native lock with its history, as `LOCKWHEEL LOCKS KEY` replies.
@@ -444,66 +418,51 @@ fn details_show_grant_queue_and_history() {
 
     let mut view = view_of(std::slice::from_ref(lock));
     press(&mut view, KeyCode::Enter);
-    check_body(&mut view, (80, 24), &["lock:b", "Reading the lock"]);
+    common(&mut view).check_body(&["lock:b", "Reading the lock"]);
     let id = view.opened_id().cloned().expect("it is open");
     let mut next = state(std::slice::from_ref(lock));
     next.details = Some((id.clone(), details(&found)));
     view.update(next);
-    check_body(
-        &mut view,
-        (80, 24),
-        &[
-            "lock:b",
-            "Lease      29.9s of 29.9s",
-            "Held for   12.3s",
-            "Renewals   2",
-            "Refused    3 in the last minute",
-            "Kind       token, likely: its name has a word for a lock",
-            "Database   0",
-            "Holders",
-            "  worker-1, 10.0.0.1:4000, user default, client 1, 2 times",
-            "    owner me",
-            "    fencing token 7",
-            "    META host-7",
-            "Waiting, in order: 2",
-            "  1. worker-2, 10.0.0.2:4000, user default, client 2, queued",
-            "  2. 10.0.0.3:4000, user default, client 3, refused",
-            "History, latest first",
-            "  12:34:55.000  refused   2 times, the last one by 10.0.0.3:4000",
-            "  12:34:43.700  acquired  worker-1",
-            "  12:34:36.000  released  client 9",
-        ],
-    );
+    common(&mut view).check_body(&[
+        "lock:b",
+        "Lease      29.9s of 29.9s",
+        "Held for   12.3s",
+        "Renewals   2",
+        "Refused    3 in the last minute",
+        "Kind       token, likely: its name has a word for a lock",
+        "Database   0",
+        "Holders",
+        "  worker-1, 10.0.0.1:4000, user default, client 1, 2 times",
+        "    owner me",
+        "    fencing token 7",
+        "    META host-7",
+        "Waiting, in order: 2",
+        "  1. worker-2, 10.0.0.2:4000, user default, client 2, queued",
+        "  2. 10.0.0.3:4000, user default, client 3, refused",
+        "History, latest first",
+        "  12:34:55.000  refused   2 times, the last one by 10.0.0.3:4000",
+        "  12:34:43.700  acquired  worker-1",
+        "  12:34:36.000  released  client 9",
+    ]);
     press(&mut view, KeyCode::End);
-    check_body(
-        &mut view,
-        (40, 10),
-        &[
-            "client 3, refused",
-            "History, latest first",
-            "  12:34:55.000  refused   2 times, the",
-            "last one by 10.0.0.3:4000",
-            "  12:34:43.700  acquired  worker-1",
-            "  12:34:36.000  released  client 9",
-        ],
-    );
+    screen(&mut view, 40, 10).check_body(&[
+        "client 3, refused",
+        "History, latest first",
+        "  12:34:55.000  refused   2 times, the",
+        "last one by 10.0.0.3:4000",
+        "  12:34:43.700  acquired  worker-1",
+        "  12:34:36.000  released  client 9",
+    ]);
     let mut next = state(&[]);
     next.details = Some((id, details(&json!({"now_ms": AT_MS, "lock": null, "history": []}))));
     view.update(next);
-    check_body(
-        &mut view,
-        (80, 24),
-        &["lock:b", "This lock is not held now.", "History, latest first"],
-    );
+    common(&mut view).check_body(&[
+        "lock:b",
+        "This lock is not held now.",
+        "History, latest first",
+    ]);
     press(&mut view, KeyCode::Esc);
-    check_body(
-        &mut view,
-        (80, 24),
-        &[
-            "Key                        Holder                    Waiting  Held for     Lease",
-            "No lock is held",
-        ],
-    );
+    common(&mut view).check_body(&[TABLE, "No lock is held"]);
 }
 
 #[test]

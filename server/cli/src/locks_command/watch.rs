@@ -19,12 +19,10 @@ use super::view::{State, View};
 use crate::limits::WATCH_INTERVAL;
 use crate::redis_cli::connection::{Connection, error_text};
 use crate::redis_cli::server_options::ServerOptions;
+use crate::run_command::SIGNAL_STATUS_BASE;
 
 /// How long the server may take for a reply. As long as a page of monitoring waits.
 const REPLY_TIMEOUT: Duration = crate::limits::ADMIN_COMMAND_TIMEOUT;
-
-/// What the exit status adds to the number of a signal.
-const SIGNAL_STATUS_BASE: u8 = 128;
 
 /// What changes the screen or ends it.
 enum Message {
@@ -144,7 +142,8 @@ fn watch(
             Message::Input(Ok(_)) => {}
             Message::Input(Err(error)) => return Err(error),
             Message::Signal(signal) => {
-                return Ok(ExitCode::from(SIGNAL_STATUS_BASE + signal as u8));
+                let status = u8::try_from(SIGNAL_STATUS_BASE + signal as i32);
+                return Ok(ExitCode::from(status.unwrap_or(u8::MAX)));
             }
         }
     }
