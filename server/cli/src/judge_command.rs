@@ -1,14 +1,14 @@
 //! `lockwheel judge`: judges a history of requests to locks that another program has written.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use lockwheel_prove::history_file;
 
-use crate::compat_command::shared::UNUSABLE;
+use crate::compat_command::shared::run;
 use crate::limits::HISTORY_BYTES_MAX;
 use crate::prove_command::output::{self, Form};
 
@@ -45,21 +45,7 @@ struct Arguments {
 
 /// Runs the subcommand with the arguments after `judge`.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    let name = NAME.to_owned();
-    let parsed = Arguments::try_parse_from([name].into_iter().chain(arguments.iter().cloned()));
-    let arguments = match parsed {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Standard output may be closed.
-            let status = u8::try_from(error.exit_code()).unwrap_or(UNUSABLE);
-            let _ = error.print();
-            return ExitCode::from(status);
-        }
-    };
-    ExitCode::from(perform(&arguments).unwrap_or_else(|problem| {
-        let _ = writeln!(io::stderr(), "{NAME}: {problem}");
-        UNUSABLE
-    }))
+    run(NAME, arguments, perform)
 }
 
 fn perform(arguments: &Arguments) -> Result<u8, String> {

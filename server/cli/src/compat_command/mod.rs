@@ -5,7 +5,6 @@ mod progress;
 pub(crate) mod shared;
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,10 +16,7 @@ use lockwheel_compat::wire::target::Target;
 use lockwheel_compat::{Address, Error, Options, REPLY_TIMEOUT, Suite, fuzz, key_prefix_of_run};
 
 use self::progress::{FuzzMeter, SuiteMeter};
-use self::shared::{
-    FOUND, Span, UNUSABLE, advised, complete_password, handle_signals, print, wants_colours,
-};
-use crate::redis_cli::server_options::without_uri;
+use self::shared::{FOUND, Span, advised, complete_password, handle_signals, print, wants_colours};
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
@@ -125,44 +121,30 @@ enum Form {
 
 /// Runs the subcommand with the arguments after `compat`.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    let name = NAME.to_owned();
-    let parsed = Arguments::try_parse_from([name].into_iter().chain(arguments.iter().cloned()));
-    let arguments = match parsed {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Standard output may be closed.
-            let status = u8::try_from(error.exit_code()).unwrap_or(UNUSABLE);
-            let _ = without_uri(error).print();
-            return ExitCode::from(status);
-        }
-    };
-    let status = options(&arguments).and_then(|options| {
-        if arguments.record {
-            return record(&options);
-        }
-        if let Some(count) = arguments.fuzz {
-            return fuzz(options, count);
-        }
-        let suite = Suite::new(&options)?;
-        if arguments.list {
-            print(&list::write(&suite, arguments.format == Form::Json));
-            return Ok(0);
-        }
-        handle_signals(&options.interrupt, NAME);
-        let mut meter = SuiteMeter::new();
-        let mut report = suite.run(&mut meter)?;
-        report.all = arguments.all;
-        meter.clear();
-        write_report(&arguments, &report)?;
-        Ok(if report.is_green() { 0 } else { FOUND })
-    });
-    match status {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "{NAME}: {}", explained(&error));
-            ExitCode::from(UNUSABLE)
-        }
+    let explain = |error: Error| explained(&error);
+    shared::run(NAME, arguments, |arguments: &Arguments| perform(arguments).map_err(explain))
+}
+
+fn perform(arguments: &Arguments) -> Result<u8, Error> {
+    let options = options(arguments)?;
+    if arguments.record {
+        return record(&options);
     }
+    if let Some(count) = arguments.fuzz {
+        return fuzz(options, count);
+    }
+    let suite = Suite::new(&options)?;
+    if arguments.list {
+        print(&list::write(&suite, arguments.format == Form::Json));
+        return Ok(0);
+    }
+    handle_signals(&options.interrupt, NAME);
+    let mut meter = SuiteMeter::new();
+    let mut report = suite.run(&mut meter)?;
+    report.all = arguments.all;
+    meter.clear();
+    write_report(arguments, &report)?;
+    Ok(if report.is_green() { 0 } else { FOUND })
 }
 
 /// The error on one line, with what to do about it.

@@ -1,11 +1,13 @@
-//! What `lockwheel compat`, `lockwheel prove` and `lockwheel judge` share: spans of time, logins,
-//! TLS, signals, output, and advice for errors.
+//! What `lockwheel compat`, `lockwheel prove` and `lockwheel judge` share: how they begin and end,
+//! spans of time, logins, TLS, signals, output, and advice for errors.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::Parser;
 #[cfg(feature = "tls")]
 use lockwheel_compat::wire::address::Endpoint;
 #[cfg(feature = "tls")]
@@ -14,7 +16,7 @@ use lockwheel_compat::{Address, Interrupt, time::show_span};
 use lockwheel_engine::timing::time::{self, SPAN_SYNTAX};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::redis_cli::server_options::PASSWORD_VARIABLE;
+use crate::redis_cli::server_options::{PASSWORD_VARIABLE, without_uri};
 #[cfg(feature = "tls")]
 use crate::tls_client::TlsOptions;
 
@@ -45,6 +47,28 @@ const ADVICE: &[(&str, &str)] = &[
     ("no TLS connection", "write redis:// if the port is not for TLS"),
     ("before its first reply", "correct the port, or write rediss:// if it is for TLS"),
 ];
+
+/// Runs a subcommand of this name with its arguments. `perform` returns the exit status, or a
+/// problem on one line.
+pub(crate) fn run<A: Parser>(
+    name: &str,
+    arguments: &[String],
+    perform: impl FnOnce(&A) -> Result<u8, String>,
+) -> ExitCode {
+    let words = [name].into_iter().chain(arguments.iter().map(String::as_str));
+    let status = match A::try_parse_from(words).map_err(without_uri) {
+        Ok(arguments) => perform(&arguments).unwrap_or_else(|problem| {
+            let _ = writeln!(io::stderr(), "{name}: {problem}");
+            UNUSABLE
+        }),
+        Err(error) => {
+            // Standard output may be closed.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(UNUSABLE)
+        }
+    };
+    ExitCode::from(status)
+}
 
 /// The first sentence of an error on one line, with what to do about it. The advice of the command
 /// precedes the general one.

@@ -7,15 +7,13 @@ mod progress;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use lockwheel_compat::Interrupt;
 use lockwheel_prove::demo::Demo;
 use lockwheel_prove::{Plan, RATE};
 
 use self::options::Arguments;
 use self::progress::Meter;
-use crate::compat_command::shared::{UNUSABLE, advised, handle_signals, print};
-use crate::redis_cli::server_options::without_uri;
+use crate::compat_command::shared::{advised, handle_signals, print, run};
 
 /// The name of the command.
 const NAME: &str = "lockwheel prove";
@@ -26,21 +24,8 @@ const ADVICE: &[(&str, &str)] =
 
 /// Runs the subcommand with the arguments after `prove`.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    let name = NAME.to_owned();
-    let parsed = Arguments::try_parse_from([name].into_iter().chain(arguments.iter().cloned()));
-    let arguments = match parsed {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Standard output may be closed.
-            let status = u8::try_from(error.exit_code()).unwrap_or(UNUSABLE);
-            let _ = without_uri(error).print();
-            return ExitCode::from(status);
-        }
-    };
-    ExitCode::from(perform(&arguments).unwrap_or_else(|problem| {
-        let _ = writeln!(io::stderr(), "{NAME}: {}", advised(&problem, ADVICE));
-        UNUSABLE
-    }))
+    let advise = |problem: String| advised(&problem, ADVICE);
+    run(NAME, arguments, |arguments: &Arguments| perform(arguments).map_err(advise))
 }
 
 fn perform(arguments: &Arguments) -> Result<u8, String> {
