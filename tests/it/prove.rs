@@ -25,7 +25,8 @@ use lockwheel_prove::clock::now_us;
 use lockwheel_prove::faults::{FaultRun, FaultSource};
 use lockwheel_prove::report::Totals;
 use lockwheel_prove::{
-    Cause, Fault, Format, LOCK_KINDS, LockKind, Plan, Progress, Report, Target, Topology, run,
+    Cause, Fault, Format, LOCK_KINDS, LockKind, Plan, Progress, REDLOCK, Report, Target, Topology,
+    run,
 };
 use lockwheel_tests::call;
 use lockwheel_tests::daemon::Folder;
@@ -141,7 +142,7 @@ impl Progress for UntilGranted {
     }
 }
 
-/// Ends a run of some seconds after so many faults.
+/// Ends a run after this number of faults, but not before [`CORRECT_SECONDS_MIN`] and a grant.
 struct UntilJudged(usize, Interrupt);
 
 impl Progress for UntilJudged {
@@ -296,11 +297,8 @@ static UNCHECKED_KIND: LockKind = LockKind {
     name: "unchecked",
     description: "SET NX PX and DEL",
     recipe: &UNCHECKED,
-    restarts_lease: false,
-    has_channel: false,
-    other_keys: &[],
     commands: &["SET", "DEL"],
-    needs_lockwheel: false,
+    ..REDLOCK
 };
 
 fn unchecked_release() -> Wrong {
@@ -584,7 +582,7 @@ fn run_without_faults_says_so_and_leaves_no_key() {
         assert!(report.is_green() && report.faults.is_empty(), "{text}");
         assert!(!report.has_effective_fault(), "{text}");
         assert!(text.starts_with("No fault took effect"), "{text}");
-        // With so many grants, each kind has some.
+        // The number of kinds of locks that were granted at least once.
         let used = report.kinds.iter().filter(|(_, totals)| totals.granted > 0).count();
         assert_eq!(used, if kinds.is_empty() { LOCK_KINDS.len() } else { kinds.len() }, "{text}");
         // What is left has a lease.

@@ -26,7 +26,9 @@ pub enum Cause {
     RestartLostData,
     /// The clock of a server was moved.
     ClockMoved,
-    /// The replies come from one process, whose clock was not moved.
+    /// No other one was seen: the replies come from one process whose clock and role did not
+    /// change, from two servers of which none was seen to be promoted, or from several independent
+    /// servers; or the servers, or the request that the last one contradicts, are not known.
     Unknown,
 }
 
@@ -42,9 +44,10 @@ impl Cause {
         }
     }
 
-    /// The cause of a second answer that contradicts the first, later holder's last.
+    /// The cause of two answers that contradict each other: that to `first`, the earlier request,
+    /// and that to `second`.
     pub(crate) fn of(first: &Record, second: &Record, observations: &[Observation]) -> Cause {
-        let until_us = returned_us(second) + SEEN_LATER_US;
+        let until_us = second.returned_us() + SEEN_LATER_US;
         let between = |at_us: i64| first.event.invoked_us <= at_us && at_us <= until_us;
         if moved_us(first, second, observations, &between) >= remaining_us(first, second) {
             return Cause::ClockMoved;
@@ -56,14 +59,11 @@ impl Cause {
         if let Some((process, _)) = common.find(|(one, other)| one.run_id != other.run_id) {
             // Another server was the primary in between, and had the lock to keep.
             let has_moved = observations.iter().any(|it| {
-                let is_named = matches!(it.change, Change::BecamePrimary | Change::NamedPrimary);
-                is_named && it.server != process.address && between(it.at_us)
+                it.change.is_promotion() && it.server != process.address && between(it.at_us)
             });
-            let is_one = first.servers.len() == 1;
-            return if has_moved && is_one {
-                Cause::PromotedReplica
-            } else {
-                Cause::RestartLostData
+            return match has_moved && first.servers.len() == 1 {
+                true => Cause::PromotedReplica,
+                false => Cause::RestartLostData,
             };
         }
         let ([one], [other]) = (&first.servers[..], &second.servers[..]) else {
@@ -79,11 +79,10 @@ impl Cause {
             return if is_old { Cause::OldPrimary } else { Cause::Unknown };
         }
         let promoted_us = |address: &str| {
-            let is_promotion = |it: &&Observation| {
-                let is_named = matches!(it.change, Change::BecamePrimary | Change::NamedPrimary);
-                it.server == address && is_named && it.at_us <= until_us
+            let is_meant = |it: &&Observation| {
+                it.server == address && it.change.is_promotion() && it.at_us <= until_us
             };
-            observations.iter().rev().find(is_promotion).map_or(i64::MIN, |it| it.at_us)
+            observations.iter().rev().find(is_meant).map_or(i64::MIN, |it| it.at_us)
         };
         let (one_us, other_us) = (promoted_us(&one.address), promoted_us(&other.address));
         if one_us == other_us {
@@ -91,7 +90,7 @@ impl Cause {
             return Cause::Unknown;
         }
         // A promotion is seen some time after it, so a grant by the new primary can come earlier.
-        if other_us < one_us || returned_us(first) > other_us && other_us != i64::MIN {
+        if other_us < one_us || first.returned_us() > other_us && other_us != i64::MIN {
             return Cause::OldPrimary;
         }
         Cause::PromotedReplica
@@ -137,14 +136,10 @@ fn remaining_us(first: &Record, second: &Record) -> i64 {
         Action::Acquire { ttl_us, .. } | Action::Renew { ttl_us } => ttl_us,
         Action::Release { ttl_us } => ttl_us.unwrap_or_default(),
     };
-    let left_us = first.event.invoked_us.saturating_add(ttl_us) - returned_us(second);
+    let left_us = first.event.invoked_us.saturating_add(ttl_us) - second.returned_us();
     left_us.max(CLOCK_MOVE_MIN_US)
 }
 
 fn names(record: &Record, address: &str) -> bool {
     record.servers.iter().any(|process| process.address == address)
-}
-
-fn returned_us(record: &Record) -> i64 {
-    record.event.returned_us.unwrap_or(record.event.invoked_us)
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::ledger;
 use crate::record::Record;
-use crate::report::{Report, Totals};
+use crate::report::{Case, Report, Totals};
 
 /// The version of the format that this program reads.
 const FORMAT: u32 = 1;
@@ -53,7 +53,9 @@ pub fn judge(name: &str, text: &str) -> Result<Report, String> {
     if let Some(lock) = rules.keys().find(|it| *it != ANY_LOCK && !of_locks.contains_key(&***it)) {
         return Err(format!("rules: no event has the lock {lock:?}"));
     }
-    let mut totals = count(&events);
+    let mut totals = Totals::default();
+    // A reply that says nothing counts as none.
+    events.iter().for_each(|event| totals.count(event, true));
     let mut violations: Vec<Violation> = Vec::new();
     for (lock, indexes) in &of_locks {
         let rule = rules.get(*lock).or_else(|| rules.get(ANY_LOCK)).copied().unwrap_or_default();
@@ -67,31 +69,15 @@ pub fn judge(name: &str, text: &str) -> Result<Report, String> {
     Ok(report(name, events, totals, &violations))
 }
 
-/// The numbers without violations.
-fn count(events: &[Event]) -> Totals {
-    let is_grant = |event: &&Event| {
-        matches!((event.action, event.answer), (Action::Acquire { .. }, Answer::Granted))
-    };
-    let is_unanswered = |event: &&Event| event.answer == Answer::Unknown;
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    Totals {
-        requests: number(events.len()),
-        granted: number(events.iter().filter(is_grant).count()),
-        unanswered: number(events.iter().filter(is_unanswered).count()),
-        ..Totals::default()
-    }
-}
-
 fn report(name: &str, events: Vec<Event>, totals: Totals, violations: &[Violation]) -> Report {
     let clients: BTreeSet<&str> = events.iter().map(|event| &*event.client).collect();
     let clients = clients.len();
     let started_us = events.iter().map(|event| event.invoked_us).min().unwrap_or(0);
-    let ends_us = events.iter().map(|event| event.returned_us.unwrap_or(event.invoked_us));
-    let span_us = ends_us.max().unwrap_or(0) - started_us;
     let records: Vec<Record> =
         events.into_iter().map(|event| Record::of_history(KIND, event)).collect();
+    let span_us = records.iter().map(Record::returned_us).max().unwrap_or(0) - started_us;
     let mut cases = ledger::cases(&records, violations, &[], &[]);
-    cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
+    cases.sort_by_key(Case::order);
     cases.truncate(ledger::CASES_MAX);
     Report {
         target: name.to_owned(),

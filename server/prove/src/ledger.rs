@@ -63,19 +63,17 @@ impl Ledger {
 
     /// Counts a request to a lock of a kind.
     pub fn count(&mut self, kind: &'static str, event: &Event) {
-        let totals = self.totals.entry(kind).or_default();
-        totals.requests += 1;
-        let is_acquire = matches!(event.action, Action::Acquire { .. });
-        match (event.answer, event.returned_us) {
-            (Answer::Granted, _) if is_acquire => totals.granted += 1,
-            (Answer::Unknown, None) => totals.unanswered += 1,
-            _ => {}
-        }
+        self.totals.entry(kind).or_default().count(event, event.returned_us.is_none());
     }
 
     /// Requests in memory.
     pub(crate) fn len(&self) -> usize {
         self.records.values().map(Vec::len).sum()
+    }
+
+    /// Whether there are histories of epochs before that one.
+    pub(crate) fn has_before(&self, epoch: u64) -> bool {
+        self.records.range(..(epoch, "")).next().is_some()
     }
 
     /// Judges the histories of the epochs before that one. No client uses their locks any more.
@@ -114,7 +112,7 @@ impl Ledger {
 
     /// Keeps the worst cases of each problem and kind, before further ones.
     fn keep_cases(&mut self) {
-        self.cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
+        self.cases.sort_by_key(Case::order);
         let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
         let mut placed: Vec<(usize, Case)> = Vec::new();
         for case in self.cases.drain(..) {
@@ -125,7 +123,7 @@ impl Ledger {
         placed.sort_by_key(|(place, _)| *place);
         placed.truncate(CASES_MAX);
         self.cases = placed.into_iter().map(|(_, case)| case).collect();
-        self.cases.sort_by_key(|case| (case.rank, -case.overlap_us, case.at_us));
+        self.cases.sort_by_key(Case::order);
     }
 
     /// The numbers of each kind.
@@ -157,6 +155,16 @@ fn epoch_of(lock: &str) -> u64 {
 }
 
 impl Totals {
+    /// Counts a request; as one without a reply only if `may_lack_reply`.
+    pub(crate) fn count(&mut self, event: &Event, may_lack_reply: bool) {
+        self.requests += 1;
+        match (event.action, event.answer) {
+            (Action::Acquire { .. }, Answer::Granted) => self.granted += 1,
+            (_, Answer::Unknown) if may_lack_reply => self.unanswered += 1,
+            _ => {}
+        }
+    }
+
     /// Counts a violation.
     pub(crate) fn add(&mut self, kind: ViolationKind) {
         let counted = match kind {
@@ -210,17 +218,25 @@ pub(crate) fn cases(
         violations.iter().filter_map(|it| Some((rank(it.kind)?, it))).collect();
     ranked.sort_by_key(|(rank, _)| *rank);
     let mut cases = Vec::new();
+    let mut of_locks: BTreeMap<&str, (Vec<&Record>, Vec<Hold>)> = BTreeMap::new();
     for (rank, violation) in ranked.into_iter().take(EXPLAINED_MAX) {
-        let mut of_lock: Vec<&Record> =
-            records.iter().filter(|record| record.event.lock == violation.lock).collect();
-        of_lock.sort_by_key(|record| (record.event.invoked_us, record.event.returned_us));
         let Some(proof) = records.get(violation.event) else { continue };
-        let holds = holds(&of_lock);
-        let conflict = Conflict::of(violation.kind, proof, &of_lock, &holds);
-        let evidence = Evidence { records: &of_lock, conflict, observations, faults };
-        cases.push(evidence.case(violation, rank, &holds));
+        let of_lock = of_locks.entry(&violation.lock);
+        let (of_lock, holds) = of_lock.or_insert_with(|| of_lock_in(records, &violation.lock));
+        let conflict = Conflict::of(violation.kind, proof, of_lock, holds);
+        let evidence = Evidence { records: of_lock, conflict, observations, faults };
+        cases.push(evidence.case(violation, rank, holds));
     }
     cases
+}
+
+/// The requests to a lock, in order, and its holds.
+fn of_lock_in<'a>(records: &'a [Record], lock: &str) -> (Vec<&'a Record>, Vec<Hold>) {
+    let mut of_lock: Vec<&Record> =
+        records.iter().filter(|record| record.event.lock == lock).collect();
+    of_lock.sort_by_key(|record| (record.event.invoked_us, record.event.returned_us));
+    let holds = holds(&of_lock);
+    (of_lock, holds)
 }
 
 /// Two requests whose answers contradict each other.
@@ -245,7 +261,7 @@ impl<'a> Conflict<'a> {
             let before_us = proof.event.invoked_us;
             let is_earlier = |record: &&&Record| {
                 let client = &record.event.client;
-                is_grant(record) && returned_us(record) <= before_us && is_meant(client)
+                is_grant(record) && record.returned_us() <= before_us && is_meant(client)
             };
             records.iter().rev().find(is_earlier).copied()
         };
@@ -261,7 +277,7 @@ impl<'a> Conflict<'a> {
                 let is_earlier = |record: &&&Record| {
                     record.event.token >= proof.event.token
                         && !std::ptr::eq(**record, proof)
-                        && returned_us(record) <= returned_us(proof)
+                        && record.returned_us() <= proof.returned_us()
                 };
                 let granted = records.iter().filter(is_earlier);
                 alone(granted.max_by_key(|record| record.event.token).copied())
@@ -273,7 +289,7 @@ impl<'a> Conflict<'a> {
     /// The hold of the client of a request, and the hold of another client at the same time that
     /// lasts longest: the last grant of the one that began earlier, and the first of the other.
     fn of_holds(proof: &'a Record, records: &[&'a Record], holds: &[Hold]) -> Option<Conflict<'a>> {
-        let (client, at_us) = (&proof.event.client, returned_us(proof));
+        let (client, at_us) = (&proof.event.client, proof.returned_us());
         let is_on = |hold: &&Hold| hold.span.from_us <= at_us && at_us <= hold.span.until_us;
         let own = holds.iter().filter(is_on).rfind(|hold| hold.span.client == *client)?;
         let others = holds
@@ -285,12 +301,12 @@ impl<'a> Conflict<'a> {
             if own.span.from_us < other.span.from_us { (own, other) } else { (other, own) };
         let second = *records.get(*late.grants.first()?)?;
         let before = |number: &&usize| {
-            records.get(**number).is_some_and(|it| returned_us(it) <= returned_us(second))
+            records.get(**number).is_some_and(|it| it.returned_us() <= second.returned_us())
         };
         let first = *records.get(*early.grants.iter().rfind(before)?)?;
         // By these two grants alone, so that they prove it.
         let until_us = lease_end_us(first).min(lease_end_us(second)).min(early.span.until_us);
-        let overlap_us = until_us - returned_us(second);
+        let overlap_us = until_us - second.returned_us();
         Some(Conflict { first: Some(first), second, overlap_us: overlap_us.max(0) })
     }
 }
@@ -307,7 +323,7 @@ struct Evidence<'a> {
 impl Evidence<'_> {
     fn case(&self, violation: &Violation, rank: u8, holds: &[Hold]) -> Case {
         let Conflict { first, second, overlap_us } = self.conflict;
-        let at_us = returned_us(second);
+        let at_us = second.returned_us();
         let cause = match first {
             Some(first) => Cause::of(first, second, self.observations),
             None => Cause::Unknown,
@@ -408,7 +424,7 @@ fn holds(records: &[&Record]) -> Vec<Hold> {
             }
             (Action::Acquire { ttl_us, shared }, Answer::Granted, None) => {
                 current.insert(client, holds.len());
-                let (client, from_us) = (client.clone(), returned_us(record));
+                let (client, from_us) = (client.clone(), record.returned_us());
                 let span = HoldSpan { client, from_us, until_us: invoked_us + ttl_us };
                 holds.push(Hold { span, is_shared: *shared, grants: vec![number] });
             }
@@ -418,7 +434,7 @@ fn holds(records: &[&Record]) -> Vec<Hold> {
                 current.remove(&**client);
             }
             (_, Answer::NotOwner, Some(hold)) => {
-                hold.span.until_us = hold.span.until_us.min(returned_us(record));
+                hold.span.until_us = hold.span.until_us.min(record.returned_us());
                 current.remove(&**client);
             }
             _ => {}
@@ -440,7 +456,7 @@ fn described(record: &Record) -> String {
 fn line_of(record: &Record, is_proof: bool) -> StoryLine {
     let servers: Vec<&str> = record.servers.iter().map(|process| &*process.address).collect();
     StoryLine {
-        at_us: returned_us(record),
+        at_us: record.returned_us(),
         actor: record.event.client.clone(),
         text: described(record),
         server: servers.join(", "),
@@ -461,10 +477,6 @@ fn lease_end_us(record: &Record) -> i64 {
 fn is_grant(record: &Record) -> bool {
     let is_release = matches!(record.event.action, Action::Release { .. });
     !is_release && record.event.answer == Answer::Granted
-}
-
-fn returned_us(record: &Record) -> i64 {
-    record.event.returned_us.unwrap_or(record.event.invoked_us)
 }
 
 impl std::fmt::Display for Change {

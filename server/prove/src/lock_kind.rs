@@ -27,75 +27,44 @@ pub struct LockKind {
 
 /// All kinds of locks, except those of [`crate::Topology::Independent`] servers.
 pub const LOCK_KINDS: &[LockKind] = &[
-    LockKind {
-        name: "set-nx",
-        description: "SET NX PX with a compare-and-delete script",
-        recipe: &recipes::SET_NX,
-        restarts_lease: false,
-        has_channel: false,
-        other_keys: &[],
-        commands: &["SET", "GET", "DEL", "PEXPIRE", "EVAL"],
-        needs_lockwheel: false,
-    },
+    SET_NX,
     LockKind {
         name: "redis-py",
         description: "the class Lock of redis-py",
         recipe: &REDIS_PY,
-        restarts_lease: false,
-        has_channel: false,
-        other_keys: &[],
         commands: &["SET", "GET", "DEL", "PTTL", "PEXPIRE", "EVAL"],
-        needs_lockwheel: false,
+        ..SET_NX
     },
-    LockKind {
-        name: "redisson",
-        description: "RLock of Redisson",
-        recipe: &recipes::REDISSON_LOCK,
-        restarts_lease: true,
-        has_channel: true,
-        other_keys: &[],
-        commands: REDISSON_COMMANDS,
-        needs_lockwheel: false,
-    },
+    REDISSON,
     LockKind {
         name: "redisson-fenced",
         description: "RFencedLock of Redisson, with fencing tokens",
         recipe: &recipes::REDISSON_FENCED_LOCK,
-        restarts_lease: true,
-        has_channel: true,
         other_keys: &[":token"],
-        commands: REDISSON_COMMANDS,
-        needs_lockwheel: false,
+        ..REDISSON
     },
     LockKind {
         name: "redisson-fair",
         description: "the fair lock of Redisson",
         recipe: &recipes::REDISSON_FAIR_LOCK,
-        restarts_lease: true,
         has_channel: false,
         other_keys: &[":queue", ":timeouts"],
-        commands: REDISSON_COMMANDS,
-        needs_lockwheel: false,
+        ..REDISSON
     },
     LockKind {
         name: "redisson-read-write",
         description: "RReadWriteLock of Redisson",
         recipe: &recipes::REDISSON_READ_WRITE_LOCK,
         restarts_lease: false,
-        has_channel: true,
-        other_keys: &[],
-        commands: REDISSON_COMMANDS,
-        needs_lockwheel: false,
+        ..REDISSON
     },
     LockKind {
         name: "native",
         description: "LOCK.ACQUIRE, LOCK.RENEW and LOCK.RELEASE",
         recipe: &NATIVE,
-        restarts_lease: false,
-        has_channel: false,
-        other_keys: &[],
         commands: &["LOCK.ACQUIRE", "LOCK.RENEW", "LOCK.RELEASE"],
         needs_lockwheel: true,
+        ..SET_NX
     },
 ];
 
@@ -103,12 +72,28 @@ pub const LOCK_KINDS: &[LockKind] = &[
 pub const REDLOCK: LockKind = LockKind {
     name: "redlock",
     description: "Redlock: SET NX PX on a majority of independent servers",
+    ..SET_NX
+};
+
+const SET_NX: LockKind = LockKind {
+    name: "set-nx",
+    description: "SET NX PX with a compare-and-delete script",
     recipe: &recipes::SET_NX,
     restarts_lease: false,
     has_channel: false,
     other_keys: &[],
     commands: &["SET", "GET", "DEL", "PEXPIRE", "EVAL"],
     needs_lockwheel: false,
+};
+
+const REDISSON: LockKind = LockKind {
+    name: "redisson",
+    description: "RLock of Redisson",
+    recipe: &recipes::REDISSON_LOCK,
+    restarts_lease: true,
+    has_channel: true,
+    commands: REDISSON_COMMANDS,
+    ..SET_NX
 };
 
 /// The commands in the scripts of Redisson's locks.

@@ -40,6 +40,11 @@ impl Record {
         let request = String::new();
         Record { kind, servers: Vec::new(), request, reply, event }
     }
+
+    /// Time of the reply; of the request if there is none.
+    pub(crate) fn returned_us(&self) -> i64 {
+        self.event.returned_us.unwrap_or(self.event.invoked_us)
+    }
 }
 
 /// A change of a server that was seen from outside.
@@ -71,6 +76,13 @@ pub enum Change {
     ClockMoved(i64),
     /// The sentinels name another primary: this address.
     NamedPrimary,
+}
+
+impl Change {
+    /// Whether the server was seen to be the primary from then on.
+    pub(crate) fn is_promotion(&self) -> bool {
+        matches!(self, Change::BecamePrimary | Change::NamedPrimary)
+    }
 }
 
 /// A fault that was injected, or that the user reported.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -154,8 +154,8 @@ impl FaultLog {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
     }
 
-    fn so_far(&self) -> Vec<Fault> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn so_far(&self) -> MutexGuard<'_, Vec<Fault>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -264,7 +264,8 @@ impl Running {
             if is_quiet {
                 self.judge_before(oldest);
             }
-            progress.update(self.seconds(), &self.sum(), self.log.so_far().len());
+            let faults = self.log.so_far().len();
+            progress.update(self.seconds(), &self.ledger.sum(), faults);
         }
         if let Some(injector) = injector {
             match injector.join() {
@@ -277,10 +278,6 @@ impl Running {
 
     fn seconds(&self) -> f64 {
         (now_us() - self.started_us) as f64 / 1e6
-    }
-
-    fn sum(&self) -> Totals {
-        self.ledger.sum()
     }
 
     /// Injects faults from a thread of its own.
@@ -309,7 +306,7 @@ impl Running {
                         let begin = if is_earlier { ended_before } else { ended_at_begin };
                         let ended = ended() - begin;
                         fault.effects = effects(ended, &fault, &monitor);
-                        log.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+                        log.so_far().push(fault);
                     }
                     Err(problem) => log.add_problem(&problem),
                 }
@@ -322,6 +319,9 @@ impl Running {
     }
 
     fn judge_before(&mut self, epoch: u64) {
+        if !self.ledger.has_before(epoch) {
+            return;
+        }
         let kinds = &self.shared.kinds;
         let rules = |name: &str| {
             kinds
@@ -329,7 +329,8 @@ impl Running {
                 .find(|kind| kind.name == name)
                 .map_or(Rules::LOCK, |kind| kind.recipe.rules)
         };
-        self.ledger.judge_before(epoch, &rules, &self.monitor.observations(), &self.log.so_far());
+        let faults = self.log.so_far().clone();
+        self.ledger.judge_before(epoch, &rules, &self.monitor.observations(), &faults);
     }
 
     /// Ends the clients, judges the rest, deletes the keys, and reports.
@@ -340,7 +341,7 @@ impl Running {
         self.judge_before(u64::MAX);
         let mut warnings = self.delete_keys();
         let observations = self.monitor.observations();
-        let totals = self.sum();
+        let totals = self.ledger.sum();
         if totals.granted == 0 {
             let reason = match self.ledger.most_frequent_error() {
                 None if passed.interrupted => "it was ended before a lock was granted".to_owned(),
@@ -358,7 +359,7 @@ impl Running {
             warnings.push(format!("The wall clock of this machine was moved by {ms} ms."));
         }
         warnings.append(&mut self.log.problems.lock().unwrap_or_else(PoisonError::into_inner));
-        let faults = self.log.so_far();
+        let faults = self.log.so_far().clone();
         let not_exercised = not_exercised(&faults, &observations);
         let kinds: BTreeMap<_, _> = self.ledger.totals().clone();
         Ok(Report {
@@ -471,7 +472,7 @@ fn not_exercised(faults: &[Fault], observations: &[crate::record::Observation]) 
     if !happened(|change| matches!(change, Change::Restarted)) {
         sentences.push("Restarts: no server was seen to start again.");
     }
-    if !happened(|change| matches!(change, Change::BecamePrimary | Change::NamedPrimary)) {
+    if !happened(Change::is_promotion) {
         sentences.push("Failovers: no server was seen to become the primary.");
     }
     if !happened(|change| matches!(change, Change::ClockMoved(_))) {

@@ -124,6 +124,13 @@ pub struct HoldSpan {
     pub until_us: i64,
 }
 
+impl Case {
+    /// Its order among other cases, the worst first.
+    pub(crate) fn order(&self) -> (u8, i64, i64) {
+        (self.rank, -self.overlap_us, self.at_us)
+    }
+}
+
 impl Totals {
     /// Answers that no correct lock gives.
     pub fn violations(&self) -> u64 {
