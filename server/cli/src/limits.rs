@@ -46,15 +46,15 @@ pub(crate) const HISTORY_BYTES_MAX: u64 = 64 << 20;
 
 /// Clients of `lockwheel prove`, each with a thread and connections.
 #[cfg(feature = "prove")]
-pub(crate) const PROVE_CLIENTS_MAX: i64 = 1000;
+pub(crate) const PROVE_CLIENTS_MAX: u32 = 1000;
 
 /// Requests a second of `lockwheel prove`. Its clients send no more.
 #[cfg(feature = "prove")]
-pub(crate) const PROVE_RATE_MAX: i64 = 100_000;
+pub(crate) const PROVE_RATE_MAX: u32 = 100_000;
 
 /// Locks of each kind that `lockwheel prove` uses at a time. Their keys are deleted one by one.
 #[cfg(feature = "prove")]
-pub(crate) const PROVE_LOCKS_MAX: i64 = 1000;
+pub(crate) const PROVE_LOCKS_MAX: u32 = 1000;
 
 /// Longest wait of a client of `lockwheel prove` for a reply. Then the request is not judged.
 #[cfg(feature = "prove")]

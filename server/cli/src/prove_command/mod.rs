@@ -11,7 +11,7 @@ use lockwheel_compat::Interrupt;
 use lockwheel_prove::demo::Demo;
 use lockwheel_prove::{Plan, RATE};
 
-use self::options::Arguments;
+use self::options::{Arguments, FaultOptions};
 use self::progress::Meter;
 use crate::compat_command::shared::{advised, handle_signals, print, run};
 
@@ -38,8 +38,9 @@ fn perform(arguments: &Arguments) -> Result<u8, String> {
     output::check(path)?;
     handle_signals(&interrupt, NAME);
     let plan = arguments.plan(&interrupt)?;
-    announce(&plan, arguments.demo(), arguments.waits_for_input());
-    let mut meter = Meter::new(plan.duration, arguments.waits_for_input());
+    let FaultOptions { demo, manual, .. } = arguments.faults;
+    announce(&plan, demo, manual);
+    let mut meter = Meter::new(plan.duration, manual);
     let report = lockwheel_prove::run(plan, &mut meter);
     meter.clear();
     output::write(&report?, arguments.format, path)

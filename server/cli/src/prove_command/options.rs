@@ -1,7 +1,9 @@
 //! The options of `lockwheel prove`, and the plan that they describe.
 
+use std::fmt::Display;
 use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser};
@@ -21,6 +23,10 @@ use crate::{compat_command::shared::set_tls, tls_client::TlsOptions};
 
 /// The variable with the password of the sentinels, if it is another one.
 const SENTINEL_PASSWORD_VARIABLE: &str = "REDISCLI_SENTINEL_AUTH";
+
+/// How a target is written.
+const TARGET_SYNTAX: &str =
+    "redis://[[user]:password@]host[:port][/database], rediss:// for TLS, or unix://path";
 
 /// What several targets can be.
 const TOPOLOGIES: &str = "several targets: say what they are with --sentinel NAME, --replicated, \
@@ -48,10 +54,7 @@ by others; 2 the run was not possible.";
 #[command(name = "lockwheel prove", bin_name = "lockwheel prove", after_help = EXAMPLES)]
 pub(super) struct Arguments {
     #[arg(value_name = "TARGET", required_unless_present_any = ["demo", "print_acl"])]
-    #[arg(
-        help = "The servers: redis://[[user]:password@]host[:port][/database], rediss:// for TLS, \
-                or unix://path"
-    )]
+    #[arg(help = format!("The servers: {TARGET_SYNTAX}"))]
     targets: Vec<String>,
     /// Print the rule of ACL SETUSER that the user of the run needs, and run nothing
     #[arg(long)]
@@ -67,7 +70,7 @@ pub(super) struct Arguments {
     #[command(flatten, next_help_heading = "Load")]
     load: LoadOptions,
     #[command(flatten, next_help_heading = "Faults")]
-    faults: FaultOptions,
+    pub(super) faults: FaultOptions,
     #[cfg(feature = "tls")]
     #[command(flatten, next_help_heading = "TLS")]
     tls: TlsOptions,
@@ -94,12 +97,10 @@ struct TopologyOptions {
 #[derive(Args)]
 struct LoadOptions {
     /// The number of clients (default: 8; demos have defaults of their own)
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=PROVE_CLIENTS_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(1, PROVE_CLIENTS_MAX))]
     clients: Option<u32>,
     /// Requests a second, all clients together (default: 100)
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=PROVE_RATE_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(1, PROVE_RATE_MAX))]
     rate: Option<u32>,
     /// The time after which the run ends: 90s, 5m (default: 60s)
     #[arg(long, value_name = "SPAN")]
@@ -108,21 +109,21 @@ struct LoadOptions {
     #[arg(long, value_name = "SPAN")]
     lease: Option<Span>,
     /// The number of locks of each kind at a time (default: 1)
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=PROVE_LOCKS_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(1, PROVE_LOCKS_MAX))]
     locks: Option<u32>,
     #[arg(long, value_name = "KIND,KIND", value_delimiter = ',', help = kinds_help())]
-    kinds: Vec<String>,
+    #[arg(value_parser = kind_named)]
+    kinds: Vec<&'static LockKind>,
     /// The seed of random choices; random if not given
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = whole(0, u64::MAX))]
     seed: Option<u64>,
 }
 
 #[derive(Args)]
-struct FaultOptions {
+pub(super) struct FaultOptions {
     /// You make the servers fail, and press Enter when you have done so
     #[arg(long, conflicts_with_all = ["fault", "pid", "demo"])]
-    manual: bool,
+    pub(super) manual: bool,
     /// Run this command of the shell to make the servers fail
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["pid", "demo"])]
     fault: Option<String>,
@@ -131,7 +132,7 @@ struct FaultOptions {
     heal: Option<String>,
     /// Suspend this process, and let it go on; a server of your own on this machine (may be
     /// repeated)
-    #[arg(long, value_name = "PID", conflicts_with = "demo")]
+    #[arg(long, value_name = "PID", conflicts_with = "demo", value_parser = whole(2, i32::MAX))]
     pid: Vec<i32>,
     /// The time from one fault to the next
     #[arg(long, value_name = "SPAN", default_value_t = Span(Duration::from_secs(30)))]
@@ -141,7 +142,7 @@ struct FaultOptions {
     lasts: Option<Span>,
     #[arg(long, value_name = "NAME", conflicts_with_all = ["targets", "TopologyOptions"])]
     #[arg(help = demo_help())]
-    demo: Option<String>,
+    pub(super) demo: Option<Demo>,
 }
 
 impl Arguments {
@@ -150,8 +151,8 @@ impl Arguments {
     /// # Errors
     /// What is wrong with the options, on one line.
     pub(super) fn plan(&self, interrupt: &Interrupt) -> Result<Plan, String> {
-        let mut plan = match &self.faults.demo {
-            Some(name) => plan_of(name.parse()?)?,
+        let mut plan = match self.faults.demo {
+            Some(demo) => plan_of(demo)?,
             None => {
                 let faults = self.faults.source()?;
                 Plan { faults, ..Plan::new(self.target()?) }
@@ -169,29 +170,20 @@ impl Arguments {
         let has_schedule = self.faults.fault.is_some() || !self.faults.pid.is_empty();
         match has_schedule && plan.duration <= first {
             true => Err(format!(
-                "the first fault comes after half of --every, {}, and the run ends before",
+                "--duration {}: the first fault comes after half of --every; write more than {}, \
+                 or a shorter --every",
+                show_span(plan.duration),
                 show_span(first)
             )),
             false => Ok(()),
         }
     }
 
-    /// Whether the user is asked to press Enter.
-    pub(super) fn waits_for_input(&self) -> bool {
-        self.faults.manual
-    }
-
-    /// The demo, if the program starts the servers.
-    pub(super) fn demo(&self) -> Option<Demo> {
-        self.faults.demo.as_ref()?.parse().ok()
-    }
-
     /// Sets what the options say of the load.
     fn apply(&self, plan: &mut Plan) -> Result<(), String> {
         let LoadOptions { clients, rate, duration, lease, locks, seed, .. } = self.load;
-        let kinds = self.kinds()?;
-        if !kinds.is_empty() {
-            plan.kinds = kinds;
+        if !self.load.kinds.is_empty() {
+            plan.kinds.clone_from(&self.load.kinds);
         }
         let number = |given: Option<u32>, default: usize| given.map_or(default, |it| it as usize);
         plan.clients = number(clients, plan.clients);
@@ -207,7 +199,7 @@ impl Arguments {
     /// The rules that the user of the run needs, the second one on sentinels. The first one has the
     /// commands of native locks if the targets have such locks, or if they are asked for.
     pub(super) fn acl_rule(&self) -> Result<String, String> {
-        let mut kinds = self.kinds()?;
+        let mut kinds = self.load.kinds.clone();
         if kinds.is_empty() && self.topology.redlock {
             kinds.push(&REDLOCK);
         }
@@ -222,16 +214,13 @@ impl Arguments {
         Ok(rule)
     }
 
-    fn kinds(&self) -> Result<Vec<&'static LockKind>, String> {
-        let named = |name: &String| {
-            let known = LOCK_KINDS.iter().chain([&REDLOCK]).find(|kind| kind.name == name);
-            known.ok_or_else(|| format!("no kind of lock is called {name}: {}", kind_names()))
-        };
-        self.load.kinds.iter().map(named).collect()
-    }
-
     fn target(&self) -> Result<Target, String> {
-        let parsed = self.targets.iter().map(|target| Address::parse(target));
+        let parsed = self.targets.iter().zip(1..).map(|(target, number)| {
+            // It is not shown, since it may have a password.
+            let named =
+                |problem| format!("target {number}: {problem}; a target is {TARGET_SYNTAX}");
+            Address::parse(target).map_err(named)
+        });
         let mut addresses = parsed.collect::<Result<Vec<Address>, String>>()?;
         if addresses.iter().any(|address| address.password.is_some()) {
             title::hide_arguments();
@@ -248,7 +237,8 @@ impl Arguments {
             _ => Topology::Single,
         };
         if topology == Topology::Independent && addresses.len() < 3 {
-            return Err("--redlock needs at least three targets".to_owned());
+            let count = addresses.len();
+            return Err(format!("--redlock needs at least three targets, and {count} are given"));
         }
         let sentinel_password = std::env::var(SENTINEL_PASSWORD_VARIABLE).ok();
         let sentinel_password = sentinel_password.filter(|password| !password.is_empty());
@@ -262,7 +252,8 @@ impl FaultOptions {
     fn source(&self) -> Result<Option<Box<dyn FaultSource>>, String> {
         let (every, lasts) = (self.every.0, self.lasts.map(|span| span.0));
         if let Some(lasts) = self.lasts.filter(|lasts| lasts.0 >= every) {
-            return Err(format!("--lasts {lasts} is not shorter than --every {}", self.every));
+            let every = self.every;
+            return Err(format!("--lasts {lasts}: write less than --every, which is {every}"));
         }
         if self.manual {
             let prompt = |text: &str| {
@@ -276,7 +267,9 @@ impl FaultOptions {
         if self.pid.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Box::new(Processes::new(&self.pid, every, lasts)?)))
+        let processes = Processes::new(&self.pid, every, lasts);
+        let problem = |error| format!("--pid: {error}; name a server of this user");
+        Ok(Some(Box::new(processes.map_err(problem)?)))
     }
 }
 
@@ -287,6 +280,23 @@ fn plan_of(demo: Demo) -> Result<Plan, String> {
         demo::start(demo, &program)?;
     let faults = Some(faults);
     Ok(Plan { clients, rate, lease, locks, duration, faults, ..Plan::new(target) })
+}
+
+/// Parses a whole number between these.
+fn whole<N>(least: N, most: N) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: FromStr + PartialOrd + Display + Copy,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("it is not a whole number from {least} to {most}"))
+    }
+}
+
+/// The kind of lock of this name.
+fn kind_named(name: &str) -> Result<&'static LockKind, String> {
+    let known = LOCK_KINDS.iter().chain([&REDLOCK]).find(|kind| kind.name == name);
+    known.ok_or_else(|| format!("it is not one of {}", kind_names()))
 }
 
 fn kind_names() -> String {

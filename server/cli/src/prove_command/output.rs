@@ -1,6 +1,7 @@
 //! Writes a report of `lockwheel prove` or `lockwheel judge`.
 
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -25,12 +26,16 @@ pub(crate) fn check(path: Option<&Path>) -> Result<(), String> {
     let Some(path) = path else { return Ok(()) };
     let is_new = !path.exists();
     let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| format!("{}: {error}", path.display()))?;
+    opened.map_err(|error| unwritable(path, &error))?;
     if is_new {
         // A run that is not possible leaves no empty report.
         let _ = fs::remove_file(path);
     }
     Ok(())
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("--output {}: {error}; name a file that can be written", path.display())
 }
 
 /// Writes the report to the file, or to standard output. Returns the exit status.
@@ -48,7 +53,7 @@ pub(crate) fn write(report: &Report, form: Form, path: Option<&Path>) -> Result<
     if let Some(path) = path {
         if let Err(error) = fs::write(path, text) {
             print(&report.write(Format::Text));
-            return Err(format!("{}: {error}", path.display()));
+            return Err(unwritable(path, &error));
         }
         print(&format!("{} See {}.\n", report.summary(), path.display()));
     } else {

@@ -67,7 +67,7 @@ impl FromStr for Demo {
         let found = NAMES.iter().find(|(name, ..)| *name == text).map(|(_, demo, _)| *demo);
         found.ok_or_else(|| {
             let names: Vec<_> = Demo::names().collect();
-            format!("there is no demo {text}: write one of {}", names.join(", "))
+            format!("it is not one of {}", names.join(", "))
         })
     }
 }
