@@ -48,6 +48,7 @@ mod proofs;
 mod protocol;
 mod prove;
 mod prove_command;
+mod prove_recipes;
 mod raft_command;
 mod raft_keys;
 mod recipes;
