@@ -296,18 +296,21 @@ impl Shared {
     /// Replaces the log up to this position by a snapshot: see
     /// [`lockwheel_log::files::Files::go_on_after`].
     pub(crate) fn use_snapshot(&self, snapshot: Position, lease_ms: i64) -> io::Result<()> {
-        let obsolete = {
+        let (obsolete, goes_on) = {
             let mut files = self.files.lock();
-            if files.written() < snapshot {
-                files.go_on_after(snapshot, Clocks { lease_ms, ..Clocks::default() })?
-            } else {
-                files.use_snapshot(snapshot)?
-            }
+            let goes_on = files.written() < snapshot;
+            let obsolete = match goes_on {
+                true => files.go_on_after(snapshot, Clocks { lease_ms, ..Clocks::default() })?,
+                false => files.use_snapshot(snapshot)?,
+            };
+            (obsolete, goes_on)
         };
         obsolete.remove()?;
         self.drop_units()?;
-        let written = self.files.lock().written();
-        self.written.send_replace(Some(written));
+        // Otherwise the files may have entries that are not flushed.
+        if goes_on {
+            self.written.send_replace(Some(snapshot));
+        }
         Ok(())
     }
 
@@ -327,8 +330,8 @@ impl Shared {
     pub(crate) fn begin_as(&self, own: NodeId) -> io::Result<()> {
         // Only the start of a node calls this.
         let _ = self.own.set(own);
-        let vote = self.log.lock().vote;
-        vote.filter(|vote| self.leads_with(vote)).map_or(Ok(()), |vote| self.write_vote(vote))
+        let vote = self.log.lock().vote.filter(|vote| vote.leader_id.node_id == own);
+        vote.map_or(Ok(()), |vote| self.write_vote(vote))
     }
 
     /// Whether this is the vote of this node as a leader.
