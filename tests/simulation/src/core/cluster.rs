@@ -105,6 +105,12 @@ impl Core {
         step: Step,
         answered: Result<Option<NodeId>, MembershipError>,
     ) -> Step {
+        // The reply to an earlier order was lost with its leader.
+        let is_gone = |id: NodeId| MembershipError::Refused(format!("there is no node {id}"));
+        let answered = match (step, answered) {
+            (Step::Remove(id), Err(error)) if error == is_gone(id) => Ok(None),
+            (_, answered) => answered,
+        };
         match (step, answered) {
             (Step::HandOver(_) | Step::Enter(_), Ok(_)) | (Step::HandOver(_), Err(_)) => Step::Done,
             (Step::Remove(_), Ok(_)) => {
