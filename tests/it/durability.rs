@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 
 use lockwheel_tests::daemon::{Daemon, Folder, command, command_of, command_on_disk, program};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::redis_server::free_port;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_unix};
 use lockwheel_tests::{say, words};
 
 /// A server in a folder, which outlives it.
@@ -46,10 +46,11 @@ impl Server {
         }
     }
 
-    /// Ends the process at once.
-    fn kill(mut self) {
+    /// Ends the process at once; returns its log.
+    fn kill(mut self) -> String {
         self.daemon.signal("KILL");
         self.daemon.end();
+        std::mem::take(&mut self.daemon.log_text)
     }
 
     /// Ends the process in order.
@@ -92,6 +93,29 @@ fn lock_survives_kill_with_the_rest_of_its_lease() {
     ]);
     let after = integer(&ask(&mut server.connect(), "PTTL lock"));
     assert!(0 < after && after <= before, "{after} of {before}");
+    server.stop();
+}
+
+#[test]
+fn token_of_a_shared_hold_counts_to_the_end_of_its_lease_also_after_kill() {
+    let folder = Folder::new();
+    let start = || {
+        let frozen = ["--clock-frozen", "yes", "--enable-test-commands", "yes"];
+        Server::start(&folder, &[&["--appendonly", "yes"][..], &frozen].concat())
+    };
+    let server = start();
+    let acquire = |owner: &str, lease_ms: u32| {
+        let command = format!("LOCK.ACQUIRE lock {owner} TTL {lease_ms} SHARED");
+        let reply = ask(&mut server.connect(), &command);
+        let token = reply.split(" $5 token :").nth(1).and_then(|rest| rest.split(' ').next());
+        format!("LOCK.VALIDATE lock {}", token.unwrap_or_else(|| panic!("{reply}")))
+    };
+    let [lapses, lasts] = [acquire("a", 60_000), acquire("b", 6_000_000)];
+    server.check(&[(&lapses, ":1"), ("LOCKWHEEL CLOCK ADVANCE 60s", "+OK")]);
+    server.check(&[(&lapses, ":0"), (&lasts, ":1")]);
+    server.kill();
+    let server = start();
+    server.check(&[(&lapses, ":0"), (&lasts, ":1")]);
     server.stop();
 }
 
@@ -213,7 +237,7 @@ fn server_at_a_new_socket_shares_a_directory_without_a_guard() {
     let mut second = Daemon::start(&arguments);
     second.wait_for("no restart guard: ");
     second.wait_for("The server is now ready to accept connections at ");
-    let mut client = UnixStream::connect(&socket).expect("a connection");
+    let mut client = open_unix(&socket);
     client.write_all(b"CONFIG GET restart-guard\r\nQUIT\r\n").expect("requests");
     let mut replies = String::new();
     client.read_to_string(&mut replies).expect("replies");
@@ -372,33 +396,42 @@ fn guard_that_was_ended_does_not_come_back() {
     server.stop();
 }
 
-/// Shows S3.
-#[test]
-fn requests_are_held_in_the_last_second_of_the_restart_guard() {
-    let folder = Folder::new();
+/// A server in the last second of its restart guard, and a connection that moves its clock.
+fn in_the_last_second(folder: &Folder) -> (Server, Wire) {
     let server = Server::start(
-        &folder,
+        folder,
         &[
             &["--restart-guard", "yes", "--restart-guard-minimum", "1001ms"][..],
             &["--clock-frozen", "yes", "--enable-test-commands", "yes"],
         ]
         .concat(),
     );
-    let [mut control, mut owner, mut observer] = [(); 3].map(|()| server.connect());
-    assert!(ask(&mut owner, "SET lock owner NX").starts_with("-LOADING "));
-    assert!(ask(&mut observer, "INFO persistence").contains(" loading:1 "));
+    let mut control = server.connect();
+    assert!(ask(&mut control, "SET lock control NX").starts_with("-LOADING "));
+    assert!(ask(&mut control, "INFO persistence").contains(" loading:1 "));
     assert_eq!(ask(&mut control, "LOCKWHEEL CLOCK ADVANCE 1ms"), "+OK");
-    let mut hold = |wire: &mut Wire, name: &str, command: &str| {
-        assert_eq!(ask(wire, &format!("CLIENT SETNAME {name}")), "+OK");
-        wire.send(&words(command));
-        eventually("a held request", || {
-            let clients = ask(&mut control, "CLIENT LIST");
-            let line = clients.lines().find(|line| line.contains(&format!(" name={name} ")));
-            line.is_some_and(|line| line.contains(" flags=b ") && !line.contains(" qbuf=0 "))
-        });
-    };
-    hold(&mut owner, "owner", "SET lock owner NX");
-    hold(&mut observer, "observer", "INFO persistence");
+    (server, control)
+}
+
+/// Sends a command by a client of this name, and waits until it is held.
+fn hold(control: &mut Wire, wire: &mut Wire, name: &str, command: &str) {
+    assert_eq!(ask(wire, &format!("CLIENT SETNAME {name}")), "+OK");
+    wire.send(&words(command));
+    eventually("a held request", || {
+        let clients = ask(control, "CLIENT LIST");
+        let line = clients.lines().find(|line| line.contains(&format!(" name={name} ")));
+        line.is_some_and(|line| line.contains(" flags=b ") && !line.contains(" qbuf=0 "))
+    });
+}
+
+/// Shows S3.
+#[test]
+fn requests_are_held_in_the_last_second_of_the_restart_guard() {
+    let folder = Folder::new();
+    let (server, mut control) = in_the_last_second(&folder);
+    let [mut owner, mut observer] = [(); 2].map(|()| server.connect());
+    hold(&mut control, &mut owner, "owner", "SET lock owner NX");
+    hold(&mut control, &mut observer, "observer", "INFO persistence");
     owner.send(&words("GET lock"));
     assert_eq!(ask(&mut control, "LOCKWHEEL CLOCK ADVANCE 1s"), "+OK");
     assert_eq!(lines(&owner.read_text()), "+OK");
@@ -407,12 +440,28 @@ fn requests_are_held_in_the_last_second_of_the_restart_guard() {
     server.stop();
 }
 
+#[test]
+fn held_requests_count_as_memory_of_their_clients() {
+    let folder = Folder::new();
+    let (server, mut control) = in_the_last_second(&folder);
+    let [mut large, mut small] = [(); 2].map(|()| server.connect());
+    let request = format!("SET lock {} NX", "x".repeat(1 << 20));
+    hold(&mut control, &mut large, "large", &request);
+    hold(&mut control, &mut small, "small", "SET lock small NX");
+    assert_eq!(ask(&mut control, "CONFIG SET maxmemory-clients 1mb"), "+OK");
+    assert!(large.closes(), "its request is not counted");
+    assert_eq!(ask(&mut control, "LOCKWHEEL CLOCK ADVANCE 1s"), "+OK");
+    assert_eq!(lines(&small.read_text()), "+OK");
+    assert!(server.stop().contains("closing a client: maxmemory-clients"));
+}
+
 /// Starts a server ten times and sends a command as soon as its port opens. Runs `before_kill`
-/// before each server is killed.
-fn check_first_replies(arguments: &[&str], before_kill: &str) {
+/// before each server is killed. Returns the number of servers whose log names a restart guard.
+fn check_first_replies(arguments: &[&str], before_kill: &str) -> usize {
     let folder = Folder::new();
     let dir = folder.path("data");
     fs::create_dir_all(&dir).expect("a folder");
+    let mut guards = 0;
     for _ in 0..10 {
         let port = free_port();
         let (address, own) = (format!("127.0.0.1:{port}"), port.to_string());
@@ -422,19 +471,22 @@ fn check_first_replies(arguments: &[&str], before_kill: &str) {
         let server = Server { daemon, port };
         let reply = ask(&mut server.connect(), before_kill);
         assert!(!reply.starts_with('-'), "{reply}");
-        server.kill();
+        guards += usize::from(server.kill().contains("restart guard: commands are refused for "));
     }
+    guards
 }
 
 #[test]
 fn first_command_after_a_start_is_served() {
-    check_first_replies(&[], "GET k");
-    check_first_replies(&["--appendonly", "yes"], "SET lock token PX 300");
+    assert_eq!(check_first_replies(&[], "GET k"), 0);
+    assert_eq!(check_first_replies(&["--appendonly", "yes"], "SET lock token NX PX 300"), 0);
 }
 
+/// The ceiling of the lease is 1001 ms ahead, so that a guard is in its last second at once.
 #[test]
 fn first_command_waits_for_the_end_of_a_short_restart_guard() {
-    check_first_replies(&[], "SET lock token PX 300");
+    // A start that is late, on a busy machine, needs no guard.
+    assert!(check_first_replies(&[], "SET lock token NX PX 1") > 0, "no guard was on");
 }
 
 /// Shows S11, S21, S24.

@@ -1,7 +1,9 @@
 //! A connection for tests that panics on errors. Replies are returned exactly as received.
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use lockwheel_compat::wire;
@@ -123,6 +125,32 @@ impl From<Wire> for wire::Wire {
     fn from(wire: Wire) -> wire::Wire {
         wire.0
     }
+}
+
+/// Opens a TCP connection without a protocol. No read or write waits for longer than for a reply.
+pub fn open_tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the server accepts the connection");
+    stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a time limit");
+    stream.set_write_timeout(Some(REPLY_TIMEOUT)).expect("a time limit");
+    stream
+}
+
+/// As [`open_tcp`], at a unix socket.
+pub fn open_unix(path: impl AsRef<Path>) -> UnixStream {
+    let stream = UnixStream::connect(path).expect("the server accepts the connection");
+    stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a time limit");
+    stream.set_write_timeout(Some(REPLY_TIMEOUT)).expect("a time limit");
+    stream
+}
+
+/// Reads what comes until the server closes or resets a connection, which it must do in the time of
+/// a reply.
+pub fn read_to_end(mut stream: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut bytes) {
+        assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "still open: {}", show(&bytes));
+    }
+    bytes
 }
 
 fn open_tls(address: SocketAddr, client: &TlsClient) -> io::Result<wire::Wire> {
