@@ -8,6 +8,9 @@ use lockwheel_tests::daemon::Folder;
 
 use crate::recognition::{self, DATA, LIBRARIES, Program, USES, programs};
 
+/// The `compat-version` of most programs.
+const VERSION: &str = "7.2";
+
 /// Recipes that the other programs lack. In some, the key is no lock until their end.
 const RECIPES: &str = "
 == INCR and EXPIRE
@@ -118,6 +121,28 @@ a> EVAL \"local n = redis.call('incr', KEYS[1]) if n == 1 then \
           redis.call('expire', KEYS[1], 60) end return n\" 1 rate:17
 ";
 
+/// As [`RECIPES`], for a server that has the conditions of Redis 8.4. The digest is that of
+/// `Hello world`.
+const CONDITIONS: &str = "
+== SET with IFEQ
+locks: lock
+a> SET lock free EX 60
+a> SET lock a EX 600 IFEQ free
+
+== SET with IFNE
+locks: lock
+a> SET lock a IFNE a EX 60
+
+== SET with IFDEQ
+locks: lock
+a> SET lock \"Hello world\" EX 60
+a> SET lock a IFDEQ b6acb9d84a38ff74 EX 600
+
+== SET with IFDNE
+locks: lock
+a> SET lock a EX 60 IFDNE b6acb9d84a38ff74
+";
+
 /// Programs for whose keys the guard does not wait, apart from those in [`DATA`].
 const PLAIN: &str = "
 == Plain writes of a client
@@ -148,11 +173,12 @@ struct Ceiling {
 }
 
 impl Guarded {
-    /// Starts a server; `exempt` are keys for which its guard does not wait.
-    fn start<'a>(exempt: impl Iterator<Item = &'a String>) -> Guarded {
+    /// Starts a server of this `compat-version`; `exempt` are keys for which its guard does not wait.
+    fn start<'a>(version: &str, exempt: impl Iterator<Item = &'a String>) -> Guarded {
         let folder = Folder::new();
         let exempt: Vec<&str> = exempt.map(|key| &**key).collect();
         let server = recognition::builder()
+            .config("compat-version", version)
             .config("dir", &folder.path(""))
             .config("restart-guard", "yes")
             .config("restart-guard-exempt", &exempt.join(" "))
@@ -186,10 +212,10 @@ impl Guarded {
 
 /// Checks that the guard waits for each lock of a program by itself: at the end or at every step.
 /// Returns the number of locks.
-fn check_locks(program: &Program, at_every_step: bool) -> usize {
+fn check_locks(program: &Program, version: &str, at_every_step: bool) -> usize {
     for lock in &program.locks {
         let others = || program.locks.iter().chain(&program.data).filter(|key| *key != lock);
-        let guarded = Guarded::start(others());
+        let guarded = Guarded::start(version, others());
         let check = || assert!(guarded.is_guarded(lock), "{}: {lock}", program.name);
         recognition::play(&guarded.server, program, || {
             if at_every_step {
@@ -205,10 +231,13 @@ fn check_locks(program: &Program, at_every_step: bool) -> usize {
 #[test]
 fn guard_waits_for_the_locks_of_all_programs() {
     let labelled = [LIBRARIES, USES].iter().flat_map(|text| programs(text));
-    let locks: usize = labelled.map(|program| check_locks(&program, true)).sum();
+    let locks: usize = labelled.map(|program| check_locks(&program, VERSION, true)).sum();
     assert!(locks >= 100, "{locks}");
     for program in programs(RECIPES) {
-        check_locks(&program, false);
+        check_locks(&program, VERSION, false);
+    }
+    for program in programs(CONDITIONS) {
+        check_locks(&program, "8.4", false);
     }
 }
 
@@ -216,7 +245,7 @@ fn guard_waits_for_the_locks_of_all_programs() {
 #[test]
 fn guard_does_not_wait_for_plain_keys() {
     let needs_no_guard = |program: &Program| {
-        let guarded = Guarded::start([].iter());
+        let guarded = Guarded::start(VERSION, [].iter());
         let before_ms = guarded.ceiling().deadline_ms;
         recognition::play(&guarded.server, program, || {});
         let after = guarded.ceiling();
