@@ -1,6 +1,6 @@
 //! A server embedded in another program: its interface, and that it releases all resources.
 
-use std::io::{ErrorKind as IoErrorKind, Read};
+use std::io::ErrorKind as IoErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use lockwheel::{Builder, Client, Error, ErrorKind, Fault, Reply, Requests, Server};
-use lockwheel_tests::call;
 use lockwheel_tests::daemon::Folder;
 use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_tcp, read_to_end};
+use lockwheel_tests::{call, wait_at};
 
 /// The lease that most lock libraries use by default.
 const LEASE: Duration = Duration::from_secs(30);
@@ -356,7 +356,7 @@ fn reset_restores_the_state_after_the_start() {
     let gate = server.faults().gate(Requests::any().command("get")).expect("a gate");
     std::thread::scope(|scope| {
         let held = scope.spawn(|| Wire::connect(server.addr(), 2).call(&["GET", "lock"]));
-        gate.wait().expect("a client");
+        wait_at(&gate).expect("a client");
         server.reset().expect("a server");
         assert_eq!(held.join().expect("a thread"), b"$-1\r\n");
     });
@@ -435,10 +435,10 @@ fn cycle(io_threads: u32) {
     let mut wires: Vec<Wire> = (0..3).map(|_| Wire::connect(server.addr(), 2)).collect();
     assert_eq!(wires[0].call(&["SET", "k", "v"]), b"+OK\r\n");
     assert_eq!(wires[1].call(&["GET", "k"]), b"$1\r\nv\r\n");
-    let mut idle = TcpStream::connect(server.addr()).expect("a connection");
+    let idle = open_tcp(server.addr());
     let client = server.client().expect("a client");
     drop(server);
-    assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(read_to_end(idle), b"");
     drop(client);
 }
 

@@ -11,6 +11,7 @@ use lockwheel_tests::scripts::{
     COMPARE_AND_DELETE, FAIR_LOCK, FORCE_UNLOCK, LOCK_2_2_17, LOCK_3, READ_LOCK, RENEW_3, UNLOCK,
     UNLOCK_2_2_17, UNLOCK_3, WRITE_LOCK,
 };
+use lockwheel_tests::wait_at;
 use lockwheel_tests::wire::Wire;
 
 const OWNER_A: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
@@ -351,7 +352,7 @@ fn story_shows_faults_gates_clock_connections_scripts_and_transactions() {
     c.ask("PING");
     let release = ["EVAL", COMPARE_AND_DELETE, "1", "orders", "token-of-worker-1"];
     c.send(&release);
-    gate.wait().expect("a client");
+    wait_at(&gate).expect("a client");
     gate.open().expect("a server");
     assert_eq!(c.read_text(), ":0\r\n");
     let result = server.journal().check(Check::NeverTwoHolders).expect("a journal");
@@ -470,6 +471,37 @@ fn journal_is_available_by_command() {
     assert_eq!(a.ask("LOCKWHEEL CHECK no-lock-held"), "+OK\r\n");
     assert_eq!(a.ask("LOCKWHEEL JOURNAL CLEAR"), "+OK\r\n");
     assert_eq!(a.ask("LOCKWHEEL JOURNAL"), "$2\r\n[]\r\n");
+}
+
+#[test]
+fn passwords_of_users_are_not_in_the_journal() {
+    const SECRET: &str = "s3cret";
+    let hash = "5ec4e7".repeat(11)[..64].to_owned();
+    let server = server();
+    let mut a = Wire::connect(server.addr(), 2);
+    let rules = [
+        format!("on >{SECRET} <{SECRET} #{hash} !{hash}"),
+        format!("(+get >{SECRET})"),
+        format!("<{SECRET}"),
+        format!("#{SECRET}"),
+    ];
+    for rule in &rules {
+        a.ask(&format!("ACL SETUSER locker {rule}"));
+        a.ask("MULTI");
+        assert_eq!(a.ask(&format!("ACL SETUSER locker {rule}")), "+QUEUED\r\n");
+        a.ask("EXEC");
+    }
+    let entries = server.journal().entries().expect("a journal");
+    let texts = [
+        format!("{entries:?}"),
+        entries.iter().map(|entry| format!("{entry}\n")).collect(),
+        a.ask("LOCKWHEEL JOURNAL"),
+        a.ask("LOCKWHEEL JOURNAL TEXT"),
+    ];
+    for text in texts {
+        assert!(text.matches("SETUSER").count() >= 2 * rules.len(), "{text}");
+        assert!(!text.contains(SECRET) && !text.contains(&hash), "{text}");
+    }
 }
 
 /// Plans and Lua record the same calls.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockwheel::{Client, Fault, Reply, Requests, Server};
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW};
+use lockwheel_tests::wait_at;
 use lockwheel_tests::wire::Wire;
 use serde_json::Value;
 
@@ -98,7 +99,7 @@ fn server_with_all_events() -> Server {
     let gate = server.faults().gate(Requests::any().command("echo")).expect("a gate");
     let mut c = Wire::connect(server.addr(), 2);
     c.send_line("ECHO text");
-    gate.wait().expect("a client");
+    wait_at(&gate).expect("a client");
     gate.open().expect("a server");
     c.read();
     c.send_line("PING");

@@ -9,7 +9,7 @@ use lockwheel_tests::process::{self, eventually};
 use lockwheel_tests::redis_server::free_port;
 use lockwheel_tests::scripts::{LOCK_3, UNLOCK_3};
 use lockwheel_tests::wire::Wire;
-use lockwheel_tests::{blocked_clients, call, connect};
+use lockwheel_tests::{blocked_clients, call, connect, wait_at};
 
 /// The number of servers of a round.
 const SERVERS: usize = 1_000;
@@ -120,7 +120,7 @@ fn at_a_gate(server: &Server) -> Participants {
     let gate = server.faults().gate(Requests::any().command("del")).expect("a gate");
     let mut held = connect(server);
     held.send_line("DEL lock");
-    gate.wait().expect("a client is held");
+    wait_at(&gate).expect("a client is held");
     wires([held])
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use lockwheel::{Check, Client, Error, Fault, LintRule, Reply, Requests, Server};
 use lockwheel_tests::process::eventually;
 use lockwheel_tests::scripts::{COMPARE_AND_DELETE, COMPARE_AND_RENEW, LOCK_3, UNLOCK_3};
+use lockwheel_tests::wait_at;
 
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -147,7 +148,7 @@ fn while_it_is_released<T: Send>(
     let gate = server.faults().gate(Requests::any().command(last_command))?;
     std::thread::scope(|scope| {
         let releases = scope.spawn(move || release(&mut a));
-        gate.wait()?;
+        wait_at(&gate)?;
         server.advance(LEASE)?;
         assert!(take(&mut b, "b")?);
         gate.open()?;

@@ -25,7 +25,7 @@ pub mod tiers;
 pub mod wire;
 pub mod wrong;
 
-use lockwheel::{Reply, Server};
+use lockwheel::{Error, Gate, Reply, Server};
 pub use lockwheel_compat::wire::frame;
 use lockwheel_compat::wire::frame::Frame;
 
@@ -57,6 +57,15 @@ pub fn blocked_clients(server: &Server) -> usize {
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
     line.and_then(|count| count.parse().ok()).expect("a count")
+}
+
+/// Waits until a gate holds a client, with the limit of [`process::eventually`]; returns its number.
+///
+/// # Errors
+/// If the server has ended.
+pub fn wait_at(gate: &Gate<'_>) -> Result<u64, Error> {
+    process::eventually("a client at the gate", || gate.fired().is_ok_and(|count| count > 0));
+    gate.wait()
 }
 
 /// A connection to a server in RESP2.
