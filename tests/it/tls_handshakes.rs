@@ -1,6 +1,6 @@
 //! Connections to the TLS port that are not clients: unfinished and failed handshakes.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use lockwheel::Server;
@@ -9,7 +9,7 @@ use lockwheel_tests::daemon::Daemon;
 use lockwheel_tests::frame::show;
 use lockwheel_tests::process::{alone, descriptors, eventually};
 use lockwheel_tests::redis_server::free_port;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_tcp, read_to_end};
 
 /// The first bytes of a handshake: a record that is announced and does not come.
 const BEGINNING: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0];
@@ -19,14 +19,6 @@ const ALERT: &[u8] = &[0x15, 3, 3, 0, 2, 2];
 fn connections(server: &Server) -> usize {
     let clients = server.call(&["CLIENT", "LIST"]).expect("a list");
     format!("{clients:?}").matches(" addr=127").count()
-}
-
-/// Everything that the server sends before it closes the connection.
-fn rest(mut stream: &TcpStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    // The server may close with unread bytes, which resets the connection.
-    let _ = stream.read_to_end(&mut rest);
-    rest
 }
 
 #[test]
@@ -44,7 +36,7 @@ fn unfinished_handshakes_are_no_clients_and_end() {
             let before = descriptors();
             let mut half_open = Vec::new();
             for at in 0..HALF_OPEN {
-                let mut stream = TcpStream::connect(address).expect("it is accepted");
+                let mut stream = open_tcp(address);
                 if at % 2 == 0 {
                     stream.write_all(BEGINNING).expect("it is taken");
                 }
@@ -55,7 +47,7 @@ fn unfinished_handshakes_are_no_clients_and_end() {
             assert!(clients.iter_mut().all(|client| client.call(&["PING"]) == b"+PONG\r\n"));
             assert_eq!(connections(&server), 4);
             for stream in &half_open {
-                assert_eq!(rest(stream), b"");
+                assert_eq!(read_to_end(stream), b"");
             }
             drop(half_open);
             drop(clients);
@@ -74,10 +66,10 @@ fn peer_that_closes_early_leaves_nothing() {
         let _client = Wire::connect_tls(server.addr(), &certificates.client());
         let before = descriptors();
         for bytes in [&b""[..], BEGINNING] {
-            let mut stream = TcpStream::connect(server.addr()).expect("it is accepted");
+            let mut stream = open_tcp(server.addr());
             stream.write_all(bytes).expect("it is taken");
             stream.shutdown(Shutdown::Write).expect("it is shut down");
-            assert_eq!(rest(&stream), b"");
+            assert_eq!(read_to_end(&stream), b"");
         }
         eventually("all sockets to be closed", || descriptors() == before);
     });
@@ -92,16 +84,15 @@ fn number_of_unfinished_handshakes_is_limited() {
     options.extend(["--tls-auth-clients", "no"].map(String::from));
     let mut daemon = Daemon::start(&options);
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.wait_for_port()));
-    let half_open: Vec<TcpStream> =
-        (0..LIMIT + 2).map(|_| TcpStream::connect(address).expect("it is accepted")).collect();
+    let half_open: Vec<TcpStream> = (0..LIMIT + 2).map(|_| open_tcp(address)).collect();
     daemon.wait_for("too many unfinished handshakes");
     daemon.wait_for("too many unfinished handshakes");
-    assert_eq!((rest(&half_open[0]), rest(&half_open[1])), (vec![], vec![]));
+    assert_eq!((read_to_end(&half_open[0]), read_to_end(&half_open[1])), (vec![], vec![]));
     let mut client = Wire::connect_tls(address, &certificates.client());
     assert_eq!(client.call(&["PING"]), b"+PONG\r\n");
     let mut last = half_open.last().expect("it is there");
     last.write_all(b"PING\r\n").expect("it is taken");
-    assert!(rest(last).starts_with(ALERT), "it was open until now");
+    assert!(read_to_end(last).starts_with(ALERT), "it was open until now");
 }
 
 /// The allocator keeps pages for later, so the memory that the server has allocated is compared.
@@ -125,7 +116,7 @@ fn unfinished_handshakes_leave_no_memory() {
     };
     let before = allocated();
     for _ in 0..ROUNDS {
-        let connect = |_| TcpStream::connect(address).expect("it is accepted");
+        let connect = |_| open_tcp(address);
         let half_open: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
         for mut stream in half_open {
             stream.write_all(BEGINNING).expect("it is taken");
@@ -141,19 +132,21 @@ fn unfinished_handshakes_leave_no_memory() {
 fn failed_handshakes_are_logged() {
     let (certificates, other) = (Certificates::new(), Certificates::new());
     certificates.issue("expired", Validity::Past);
+    certificates.write_version_1("version-1");
     let mut daemon = Daemon::start(&certificates.options(free_port()));
     let address = SocketAddr::from(([127, 0, 0, 1], daemon.wait_for_port()));
     let failed = "# Error accepting a client connection: ";
     // A client that does not use TLS.
-    let mut stream = TcpStream::connect(address).expect("it is accepted");
+    let mut stream = open_tcp(address);
     stream.write_all(b"PING\r\n").expect("it is taken");
-    assert!(rest(&stream).starts_with(ALERT));
+    assert!(read_to_end(&stream).starts_with(ALERT));
     let place = format!(" (addr={} laddr={address})", stream.local_addr().expect("an address"));
     let logged = daemon.wait_for(failed);
     assert!(logged.contains("InvalidContentType") && logged.ends_with(place.trim()), "{logged}");
     for (client, reason) in [
         (certificates.client(), "peer sent no certificates"),
         (certificates.client_as("expired"), "certificate expired"),
+        (certificates.client_as("version-1"), "it has X.509 version 1, and version 3 is required"),
         (other.client(), "received fatal alert: UnknownCA"),
     ] {
         assert!(Wire::try_connect_tls(address, &client).is_err(), "{reason}");

@@ -22,6 +22,18 @@ use rustls::{
 
 use crate::daemon::Folder;
 
+/// A certificate of X.509 version 1, signed by itself; made with `openssl x509 -req`.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBFjCBvQIUK98QhQ+XnM4qahFkJA1afPZ7cjYwCgYIKoZIzj0EAwIwDTELMAkG
+A1UEAwwCdjEwIBcNMjYxMTI5MjMxMjI2WhgPMjEyNjExMDUyMzEyMjZaMA0xCzAJ
+BgNVBAMMAnYxMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEzRJMkQk3ouFIAYs
+YE1gIiBtR8IdtreyKSFpgn/y5USFc/kBxpcdpXhwDaw2R9TVuKaE+Ke4Cib6/tjl
+8HA0WDAKBggqhkjOPQQDAgNIADBFAiEAp6XQTDc6Aa378smOqrc1A2dpak9HpB7l
+L9rnSse1KnECIHuGylhfxHwm/9zEwiHlPq4xyC6cbPIfy4m+MfrOEWDx
+-----END CERTIFICATE-----
+";
+
 /// An authority, and a folder with its certificate (`ca.crt`), and certificates and keys that it
 /// has issued (`server.crt`, `server.key`, and those of [`Certificates::issue`]).
 pub struct Certificates {
@@ -66,6 +78,20 @@ impl Certificates {
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         fs::write(self.path(&format!("{name}.crt")), certificate.pem()).expect("a file");
         fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).expect("a file");
+    }
+
+    /// Writes a certificate of X.509 version 1, `name.crt`, beside the key of another one, and adds
+    /// it to `ca.crt`.
+    pub fn write_version_1(&self, name: &str) {
+        let authorities = self.path("ca.crt");
+        let before = fs::read_to_string(&authorities).expect("a file");
+        for (path, text) in [
+            (authorities, before + VERSION_1),
+            (self.path(&format!("{name}.crt")), VERSION_1.to_owned()),
+            (self.path(&format!("{name}.key")), new_key_pem()),
+        ] {
+            fs::write(path, text).expect("a file");
+        }
     }
 
     /// Makes a certificate that signs itself, that of an authority or not, with a key; and another
