@@ -8,12 +8,16 @@
 //! each `$` line, in which `...` matches any text within a line and, alone on a line, any number of
 //! lines. `NOT_RUN` lists the blocks that cannot run here.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lockwheel::{Reply, Server};
+use lockwheel_engine::command::argument::Argument;
+use lockwheel_engine::command::{CommandTable, Flags};
+use lockwheel_engine::settings::{CompatVersion, Mode};
 use lockwheel_tests::daemon::{self, Daemon, Folder};
 use lockwheel_tests::left_out;
 use lockwheel_tests::process::eventually;
@@ -203,6 +207,41 @@ fn architecture_names_the_gates_in_their_order() {
         lockwheel_engine::run::gates::GATES.iter().map(|gate| gate.name).collect();
     let order = format!("In order: {}.", names.join(", "));
     assert!(page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&order), "{order}");
+}
+
+/// The table names the commands with the flag, and each option of `SET` once.
+#[test]
+fn table_of_plain_writes_is_that_of_the_flag() {
+    fn options_of(arguments: &[Argument], options: &mut BTreeSet<String>) {
+        for argument in arguments {
+            options.extend(argument.token.map(str::to_owned));
+            options_of(argument.arguments, options);
+        }
+    }
+    let page = fs::read_to_string(root().join("docs/running.md")).expect("the page");
+    let (_, table) = page.split_once("\n| Plain write | Not plain |\n|---|---|\n").expect("it");
+    let [mut plain, mut others] = [BTreeSet::new(), BTreeSet::new()];
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let (left, right) = row.trim_matches('|').split_once('|').expect("two cells");
+        for (cell, names) in [(left, &mut plain), (right, &mut others)] {
+            names.extend(cell.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    let (mut flagged, mut options) = (BTreeSet::new(), BTreeSet::new());
+    for &version in CompatVersion::ALL {
+        for entry in CommandTable::of(Mode::Standalone, version).entries() {
+            if entry.command.flags.contains(Flags::PLAIN_WRITE) {
+                flagged.insert(entry.full_name.to_uppercase());
+            }
+            if entry.full_name == "set" {
+                options_of(entry.command.arguments, &mut options);
+            }
+        }
+    }
+    let named: BTreeSet<String> = plain.union(&others).cloned().collect();
+    assert!(plain.is_disjoint(&others), "{plain:?} {others:?}");
+    assert_eq!(&plain - &options, flagged);
+    assert_eq!(&named & &options, options);
 }
 
 /// Covers links from all pages to files, and to headings of pages.
