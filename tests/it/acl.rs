@@ -200,6 +200,37 @@ fn embedding_program_may_do_everything() {
 }
 
 #[test]
+fn user_that_removes_itself_in_a_transaction_may_do_nothing_in_its_rest() {
+    let server = start(&[]);
+    assert_eq!(call(&server, "ACL SETUSER u on nopass ~* +@all"), Reply::OK);
+    let mut wire = connect(&server);
+    for command in ["AUTH u x", "MULTI", "ACL DELUSER u", "SET k v"] {
+        assert!(wire.ask(command).starts_with('+'), "{command}");
+    }
+    let reply = wire.ask("EXEC");
+    assert!(reply.starts_with("*2\r\n:1\r\n-NOPERM "), "{reply}");
+    assert!(wire.closes());
+    assert_eq!(call(&server, "EXISTS k"), Reply::Integer(0));
+}
+
+#[test]
+fn group_that_is_named_as_an_option_hides_no_key() {
+    let server = start(&[]);
+    assert_eq!(call(&server, "ACL SETUSER u on nopass ~open +@all"), Reply::OK);
+    for key in ["secret", "open"] {
+        call(&server, &format!("XADD {key} 1-1 f v"));
+        assert_eq!(call(&server, &format!("XGROUP CREATE {key} streams 0")), Reply::OK);
+    }
+    let mut wire = connect(&server);
+    assert_eq!(wire.ask("AUTH u x"), "+OK\r\n");
+    for keys in ["secret >", "secret open > >"] {
+        let reply = wire.ask(&format!("XREADGROUP GROUP streams c STREAMS {keys}"));
+        assert!(reply.starts_with("-NOPERM "), "{keys}: {reply}");
+    }
+    assert!(wire.ask("XREADGROUP GROUP streams c STREAMS open >").starts_with("*1\r\n"));
+}
+
+#[test]
 fn subscriber_that_loses_a_right_is_disconnected() {
     for (request, rules, stays) in [
         ("SUBSCRIBE lock:1", "resetchannels &other", false),

@@ -51,6 +51,75 @@ fn client_that_closes_its_connection_leaves_the_queue() {
     wait_for(&mut control, "INFO clients", "blocked_clients:0\r\n");
 }
 
+#[test]
+fn clients_that_close_their_connections_together_leave_the_queue() {
+    const LEAVING: usize = 20;
+    let server = server();
+    let mut control = Wire::connect(server.addr(), 2);
+    token(&control.ask("LOCK.ACQUIRE k a TTL 600000"));
+    let request = "LOCK.ACQUIRE k b TTL 600000 WAIT 600000";
+    let leaving: Vec<Wire> =
+        (1..=LEAVING).map(|count| waiter(&server, &mut control, request, count)).collect();
+    let last = "LOCK.ACQUIRE k c TTL 600000 WAIT 600000";
+    let mut last = waiter(&server, &mut control, last, LEAVING + 1);
+    let mut sleeper = Wire::connect(server.addr(), 2);
+    sleeper.send_line("DEBUG SLEEP 0.02");
+    drop(leaving);
+    assert_eq!(control.ask("LOCK.RELEASE k a"), ":0\r\n");
+    token(&last.read_text());
+    wait_for(&mut control, "INFO clients", "blocked_clients:0\r\n");
+}
+
+#[test]
+fn waiters_keep_their_places_while_memory_is_full() {
+    let server = server();
+    let mut control = Wire::connect(server.addr(), 2);
+    token(&control.ask("LOCK.ACQUIRE k a TTL 600000"));
+    let mut first = waiter(&server, &mut control, "LOCK.ACQUIRE k b TTL 9000 WAIT 600000", 1);
+    let mut second = waiter(&server, &mut control, "LOCK.ACQUIRE k c TTL 9000 WAIT 600000", 2);
+    assert_eq!(control.ask("CONFIG SET maxmemory 1"), "+OK\r\n");
+    for refused in ["LOCK.ACQUIRE k d TTL 9000 WAIT 1", "LOCK.ACQUIRE l a TTL 9000"] {
+        assert!(control.ask(refused).starts_with("-OOM "), "{refused}");
+    }
+    let again = control.ask("LOCK.ACQUIRE k a TTL 600000");
+    assert!(again.ends_with("$5\r\ncount\r\n:2\r\n"), "{again}");
+    assert_eq!(control.ask("LOCK.RELEASE k a ALL"), ":0\r\n");
+    let granted = token(&first.read_text());
+    assert_eq!(control.ask("LOCK.RELEASE k b"), ":0\r\n");
+    assert!(token(&second.read_text()) > granted);
+}
+
+/// The server is late for both: it was stopped meanwhile, for example.
+#[test]
+fn lease_that_ends_before_a_wait_is_granted_although_both_are_over() {
+    let server = server();
+    let mut control = Wire::connect(server.addr(), 2);
+    token(&control.ask("LOCK.ACQUIRE k a TTL 100"));
+    let mut next = Wire::connect(server.addr(), 2);
+    next.send_line("LOCK.ACQUIRE k b TTL 9000 WAIT 150");
+    // It is in the queue now, or on a busy machine it has the lock.
+    wait_for(&mut control, "LOCK.INFO k", "$1\r\nb\r\n");
+    control.ask("DEBUG SLEEP 0.3");
+    token(&next.read_text());
+}
+
+#[test]
+fn end_of_a_shared_hold_ends_a_transaction_that_watches_the_lock() {
+    let server = server();
+    let mut control = Wire::connect(server.addr(), 2);
+    control.ask("LOCKWHEEL CLOCK FREEZE");
+    token(&control.ask("LOCK.ACQUIRE k a TTL 10 SHARED"));
+    token(&control.ask("LOCK.ACQUIRE k b TTL 600000 SHARED"));
+    for (span, reply) in [("9ms", "*1\r\n+PONG\r\n"), ("1ms", "*-1\r\n")] {
+        let mut wire = Wire::connect(server.addr(), 2);
+        for command in ["WATCH k", "MULTI", "PING"] {
+            wire.ask(command);
+        }
+        control.ask(&format!("LOCKWHEEL CLOCK ADVANCE {span}"));
+        assert_eq!(wire.ask("EXEC"), reply, "{span}");
+    }
+}
+
 /// Shows L12.
 #[test]
 fn bound_lock_is_released_after_the_grace() {
