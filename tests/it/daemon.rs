@@ -13,11 +13,11 @@ use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::daemon::{Daemon, Folder, command, command_of, program, run};
 use lockwheel_tests::process::{end_of, eventually, is_stopped, output, resident_bytes_of};
 use lockwheel_tests::redis_server::free_port;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_unix, read_to_end};
 
 /// Sends one inline request through a unix socket and returns the reply.
 fn ask(path: &str, request: &str) -> String {
-    let mut stream = UnixStream::connect(path).expect("a connection");
+    let mut stream = open_unix(path);
     stream.write_all(format!("{request}\r\n").as_bytes()).expect("it is taken");
     let mut reply = [0; 64];
     let length = stream.read(&mut reply).expect("a reply");
@@ -501,9 +501,9 @@ fn daemonize_starts_the_server_in_the_background() {
         assert_eq!(end_of(&mut parent, "its end").code(), Some(0));
         eventually("its socket", || UnixStream::connect(&path).is_ok());
         eventually("its pidfile", || fs::read_to_string(&pidfile).is_ok_and(|pid| !pid.is_empty()));
-        let mut stream = UnixStream::connect(&path).expect("a connection");
+        let mut stream = open_unix(&path);
         stream.write_all(b"SHUTDOWN NOSAVE\r\n").expect("it is taken");
-        assert_eq!(stream.read(&mut [0; 64]).unwrap_or(0), 0);
+        assert_eq!(read_to_end(stream), b"");
         assert!(!Path::new(&pidfile).exists() && !Path::new(&path).exists());
     }
 }

@@ -10,7 +10,7 @@ use lockwheel_tests::daemon::Daemon;
 use lockwheel_tests::left_out;
 use lockwheel_tests::process::{eventually, output};
 use lockwheel_tests::redis_server::{RedisServer, free_port};
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_tcp};
 
 /// Debian's name of the program.
 const EXPORTER: &str = "prometheus-redis-exporter";
@@ -52,7 +52,7 @@ impl Exporter {
 
     /// The samples: by their name, and by their name and the names of their labels.
     fn scrape(&self) -> BTreeMap<String, f64> {
-        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        let mut stream = open_tcp(self.address);
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it is sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("the metrics");

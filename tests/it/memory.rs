@@ -7,6 +7,7 @@ use std::time::Duration;
 use lockwheel::{Reply, Server};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::process::eventually;
+use lockwheel_tests::wire::open_tcp;
 use lockwheel_tests::{connect, start};
 
 const MIB: usize = 1 << 20;
@@ -51,7 +52,7 @@ fn is_refused(server: &Server) -> bool {
 
 /// A connection that has sent a part of one long argument.
 fn half_a_request(server: &Server, bytes: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    let mut stream = open_tcp(server.addr());
     let begin = format!("*2\r\n$3\r\nGET\r\n${}\r\n", 2 * bytes);
     stream.write_all(begin.as_bytes()).expect("it is taken");
     stream.write_all(&vec![b'x'; bytes]).expect("it is taken");
@@ -62,7 +63,7 @@ fn half_a_request(server: &Server, bytes: usize) -> TcpStream {
 fn unread_replies(server: &Server, name: &str, bytes: usize) -> TcpStream {
     let value = vec![b'x'; MIB];
     server.call(&[b"SET", b"large".as_slice(), &value]).expect("an answer");
-    let mut stream = TcpStream::connect(server.addr()).expect("a connection");
+    let mut stream = open_tcp(server.addr());
     let requests = "GET large\r\n".repeat(bytes / MIB);
     let begin = format!("CLIENT SETNAME {name}\r\n");
     stream.write_all((begin + &requests).as_bytes()).expect("it is taken");

@@ -4,9 +4,11 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use lockwheel::Server;
 use lockwheel_tests::daemon::Folder;
+use lockwheel_tests::process::until;
 use lockwheel_tests::redis_server::RedisServer;
 
 use crate::cli::{redis_cli_exists, run};
@@ -126,8 +128,12 @@ fn stat_shows_figures_again_and_again() {
         .expect("it runs");
     let output = BufReader::new(child.stdout.take().expect("its output is piped"));
     // Two lines are the heading.
-    let lines: Vec<String> = output.lines().map_while(Result::ok).skip(2).take(3).collect();
+    let figures = output.lines().map_while(Result::ok).skip(2).take(3);
+    let reader = thread::spawn(move || figures.collect::<Vec<String>>());
+    let printed = until("lines of figures", || reader.is_finished().then_some(()));
     child.kill().and_then(|()| child.wait()).expect("it ends");
+    printed.expect("three lines");
+    let lines = reader.join().expect("no panic");
     let keys: Vec<_> = lines.iter().map(|line| line.split_whitespace().next()).collect();
     assert_eq!(keys, [Some("8"); 3], "{lines:?}");
 }

@@ -14,7 +14,7 @@ use lockwheel_tests::daemon::{Daemon, Folder, run};
 use lockwheel_tests::frame::show;
 use lockwheel_tests::process::{eventually, output};
 use lockwheel_tests::redis_server::{RedisServer, free_port};
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_tcp};
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
@@ -36,7 +36,7 @@ fn connect(server: &Server, certificates: &Certificates) -> Wire {
 
 /// A connection of which the test sees the TLS part.
 fn open(address: SocketAddr, config: &Arc<ClientConfig>) -> Opened {
-    let tcp = TcpStream::connect(address).expect("a connection");
+    let tcp = open_tcp(address);
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(Arc::clone(config), name).expect("a client");
     StreamOwned::new(connection, tcp)

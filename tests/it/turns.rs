@@ -2,14 +2,13 @@
 //! clients, without loss.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use lockwheel::Server;
 use lockwheel_tests::frame::show;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_tcp, open_unix};
 use lockwheel_tests::{connect, start};
 
 /// Servers with one and with two threads, so that senders and receivers may be on different ones.
@@ -173,7 +172,7 @@ fn flood_of_requests_delays_no_other_client() {
         let server = start(&[]);
         let ended = AtomicBool::new(false);
         let flood = |address: SocketAddr| {
-            let mut stream = TcpStream::connect(address).expect("a connection");
+            let mut stream = open_tcp(address);
             let mut replies = stream.try_clone().expect("the same");
             let reads = thread::spawn(move || std::io::copy(&mut replies, &mut std::io::sink()));
             stream.write_all(begin.as_bytes()).expect("it is taken");
@@ -204,11 +203,11 @@ fn pipeline_longer_than_a_turn_is_answered_completely() {
     const REQUESTS: usize = 50_000;
     let path = std::env::temp_dir().join(format!("lockwheel-turns-{}.sock", std::process::id()));
     let server = start(&[("unixsocket", &path.to_string_lossy()), ("port", "0")]);
-    let stream = UnixStream::connect(&path).expect("a connection");
+    let stream = open_unix(&path);
     drive(stream, REQUESTS);
     server.stop();
     let server = start(&[]);
-    drive(TcpStream::connect(server.addr()).expect("a connection"), REQUESTS);
+    drive(open_tcp(server.addr()), REQUESTS);
 }
 
 fn drive(mut stream: impl Read + Write, requests: usize) {
@@ -236,7 +235,7 @@ fn slow_readers_of_long_pipelines_get_every_byte() {
         let drive = |client: usize| {
             let mut wire = Wire::connect(address, 3);
             wire.call(&["SUBSCRIBE", &format!("own {client}")]);
-            let mut stream = TcpStream::connect(address).expect("a connection");
+            let mut stream = open_tcp(address);
             let text = |number: usize| {
                 format!("{client}:{number}:").repeat(1 + (number * 7 + client) % 97)
             };

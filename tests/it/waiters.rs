@@ -10,7 +10,7 @@ use std::time::Duration;
 use lockwheel::Server;
 use lockwheel_tests::frame::Frame;
 use lockwheel_tests::frame_of;
-use lockwheel_tests::wire::Wire;
+use lockwheel_tests::wire::{Wire, open_tcp};
 use socket2::SockRef;
 
 fn server(threads: &str) -> Server {
@@ -31,7 +31,7 @@ fn blocked(control: &mut Wire) -> usize {
 /// A client that is blocked on `queue`, as INFO shows.
 fn waiter(address: SocketAddr, control: &mut Wire) -> TcpStream {
     let before = blocked(control);
-    let mut socket = TcpStream::connect(address).expect("the server accepts connections");
+    let mut socket = open_tcp(address);
     socket.write_all(b"BLPOP queue 0\r\n").expect("a request is sent");
     assert!((0..CHECKS_MAX).any(|_| blocked(control) > before), "it does not wait");
     socket
@@ -127,7 +127,7 @@ fn take_and_vanish(address: SocketAddr, seed: usize, progress: &PushProgress) ->
     while !progress.is_over() && lives_left > 0 {
         lives_left -= usize::from(progress.pushing.load(Ordering::Acquire) == 0);
         life = life * 7 % 11 + 1;
-        let mut socket = TcpStream::connect(address).expect("the server accepts connections");
+        let mut socket = open_tcp(address);
         socket.set_nodelay(true).expect("TCP_NODELAY");
         let mut received = Vec::new();
         for _ in 0..life {
