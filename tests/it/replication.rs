@@ -317,6 +317,36 @@ fn clients_that_wait_for_the_next_leader_stay_connected() {
 }
 
 #[test]
+fn leader_that_is_cut_off_names_no_master_and_grants_nothing() {
+    let mut cluster = Cluster::start();
+    eventually("the same leader everywhere", || cluster.shows_leader());
+    let leader = cluster.leader();
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    for id in &others {
+        cluster.servers.remove(id);
+    }
+    let ask = |command: &str| cluster.ask_server(leader, command);
+    let master = "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster";
+    eventually("an end of its leadership", || ask(master) == "*-1\r\n");
+    let role = "*5\r\n$5\r\nslave\r\n$0\r\n\r\n:0\r\n$7\r\nconnect\r\n:-1\r\n";
+    assert_eq!(ask("ROLE"), role);
+    assert!(ask("INFO replication").contains("role:slave\r\n"));
+    assert!(ask("HELLO").contains("$4\r\nrole\r\n$7\r\nreplica\r\n"));
+    assert!(ask("SENTINEL MASTER mymaster").contains("s_down,o_down,master,disconnected"));
+    assert!(ask("SENTINEL CKQUORUM mymaster").starts_with("-NOQUORUM "));
+    for command in ["SET lock token NX PX 600000", "LOCK.ACQUIRE native owner TTL 600000"] {
+        let refused = ask(command);
+        assert!(refused.starts_with("-READONLY "), "{command}: {refused}");
+    }
+    assert!(ask("GET lock").starts_with("-MASTERDOWN "));
+    for id in others {
+        cluster.run(id);
+    }
+    assert_eq!(cluster.ask("SET lock other NX PX 600000"), "+OK\r\n");
+    assert!(cluster.ask("LOCK.ACQUIRE native other TTL 600000").contains("acquired"));
+}
+
+#[test]
 fn leader_that_stops_replies_to_what_it_has_executed() {
     // One node is always in contact with a majority.
     let mut cluster = Cluster::begin(begin_empty);
