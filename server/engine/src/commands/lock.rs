@@ -922,6 +922,13 @@ mod tests {
             "LOCK.RELEASE k a TOKEN {first} ALL => 0; LOCK.VALIDATE k {first} => 0"
         ));
         assert!(token(&mut stage, "ACQ k b TTL 10") > other);
+        let lapses = token(&mut stage, "ACQ s a TTL 10 SHARED");
+        let lasts = token(&mut stage, "ACQ s b TTL 90 SHARED");
+        assert!(lasts > lapses);
+        stage.check(&format!(
+            "+9ms; LOCK.VALIDATE s {lapses} => 1; +1ms; LOCK.VALIDATE s {lapses} => 0; \
+             LOCK.VALIDATE s {lasts} => 1"
+        ));
     }
 
     /// Shows L12, L22.
@@ -1113,6 +1120,7 @@ mod tests {
         lose("PING", "w< => ACQUIRED");
         // Another reply was lost.
         lose("b> PING", "w< => ; PTTL k => 2000");
+        lose("ACQ o a TTL 9; b> ACQ o b TTL 9 BOUND => REFUSED", "w< => ; PTTL k => 2000");
     }
 
     /// Shows L13, L20.
