@@ -32,8 +32,9 @@ enum Action {
         lease_ms: i64,
         wait_ms: Option<i64>,
         is_bound: bool,
+        is_shared: bool,
     },
-    /// The owner that holds the lock acquires it again.
+    /// An owner that holds the lock acquires it again.
     AcquireAgain {
         lease_ms: i64,
     },
@@ -41,6 +42,8 @@ enum Action {
         lease_ms: i64,
     },
     Release,
+    /// Asks of every token whether its grant counts.
+    Validate,
     Force,
     Move {
         database: usize,
@@ -67,12 +70,15 @@ fn steps() -> impl Strategy<Value = Step> {
     let wait = prop_oneof![1 => Just(None), 2 => (1..30_i64).prop_map(|half| Some(half * 2 + 1))];
     let action = prop_oneof![
         3 => database().prop_map(|database| Action::Select { database }),
-        12 => (even(), wait, prop::bool::weighted(0.5)).prop_map(
-            |(lease_ms, wait_ms, is_bound)| Action::Acquire { lease_ms, wait_ms, is_bound }
+        12 => (even(), wait, prop::bool::weighted(0.5), prop::bool::weighted(0.4)).prop_map(
+            |(lease_ms, wait_ms, is_bound, is_shared)| {
+                Action::Acquire { lease_ms, wait_ms, is_bound, is_shared }
+            }
         ),
         2 => even().prop_map(|lease_ms| Action::AcquireAgain { lease_ms }),
         2 => even().prop_map(|lease_ms| Action::Renew { lease_ms }),
         3 => Just(Action::Release),
+        2 => Just(Action::Validate),
         1 => Just(Action::Force),
         1 => database().prop_map(|database| Action::Move { database }),
         4 => (database(), database()).prop_map(|(one, other)| Action::Swap { one, other }),
@@ -96,6 +102,7 @@ struct Hold {
     end_ms: i64,
     /// The client to whose connection it is bound.
     bound_to: Option<usize>,
+    is_shared: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +112,7 @@ struct Waiter {
     lease_ms: i64,
     end_ms: i64,
     is_bound: bool,
+    is_shared: bool,
 }
 
 /// The locks and queues. A lock moves when its database is swapped, and a queue does not.
@@ -112,12 +120,13 @@ struct Waiter {
 struct Model {
     now_ms: i64,
     selected: [usize; CLIENTS],
-    holds: BTreeMap<Place, Hold>,
+    /// The holds of each lock that is held.
+    holds: BTreeMap<Place, Vec<Hold>>,
     queues: BTreeMap<Place, VecDeque<Waiter>>,
     /// What is refused gets this error.
     refusal: Option<&'static str>,
-    /// What blocked clients receive.
-    received: Vec<(usize, String)>,
+    /// What blocked clients receive, and the owner that is granted the lock with it.
+    received: Vec<(usize, Option<u32>, String)>,
 }
 
 impl Model {
@@ -125,30 +134,42 @@ impl Model {
         self.queues.values().flatten().any(|waiter| waiter.client == client)
     }
 
-    /// Grants each free lock to the first client in its queue.
+    /// Whether the lock can be granted to another owner, if no client waits for it.
+    fn admits(&self, place: Place, is_shared: bool) -> bool {
+        self.holds.get(&place).is_none_or(|holds| is_shared && holds.iter().all(|it| it.is_shared))
+    }
+
+    /// Keeps these holds.
+    fn retain_holds(&mut self, is_kept: impl Fn(&Hold) -> bool) {
+        self.holds.values_mut().for_each(|holds| holds.retain(&is_kept));
+        self.holds.retain(|_, holds| !holds.is_empty());
+    }
+
+    /// Grants each lock to the first clients in its queue, as far as it admits them.
     fn serve(&mut self) {
-        for (place, queue) in &mut self.queues {
-            if self.holds.contains_key(place) {
-                continue;
+        let mut queues = std::mem::take(&mut self.queues);
+        for (place, queue) in &mut queues {
+            while queue.front().is_some_and(|first| self.admits(*place, first.is_shared)) {
+                let Some(first) = queue.pop_front() else { continue };
+                let Waiter { client, owner, lease_ms, is_bound, is_shared, .. } = first;
+                let (end_ms, bound_to) = (self.now_ms + lease_ms, is_bound.then_some(client));
+                let hold = Hold { owner, count: 1, end_ms, bound_to, is_shared };
+                self.holds.entry(*place).or_default().push(hold);
+                self.received.push((client, Some(owner), acquired(lease_ms, 1)));
             }
-            let Some(first) = queue.pop_front() else { continue };
-            let Waiter { client, owner, lease_ms, is_bound, .. } = first;
-            let end_ms = self.now_ms + lease_ms;
-            let hold = Hold { owner, count: 1, end_ms, bound_to: is_bound.then_some(client) };
-            self.holds.insert(*place, hold);
-            self.received.push((client, acquired(lease_ms, 1)));
         }
+        self.queues = queues;
     }
 
     fn advance(&mut self, span_ms: i64) {
         for _ in 0..span_ms {
             self.now_ms += 1;
             let now_ms = self.now_ms;
-            self.holds.retain(|_, hold| hold.end_ms > now_ms);
+            self.retain_holds(|hold| hold.end_ms > now_ms);
             for queue in self.queues.values_mut() {
                 let over = queue.iter().filter(|waiter| waiter.end_ms <= now_ms);
                 let timeout = "[\"status\", \"timeout\", ".to_owned();
-                self.received.extend(over.map(|waiter| (waiter.client, timeout.clone())));
+                self.received.extend(over.map(|waiter| (waiter.client, None, timeout.clone())));
                 queue.retain(|waiter| waiter.end_ms > now_ms);
             }
             self.serve();
@@ -163,16 +184,17 @@ impl Model {
             database => database,
         };
         let holds =
-            holds.into_iter().map(|((database, key), hold)| ((swapped(database), key), hold));
+            holds.into_iter().map(|((database, key), holds)| ((swapped(database), key), holds));
         self.holds = holds.collect();
     }
 
     fn refused(&self, place: Place) -> Option<String> {
-        let hold = self.holds.get(&place)?;
-        let (ttl, queue) =
-            (hold.end_ms - self.now_ms, self.queues.get(&place).map_or(0, VecDeque::len));
+        let holds = self.holds.get(&place)?;
+        let (holders, queue) = (holds.len(), self.queues.get(&place).map_or(0, VecDeque::len));
+        let ttl = holds.iter().map(|hold| hold.end_ms).max()? - self.now_ms;
         Some(format!(
-            "[\"status\", \"refused\", \"holders\", 1, \"ttl\", {ttl}, \"queue\", {queue}]"
+            "[\"status\", \"refused\", \"holders\", {holders}, \"ttl\", {ttl}, \
+             \"queue\", {queue}]"
         ))
     }
 }
@@ -193,13 +215,18 @@ struct Trial {
     names: [String; CLIENTS],
     last: u32,
     greatest_token: u64,
+    /// The token of the last grant.
+    last_token: u64,
+    /// The tokens of all owners that have held a lock.
+    tokens: BTreeMap<u32, u64>,
 }
 
 impl Trial {
     fn new() -> Trial {
         let names = std::array::from_fn(|client| format!("{client}.0"));
         let stage = Stage::new(Settings::default());
-        Trial { stage, model: Model::default(), names, last: 0, greatest_token: 0 }
+        let (model, tokens) = (Model::default(), BTreeMap::new());
+        Trial { stage, model, names, last: 0, greatest_token: 0, last_token: 0, tokens }
     }
 
     fn run(&mut self, client: usize, command: &str) -> String {
@@ -215,6 +242,7 @@ impl Trial {
         let token = token.parse().expect("a number");
         assert!(token >= token_min);
         self.greatest_token = self.greatest_token.max(token);
+        self.last_token = token;
         format!("{before}{rest}")
     }
 
@@ -249,51 +277,51 @@ impl Trial {
         self.names[client] = format!("{client}.{}", self.last);
         self.model.selected[client] = 0;
         self.model.queues.values_mut().for_each(|queue| queue.retain(|it| it.client != client));
-        self.model.holds.retain(|_, hold| hold.bound_to != Some(client));
+        self.model.retain_holds(|hold| hold.bound_to != Some(client));
         self.model.serve();
     }
 
     /// Runs a request of a client that is not blocked.
     fn request(&mut self, client: usize, place: Place, action: &Action) {
-        let (key, owner) =
-            (format!("k{}", place.1), self.model.holds.get(&place).map(|it| it.owner));
-        let held =
-            |owner: Option<u32>| owner.map_or("none".to_owned(), |owner| format!("o{owner}"));
+        let key = format!("k{}", place.1);
+        let now_ms = self.model.now_ms;
+        let holds = self.model.holds.get_mut(&place);
+        let hold = holds.and_then(|holds| {
+            let one = client % holds.len();
+            holds.get_mut(one)
+        });
+        let owner = hold.as_ref().map_or("none".to_owned(), |hold| format!("o{}", hold.owner));
         let (command, reply) = match *action {
             Action::Select { database } => {
                 self.model.selected[client] = database;
                 (format!("SELECT {database}"), "OK".to_owned())
             }
-            Action::Acquire { lease_ms, wait_ms, is_bound } => {
-                return self.acquire(client, place, (lease_ms, wait_ms, is_bound));
-            }
+            Action::Acquire { .. } => return self.acquire(client, place, action),
+            Action::Validate => return self.validate(client, place),
             Action::AcquireAgain { lease_ms } => {
-                let hold = self.model.holds.get_mut(&place).filter(|it| it.bound_to.is_none());
-                let Some(hold) = hold else { return };
+                let Some(hold) = hold.filter(|it| it.bound_to.is_none()) else { return };
                 hold.count += 1;
-                hold.end_ms = hold.end_ms.max(self.model.now_ms + lease_ms);
-                let reply = acquired(hold.end_ms - self.model.now_ms, hold.count);
-                (format!("LOCK.ACQUIRE {key} {} TTL {lease_ms}", held(owner)), reply)
+                hold.end_ms = hold.end_ms.max(now_ms + lease_ms);
+                let shared = if hold.is_shared { " SHARED" } else { "" };
+                let reply = acquired(hold.end_ms - now_ms, hold.count);
+                (format!("LOCK.ACQUIRE {key} {owner} TTL {lease_ms}{shared}"), reply)
             }
             Action::Renew { lease_ms } => {
-                if let Some(hold) = self.model.holds.get_mut(&place) {
-                    hold.end_ms = self.model.now_ms + lease_ms;
+                let reply = i32::from(hold.is_some()).to_string();
+                if let Some(hold) = hold {
+                    hold.end_ms = now_ms + lease_ms;
                     hold.bound_to = hold.bound_to.map(|_| client);
                 }
-                let reply = i32::from(owner.is_some()).to_string();
-                (format!("LOCK.RENEW {key} {} TTL {lease_ms}", held(owner)), reply)
+                (format!("LOCK.RENEW {key} {owner} TTL {lease_ms}"), reply)
             }
             Action::Release => {
-                let hold = self.model.holds.get_mut(&place);
                 let count = hold.map(|hold| {
                     hold.count -= 1;
                     hold.count
                 });
-                if count == Some(0) {
-                    self.model.holds.remove(&place);
-                }
+                self.model.retain_holds(|hold| hold.count > 0);
                 let reply = count.map_or("nil".to_owned(), |count| count.to_string());
-                (format!("LOCK.RELEASE {key} {}", held(owner)), reply)
+                (format!("LOCK.RELEASE {key} {owner}"), reply)
             }
             Action::Force => {
                 let is_held = self.model.holds.remove(&place).is_some();
@@ -314,30 +342,48 @@ impl Trial {
         assert_eq!(self.run(client, &command), reply, "{command}");
     }
 
-    fn acquire(&mut self, client: usize, place: Place, given: (i64, Option<i64>, bool)) {
-        let (lease_ms, wait_ms, is_bound) = given;
+    /// Asks of each token whether its grant counts at a place.
+    fn validate(&mut self, client: usize, place: Place) {
+        for (owner, token) in self.tokens.clone() {
+            let holds = self.model.holds.get(&place);
+            let counts = holds.is_some_and(|holds| holds.iter().any(|hold| hold.owner == owner));
+            let command = format!("LOCK.VALIDATE k{} {token}", place.1);
+            let reply = self.run(client, &command);
+            assert_eq!(reply, i32::from(counts).to_string(), "{command} of o{owner}");
+        }
+    }
+
+    fn acquire(&mut self, client: usize, place: Place, action: &Action) {
+        let Action::Acquire { lease_ms, wait_ms, is_bound, is_shared } = *action else { return };
         self.last += 1;
         let (owner, now_ms) = (self.last, self.model.now_ms);
         let mut command = format!("LOCK.ACQUIRE k{} o{owner} TTL {lease_ms}", place.1);
         command += &wait_ms.map_or(String::new(), |wait_ms| format!(" WAIT {wait_ms}"));
         command += if is_bound { " BOUND GRACE 0" } else { "" };
-        let reply = match (self.model.refused(place), wait_ms) {
-            _ if self.model.refusal.is_some() => self.model.refusal.unwrap_or_default().to_owned(),
-            (None, _) => {
-                let bound_to = is_bound.then_some(client);
-                let hold = Hold { owner, count: 1, end_ms: now_ms + lease_ms, bound_to };
-                self.model.holds.insert(place, hold);
+        command += if is_shared { " SHARED" } else { "" };
+        let is_granted = self.model.refusal.is_none()
+            && self.model.admits(place, is_shared)
+            && self.model.queues.get(&place).is_none_or(VecDeque::is_empty);
+        let reply = match (self.model.refusal, wait_ms) {
+            (Some(refusal), _) => refusal.to_owned(),
+            _ if is_granted => {
+                let (end_ms, bound_to) = (now_ms + lease_ms, is_bound.then_some(client));
+                let hold = Hold { owner, count: 1, end_ms, bound_to, is_shared };
+                self.model.holds.entry(place).or_default().push(hold);
                 acquired(lease_ms, 1)
             }
-            (Some(refused), None) => refused,
-            (Some(_), Some(wait_ms)) => {
+            (None, None) => self.model.refused(place).expect("a lock that is held"),
+            (None, Some(wait_ms)) => {
                 let end_ms = now_ms + wait_ms;
-                let waiter = Waiter { client, owner, lease_ms, end_ms, is_bound };
+                let waiter = Waiter { client, owner, lease_ms, end_ms, is_bound, is_shared };
                 self.model.queues.entry(place).or_default().push_back(waiter);
                 String::new()
             }
         };
         assert_eq!(self.run(client, &command), reply, "{command}");
+        if is_granted {
+            self.tokens.insert(owner, self.last_token);
+        }
     }
 
     /// Compares what blocked clients have received, each lock, and the lock view.
@@ -349,7 +395,8 @@ impl Trial {
             for reply in replies.iter().map(render) {
                 let reply = self.without_token(reply, token_min);
                 let index = expected.iter().position(|it| it.0 == client).expect("a reply");
-                let (_, expected) = expected.remove(index);
+                let (_, owner, expected) = expected.remove(index);
+                self.tokens.extend(owner.map(|owner| (owner, self.last_token)));
                 assert!(reply.starts_with(&expected), "{client}: {reply} is not {expected}");
             }
         }
@@ -360,8 +407,11 @@ impl Trial {
                 self.compare_lock((database, key));
             }
         }
-        let shown =
-            |((database, key), hold): (&Place, &Hold)| format!("{database} k{key} {}", hold.count);
+        let shown = |((database, key), holds): (&Place, &Vec<Hold>)| {
+            let mut counts: Vec<i64> = holds.iter().map(|hold| hold.count).collect();
+            counts.sort_unstable();
+            format!("{database} k{key} {counts:?}")
+        };
         let held: BTreeSet<String> = self.model.holds.iter().map(shown).collect();
         assert_eq!(self.view(), held);
     }
@@ -370,9 +420,11 @@ impl Trial {
     fn compare_lock(&mut self, place: Place) {
         let key = format!("k{}", place.1);
         match (self.model.refused(place), self.model.holds.get(&place)) {
-            (Some(refused), Some(hold)) => {
-                let owner = format!("...\"owner\", \"o{}\", ...", hold.owner);
-                self.stage.check(&format!("v> LOCK.INFO {key} => {owner}"));
+            (Some(refused), Some(holds)) => {
+                for hold in holds {
+                    let owner = format!("...\"owner\", \"o{}\", ...", hold.owner);
+                    self.stage.check(&format!("v> LOCK.INFO {key} => {owner}"));
+                }
                 let refused = self.model.refusal.unwrap_or(&refused);
                 self.stage.check(&format!("v> LOCK.ACQUIRE {key} view TTL 2 => {refused}"));
             }
@@ -389,7 +441,11 @@ impl Trial {
         let locks = view["locks"].as_array().expect("locks").iter();
         let shown = |lock: &Value| {
             let key = lock["key"].as_str().expect("a key");
-            format!("{} {key} {}", lock["database"], lock["holders"][0]["count"])
+            let holders = lock["holders"].as_array().expect("holders").iter();
+            let mut counts: Vec<i64> =
+                holders.map(|holder| holder["count"].as_i64().expect("a count")).collect();
+            counts.sort_unstable();
+            format!("{} {key} {counts:?}", lock["database"])
         };
         locks.map(shown).collect()
     }
