@@ -173,7 +173,7 @@ struct Ceiling {
 }
 
 impl Guarded {
-    /// Starts a server of this `compat-version`; `exempt` are keys for which its guard does not wait.
+    /// Starts a server of this version; `exempt` are keys for which its guard does not wait.
     fn start<'a>(version: &str, exempt: impl Iterator<Item = &'a String>) -> Guarded {
         let folder = Folder::new();
         let exempt: Vec<&str> = exempt.map(|key| &**key).collect();

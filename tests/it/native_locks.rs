@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use lockwheel::Server;
+use lockwheel_compat::time;
 use lockwheel_tests::daemon::{Daemon, Folder};
+use lockwheel_tests::process::{eventually, is_stopped};
 use lockwheel_tests::wire::Wire;
 
 fn server() -> Server {
@@ -51,21 +53,39 @@ fn client_that_closes_its_connection_leaves_the_queue() {
     wait_for(&mut control, "INFO clients", "blocked_clients:0\r\n");
 }
 
+/// A daemon and its port.
+fn daemon() -> (Daemon, u16) {
+    let mut daemon = Daemon::start(&["--port", "0"]);
+    let port = daemon.wait_for_port();
+    (daemon, port)
+}
+
+/// Stops a process, until it gets the signal `CONT`.
+fn stop(daemon: &Daemon) {
+    daemon.signal("STOP");
+    eventually("it to stand still", || is_stopped(daemon.process_id()));
+}
+
 #[test]
-fn clients_that_close_their_connections_together_leave_the_queue() {
+fn clients_that_close_their_connections_together_get_no_lock() {
     const LEAVING: usize = 20;
-    let server = server();
-    let mut control = Wire::connect(server.addr(), 2);
+    let (daemon, port) = daemon();
+    let mut control = daemon.connect(port);
     token(&control.ask("LOCK.ACQUIRE k a TTL 600000"));
-    let request = "LOCK.ACQUIRE k b TTL 600000 WAIT 600000";
-    let leaving: Vec<Wire> =
-        (1..=LEAVING).map(|count| waiter(&server, &mut control, request, count)).collect();
-    let last = "LOCK.ACQUIRE k c TTL 600000 WAIT 600000";
-    let mut last = waiter(&server, &mut control, last, LEAVING + 1);
-    let mut sleeper = Wire::connect(server.addr(), 2);
-    sleeper.send_line("DEBUG SLEEP 0.02");
+    let mut waiter = |owner: &str, queued: usize| {
+        let mut wire = daemon.connect(port);
+        wire.send_line(&format!("LOCK.ACQUIRE k {owner} TTL 600000 WAIT 600000"));
+        wait_for(&mut control, "INFO clients", &format!("blocked_clients:{queued}\r\n"));
+        wire
+    };
+    let leaving: Vec<Wire> = (1..=LEAVING).map(|queued| waiter("b", queued)).collect();
+    let mut last = waiter("c", LEAVING + 1);
+    stop(&daemon);
+    // The release comes before the ends of the connections.
+    control.send_line("LOCK.RELEASE k a");
     drop(leaving);
-    assert_eq!(control.ask("LOCK.RELEASE k a"), ":0\r\n");
+    daemon.signal("CONT");
+    assert_eq!(control.read_text(), ":0\r\n");
     token(&last.read_text());
     wait_for(&mut control, "INFO clients", "blocked_clients:0\r\n");
 }
@@ -89,17 +109,19 @@ fn waiters_keep_their_places_while_memory_is_full() {
     assert!(token(&second.read_text()) > granted);
 }
 
-/// The server is late for both: it was stopped meanwhile, for example.
 #[test]
-fn lease_that_ends_before_a_wait_is_granted_although_both_are_over() {
-    let server = server();
-    let mut control = Wire::connect(server.addr(), 2);
-    token(&control.ask("LOCK.ACQUIRE k a TTL 100"));
-    let mut next = Wire::connect(server.addr(), 2);
-    next.send_line("LOCK.ACQUIRE k b TTL 9000 WAIT 150");
+fn lease_that_ends_before_a_wait_is_granted_although_both_end_while_the_server_is_stopped() {
+    let (daemon, port) = daemon();
+    let [mut control, mut next] = [(); 2].map(|()| daemon.connect(port));
+    token(&control.ask("LOCK.ACQUIRE k a TTL 500"));
+    next.send_line("LOCK.ACQUIRE k b TTL 600000 WAIT 550");
     // It is in the queue now, or on a busy machine it has the lock.
     wait_for(&mut control, "LOCK.INFO k", "$1\r\nb\r\n");
-    control.ask("DEBUG SLEEP 0.3");
+    let waits_us = time::now_us();
+    stop(&daemon);
+    // The server is stopped, but its clock goes on.
+    eventually("the end of the wait", || time::now_us() > waits_us + 551_000);
+    daemon.signal("CONT");
     token(&next.read_text());
 }
 

@@ -59,7 +59,7 @@ pub fn blocked_clients(server: &Server) -> usize {
     line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
-/// Waits until a gate holds a client, with the limit of [`process::eventually`]; returns its number.
+/// Waits until a gate holds a client, as long as [`process::eventually`]; returns its number.
 ///
 /// # Errors
 /// If the server has ended.
