@@ -85,7 +85,8 @@ type Lock struct {
 	options Options
 	// settings are those of its own client.
 	settings redis.Options
-	// trust is how long the lock is surely held after a reply of the server.
+	// trust is how long the lock is surely held after a request that was answered was sent, by a
+	// clock that is slower than that of the server by a twentieth.
 	trust, period, renewalLimit time.Duration
 
 	mutex sync.Mutex
@@ -118,6 +119,7 @@ func New(client *redis.Client, key string, options Options) *Lock {
 		grace = l.options.Grace
 	}
 	l.trust = min(options.TTL, grace)
+	l.trust -= l.trust / 20
 	l.renewalLimit = min(max(l.trust/3, min(options.TTL/3, renewalLimitMin)), limit)
 	l.period = options.RenewEvery
 	if l.period == 0 {

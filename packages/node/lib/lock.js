@@ -279,11 +279,15 @@ async function leave(lock) {
   lock.signal.throwIfAborted();
 }
 
-/** The times of a lock: between renewals, of trust in a reply, and the limit for a renewal. */
+/**
+ * The times of a lock: between renewals, of trust after a request that was answered was sent, and the
+ * limit for a renewal.
+ */
 function times({ ttlMs, bound, graceMs, renewMs }) {
   const limitedMs = bound ? graceMs : ttlMs;
   const periodMs = renewMs ?? Math.min(ttlMs, Math.max(limitedMs, GRACE_MS_MIN)) / 3;
-  const trustMs = Math.min(ttlMs, limitedMs);
+  // The clock of the server may be faster by a twentieth.
+  const trustMs = (Math.min(ttlMs, limitedMs) * 19) / 20;
   const shortestMs = Math.min(ttlMs / 3, RENEWAL_LIMIT_MS);
   return { periodMs, trustMs, limitMs: Math.min(Math.max(trustMs / 3, shortestMs), LIMIT_MS) };
 }

@@ -324,6 +324,29 @@ func TestALockThatIsNotRenewedIsLostByTheClockOfItsProcess(t *testing.T) {
 	}
 }
 
+// Shows L17, L18.
+func TestALockCountsFromWhenItsRequestWasSent(t *testing.T) {
+	server, grace := frozen(t), 900*time.Millisecond
+	lock := held(t, server, "lock", locks.Options{Bound: true, Grace: grace})
+	renewals := lockwheel.Requests{Command: "lock.renew"}
+	gate := server.Faults.Gate(renewals)
+	renewed := make(chan error, 1)
+	go func() { renewed <- lock.Renew() }()
+	gate.Wait()
+	sent := time.Now() // Or before.
+	time.Sleep(grace * 2 / 3)
+	gate.Open()
+	<-renewed
+	server.Faults.Add(lockwheel.Close, renewals)
+	for {
+		now := time.Now()
+		if errors.Is(lock.Renew(), locks.ErrLost) {
+			return
+		}
+		holds(t, now.Sub(sent) < grace-grace/20, "it counts from the reply")
+	}
+}
+
 func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 	for name, fault := range map[string]lockwheel.Fault{
 		"close": lockwheel.Close,

@@ -395,6 +395,28 @@ each("a lock that is not renewed is lost by the clock", async ({ server, lock })
   }
 });
 
+// Shows L17, L18.
+each("a lock counts from when its request was sent", async ({ server, lock }) => {
+  const now = performance.now.bind(performance);
+  let passedMs = 0;
+  const clock = mock.method(performance, "now", () => now() + passedMs);
+  try {
+    const held = await lock().hold();
+    const gate = await server.faults.gate({ command: "lock.renew" });
+    const renewal = held.renew();
+    await gate.wait();
+    passedMs = LEASE_MS * 0.5;
+    await gate.open();
+    assert.ok(await renewal);
+    passedMs = LEASE_MS * 0.9;
+    assert.ok(held.isHeld);
+    passedMs = LEASE_MS * 0.96; // The clock of the server may be faster by a twentieth.
+    assert.ok(!held.isHeld);
+  } finally {
+    clock.mock.restore();
+  }
+});
+
 each("a lock of a silent server is lost with its lease", async ({ server, lock }) => {
   const { first, onLost } = losses();
   const held = await lock({ ttlMs: 300, renewMs: 1, onLost }).hold();

@@ -229,6 +229,21 @@ def test_lease_that_began_at_an_unknown_time_is_renewed_at_once(lockwheel, lock,
     assert waits.result() and renewals.fired == 1
 
 
+# Shows L17, L18.
+def test_lock_counts_from_when_its_request_was_sent(lockwheel, lock, aside, pass_s):
+    held = lock()
+    assert held.acquire()
+    with lockwheel.faults.gate(command="lock.renew") as gate:
+        renews = aside(held.renew)
+        gate.wait()
+        pass_s(LEASE_MS / 1000 * 0.5)
+    assert renews.result()
+    pass_s(LEASE_MS / 1000 * 0.4)
+    assert held.is_held
+    pass_s(LEASE_MS / 1000 * 0.06)  # The clock of the server may be faster by a twentieth.
+    assert not held.is_held
+
+
 def test_lease_is_renewed(lockwheel, lock):
     held = lock(renew_ms=1)
     assert held.acquire()
@@ -488,6 +503,7 @@ def test_locks_outlive_the_leader_of_a_cluster(cluster, loop, end):
         assert other.release()
 
 
+# Shows L17, L18.
 def test_bound_locks_of_a_stopped_cluster_are_lost_with_their_grace(cluster, loop):
     nodes, lost = cluster(is_secure=False), []
     options = {"ttl_ms": LEASE_MS, "bound": True, "grace_ms": 300, "on_lost": lost.append}

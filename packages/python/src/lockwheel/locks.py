@@ -139,8 +139,8 @@ class _Common:
     @property
     def is_held(self) -> bool:
         """Whether this object holds the lock, as far as it knows. That ends at the latest when the
-        lease, or the grace of a bound lock unless it is 0, is over by the clock of this process,
-        also while a renewal waits for the server."""
+        lease, or the grace of a bound lock unless it is 0, is over but for a twentieth by the clock
+        of this process, also while a renewal waits for the server."""
         is_trusted = self._trust_s == 0 or time.monotonic() < self._trusted_until_s
         return self._is_held and is_trusted
 
@@ -157,8 +157,9 @@ class _Common:
     def _set_times(self, ttl_ms: int, grace_ms: int, renew_ms: float | None) -> None:
         period_ms = min(ttl_ms, max(grace_ms, _GRACE_MS_MIN)) / 3
         self._period_s = (period_ms if renew_ms is None else renew_ms) / 1000
-        #: How long the lock is surely held after a reply of the server.
-        self._trust_s = min(ttl_ms, grace_ms) / 1000
+        #: How long the lock is surely held after a request that was answered was sent, by a clock
+        #: that is slower than that of the server by a twentieth.
+        self._trust_s = min(ttl_ms, grace_ms) / 1000 * 19 / 20
         self._trusted_until_s = 0.0
         shortest_s = min(ttl_ms / 3000, _RENEWAL_LIMIT_S)
         self._limit_s = min(max(self._trust_s / 3, shortest_s), LIMIT_S)

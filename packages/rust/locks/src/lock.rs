@@ -152,8 +152,8 @@ impl Guard {
     }
 
     /// Whether the lock is held, as far as is known. It is not any more when the last lease that
-    /// the server has confirmed, or the grace of a bound lock unless it is 0, is over by the clock
-    /// of this process.
+    /// the server has confirmed, or the grace of a bound lock unless it is 0, is over but for a
+    /// twentieth by the clock of this process.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.is_held()

@@ -129,6 +129,7 @@ impl Options {
     pub(crate) fn times(&self) -> Times {
         let (ttl, grace) = (self.ttl, self.grace.unwrap_or(self.ttl));
         let trust = ttl.min(grace);
+        let trust = trust - trust / 20;
         let shortest = RENEWAL_LIMIT_MIN.min(ttl / 3);
         Times {
             period: self.renew_every.unwrap_or(ttl.min(grace.max(GRACE_MIN)) / 3),
@@ -157,7 +158,8 @@ impl fmt::Debug for Options {
 pub(crate) struct Times {
     /// Time between two renewals; zero for none.
     pub(crate) period: Duration,
-    /// How long the lock is surely held after a request that was granted.
+    /// How long the lock is surely held after a request that was granted was sent, by a clock that
+    /// is slower than that of the server by a twentieth.
     pub(crate) trust: Duration,
     /// Longest time until the reply to a renewal.
     pub(crate) limit: Duration,

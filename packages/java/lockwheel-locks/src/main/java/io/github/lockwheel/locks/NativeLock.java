@@ -39,7 +39,7 @@ public final class NativeLock implements AutoCloseable {
     private final long waitMs;
     private final long periodMs;
     private final long renewalLimitMs;
-    /** How long the lock is surely held after a reply of the server. */
+    /** How long the server holds the lock after a request; see {@link #trust}. */
     private final long trustMs;
     private final List<String> acquisition;
     private final String ttl;
@@ -113,8 +113,8 @@ public final class NativeLock implements AutoCloseable {
 
     /**
      * Whether this object holds the lock, as far as it knows. It does not any more when the last
-     * lease that the server has confirmed, or the grace of a bound lock unless it is 0, is over by
-     * the clock of this process.
+     * lease that the server has confirmed, or the grace of a bound lock unless it is 0, is over but
+     * for a twentieth by the clock of this process.
      *
      * @return whether it does
      */
@@ -210,8 +210,9 @@ public final class NativeLock implements AutoCloseable {
         return true;
     }
 
+    /** The server has granted a request that was sent then. Its clock may be faster by a twentieth. */
     private void trust(long sinceNs) {
-        trustedUntilNs = sinceNs + TimeUnit.MILLISECONDS.toNanos(trustMs);
+        trustedUntilNs = sinceNs + TimeUnit.MILLISECONDS.toNanos(trustMs) / 20 * 19;
     }
 
     /**
