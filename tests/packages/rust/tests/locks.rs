@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, stdin};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwheel::{Fault, Reply, Requests, Server};
 use lockwheel_locks::{Guard, Lock, LockError, Options, blocking};
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Lease that does not end by the clock of a process, however slow it is.
 const TTL: Duration = Duration::from_secs(600);
@@ -332,6 +332,28 @@ async fn a_lock_that_is_not_renewed_is_lost_by_the_clock_of_its_process() {
     }
 }
 
+/// Shows L17, L18.
+#[tokio::test]
+async fn a_lock_counts_from_when_its_request_was_sent() {
+    let server = server();
+    let grace = Duration::from_millis(900);
+    let guard = held(&server, options().bound_with_grace(grace)).await;
+    let gate = server.faults().gate(Requests::any().command("lock.renew")).expect("a gate");
+    let delay = async {
+        until(|| gate.fired().expect("a gate") > 0).await;
+        let sent = Instant::now(); // Or before.
+        sleep(grace * 2 / 3).await;
+        gate.open().expect("a server");
+        sent
+    };
+    let (_, sent) = tokio::join!(guard.renew(), delay);
+    let mut now = sent;
+    while guard.is_held() {
+        assert!(now - sent < grace - grace / 20, "it counts from the reply");
+        now = Instant::now();
+    }
+}
+
 #[tokio::test]
 async fn a_failed_renewal_is_tried_again() {
     for fault in [Fault::Close, Fault::LoseAndClose, Fault::Error("ERR not now".to_owned())] {
@@ -355,6 +377,23 @@ async fn a_bound_lock_survives_its_connection() {
     server.advance(MINUTE).expect("a server");
     assert!(shown(&server, "owner").is_some());
     guard.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn a_lock_is_held_over_a_unix_socket() {
+    let socket = env::temp_dir().join(format!("lockwheel-{}.socket", std::process::id()));
+    let path = socket.to_str().expect("UTF-8");
+    let server = Server::builder().config("unixsocket", path).for_tests().start();
+    let server = server.expect("a server");
+    let client = Client::open(format!("redis+unix://{path}")).expect("a URL");
+    let lock = Lock::new(&client, "lock", renewed().bound_with_grace(MINUTE));
+    let guard = lock.acquire().await.expect("it is free");
+    let first = shown_number(&server, "client").expect("a client");
+    call(&server, &["CLIENT", "KILL", "ID", &first.to_string()]);
+    until(|| shown_number(&server, "client").is_some_and(|id| id != first && id != 0)).await;
+    assert_eq!(shown_number(&server, "token"), i64::try_from(guard.token()).ok());
+    guard.release().await.expect("it is held");
+    server.journal().assert_no_lock_held();
 }
 
 #[tokio::test]
