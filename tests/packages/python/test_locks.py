@@ -19,6 +19,7 @@ from redis import asyncio as redis_asyncio
 
 from lockwheel._program import program
 from lockwheel.locks import AsyncLock, Lock, LockError, LockLost, NoNativeLocks, NotAcquired
+from test_readme import blocks
 from waiting import until
 
 pytestmark = pytest.mark.lockwheel(frozen=True)
@@ -340,6 +341,20 @@ def test_bound_lock_survives_its_connection(lockwheel, lock):
     assert held.release()
 
 
+def test_lock_is_held_over_a_unix_socket(lockwheel_factory, lock_of, tmp_path):
+    path = tmp_path / "socket"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # Without a number of a port a server with a socket listens on no port.
+    server = lockwheel_factory(options=["--port", str(port), "--unixsocket", str(path)])
+    held = lock_of(f"unix://{path}", "lock", bound=True, grace_ms=60_000, renew_ms=1)
+    assert held.acquire()
+    first = holder(server)["client"]
+    server.call("CLIENT", "KILL", "ID", first)
+    until(lambda: holder(server)["client"] not in (0, first))
+    assert holder(server)["owner"] == held.owner and held.release()
+
+
 def test_bound_lock_is_released_over_a_new_connection(lockwheel, lock):
     held = lock(bound=True)
     assert held.acquire()
@@ -480,16 +495,17 @@ def cluster(tmp_path):
         yield cluster
 
 
+def answered(call):
+    """The answer to a call of a lock; nothing if the server has ended, or does not lead yet."""
+    try:
+        return call()
+    except redis.RedisError:
+        return None
+
+
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGSTOP"])
 def test_locks_outlive_the_leader_of_a_cluster(cluster, loop, end):
     nodes = cluster(is_secure=end == "SIGKILL")
-
-    def is_renewed(lock):
-        try:
-            return lock.renew() or not lock.is_held
-        except redis.RedisError:
-            return False
-
     # A renewal waits for a third of the lease for a server that is stopped.
     options = {"ttl_ms": LEASE_MS if end == "SIGKILL" else 12_000, "renew_ms": 50}
     held = nodes.locks(loop, **options)
@@ -497,10 +513,44 @@ def test_locks_outlive_the_leader_of_a_cluster(cluster, loop, end):
     os.kill(nodes.processes.pop(nodes.leader), signal.Signals[end])
     others = nodes.locks(loop, **options)
     for lock, other in zip(held, others):
-        until(lambda: is_renewed(lock))
+        until(lambda: answered(lock.renew) or not lock.is_held)
         assert lock.is_held and not other.acquire()
         assert lock.release() and other.acquire() and other.token > lock.token
         assert other.release()
+
+
+# Shows L17, L18.
+def test_locks_of_one_address_are_lost_before_the_cluster_grants_them_again(cluster, loop):
+    nodes = cluster(is_secure=False)
+    lost = []
+    options = {"ttl_ms": 6_000, "renew_ms": 50, "on_lost": lost.append}
+    held = [
+        Lock(redis.Redis(port=nodes.leader, db=3), "threads", **options),
+        OnLoop(loop, redis_asyncio.Redis(port=nodes.leader, db=3), "tasks", **options),
+    ]
+    assert all(lock.acquire() for lock in held)
+    os.kill(nodes.processes.pop(nodes.leader), signal.SIGKILL)
+    for lock in held:
+        with pytest.raises(redis.ConnectionError):
+            lock.renew()
+    for lock, other in zip(held, nodes.locks(loop, ttl_ms=LEASE_MS, wait_ms=60_000)):
+        until(lambda: answered(other.acquire))
+        assert not lock.is_held and other.token > lock.token and other.release()
+    until(lambda: len(lost) == 2)
+
+
+def test_example_of_the_readme_survives_a_failover(cluster):
+    (example,) = [code for code in blocks("python") if "10.0.0.1" in code]
+    nodes = cluster(is_secure=False)
+    for number, port in enumerate(nodes.processes, 1):
+        example = example.replace(f'"10.0.0.{number}", 6379', f'"127.0.0.1", {port}')
+    names = {}
+    exec(example, names)
+    lock = names["lock"]
+    assert lock.acquire()
+    os.kill(nodes.processes[nodes.leader], signal.SIGKILL)
+    until(lambda: answered(lock.renew) or not lock.is_held)
+    assert lock.is_held and lock.release()
 
 
 # Shows L17, L18.
