@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -77,12 +78,17 @@ func (c cluster) client(t *testing.T, options redis.FailoverOptions) *redis.Clie
 	return dialed(t, redis.NewFailoverClient(&options))
 }
 
-// leader is the process of the node that leads.
-func (c cluster) leader(t *testing.T, client *redis.Client) *os.Process {
+// leaderAddress is the address of the node that leads.
+func (c cluster) leaderAddress(t *testing.T, client *redis.Client) string {
 	question := client.Do(background, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")
 	address, err := question.StringSlice()
 	no(t, err)
-	return c.processes[net.JoinHostPort(address[0], address[1])]
+	return net.JoinHostPort(address[0], address[1])
+}
+
+// leader is the process of the node that leads.
+func (c cluster) leader(t *testing.T, client *redis.Client) *os.Process {
+	return c.processes[c.leaderAddress(t, client)]
 }
 
 func TestALockOutlivesTheLeaderOfACluster(t *testing.T) {
@@ -122,6 +128,48 @@ func TestALockOutlivesTheLeaderOfACluster(t *testing.T) {
 	}
 }
 
+// Shows L17, L18.
+func TestALockOfOneAddressIsLostBeforeTheClusterGrantsItAgain(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, false)
+	finder := cluster.client(t, redis.FailoverOptions{})
+	leader := cluster.leaderAddress(t, finder)
+	client := dialed(t, redis.NewClient(&redis.Options{Addr: leader}))
+	lock := locks.New(client, "lock", locks.Options{
+		TTL: 6 * time.Second, RenewEvery: 50 * time.Millisecond,
+	})
+	no(t, lock.Acquire(background))
+	no(t, cluster.processes[leader].Kill())
+	err := lock.Renew()
+	holds(t, err != nil && !errors.Is(err, locks.ErrLost), "the error is %v", err)
+	other := locks.New(finder, "lock", locks.Options{TTL: ttl, Wait: time.Minute})
+	until(t, func() bool { return other.Acquire(background) == nil })
+	isError(t, lock.Renew(), locks.ErrLost)
+	holds(t, !isHeld(lock) && other.Token() > lock.Token(), "both hold it")
+	no(t, other.Release())
+}
+
+// A client of a cluster, as in the README.
+func newClient(nodes []string) *redis.Client {
+	return redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "mymaster", SentinelAddrs: nodes, // Such as 10.0.0.1:6379.
+		DialTimeout: time.Second, ReadTimeout: 500 * time.Millisecond, MaxRetries: -1,
+	})
+}
+
+func TestTheExampleOfTheReadmeSurvivesAFailover(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, false)
+	client := dialed(t, newClient(cluster.addresses))
+	lock := locks.New(client, "invoice:7", locks.Options{TTL: 30 * time.Second})
+	no(t, lock.Acquire(background))
+	no(t, cluster.leader(t, client).Kill())
+	until(t, func() bool { return lock.Renew() == nil || !isHeld(lock) })
+	holds(t, isHeld(lock), "it was lost")
+	no(t, lock.Release())
+}
+
+// Shows L17, L18.
 func TestABoundLockOfAStoppedClusterIsLostWithItsGrace(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t, false)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -377,6 +378,32 @@ func TestABoundLockSurvivesItsConnection(t *testing.T) {
 		return client != first && client != int64(0)
 	})
 	server.Clock.Advance(ttl - time.Second)
+	is(t, shown(server, "lock", "owner"), any(lock.Owner()))
+	no(t, lock.Release())
+}
+
+func TestALockIsHeldOverAUnixSocket(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "socket")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	no(t, err)
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	no(t, err)
+	no(t, free.Close())
+	// Without a number of a port a server with a socket listens on no port.
+	server := lockwheeltest.Start(t, lockwheel.Frozen(), lockwheel.Config("port", port),
+		lockwheel.Config("unixsocket", socket))
+	client := dialed(t, redis.NewClient(&redis.Options{Network: "unix", Addr: socket}))
+	lock := locks.New(client, "lock", locks.Options{
+		TTL: ttl, Bound: true, Grace: time.Minute, RenewEvery: time.Millisecond,
+	})
+	no(t, lock.Acquire(background))
+	first := shown(server, "lock", "client")
+	server.Call("CLIENT", "KILL", "ID", first)
+	until(t, func() bool {
+		client := shown(server, "lock", "client")
+		return client != first && client != int64(0)
+	})
 	is(t, shown(server, "lock", "owner"), any(lock.Owner()))
 	no(t, lock.Release())
 }

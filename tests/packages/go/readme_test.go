@@ -25,11 +25,11 @@ func blocks(t *testing.T, language string) []string {
 	return found
 }
 
-// The README's code is code of the folder readme.
+// The README's code is code of the folder readme, or of the tests of clusters.
 func TestTheCodeOfTheReadmeIsRun(t *testing.T) {
 	t.Parallel()
 	run := ""
-	for _, file := range glob(t, "readme/*_test.go") {
+	for _, file := range append(glob(t, "readme/*_test.go"), "cluster_test.go") {
 		text, err := os.ReadFile(file)
 		no(t, err)
 		run += string(text)
