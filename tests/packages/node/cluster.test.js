@@ -1,9 +1,10 @@
-// Lock objects on a cluster of three nodes, over each supported version of ioredis.
+// Lock objects on a cluster of three nodes, over each supported version of ioredis; and clients of
+// one of its nodes.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -13,6 +14,9 @@ import { describe, test } from "node:test";
 import Redis from "ioredis";
 import Redis5 from "ioredis5";
 import { Lock } from "lockwheel/locks";
+import { createClient } from "redis";
+
+import { inside } from "./frameworks.js";
 
 /** A lease that does not end by the clock of a process, however slow it is. */
 const LEASE_MS = 600_000;
@@ -62,7 +66,7 @@ async function begin(t, Type, isSecure) {
   // The leader is asked first, which is the worst order if it is stopped.
   sentinels.sort((one, another) => (another.port === first) - (one.port === first));
   const lock = (all) => new Lock(new Type({ ...options, sentinels }), "lock", all);
-  return { lock, leader: processes.get(first), processes };
+  return { lock, leader: processes.get(first), port: first, processes };
 }
 
 /** How often a connection is attempted, each time for a second. */
@@ -104,6 +108,44 @@ describe("on a cluster", { concurrency: true }, () => {
     });
   }
 
+  const ADDRESS = {
+    ioredis: (port) => new Redis({ port, lazyConnect: true }),
+    "node-redis": (port) => createClient({ url: `redis://127.0.0.1:${port}` }),
+  };
+  for (const [library, connect] of Object.entries(ADDRESS)) {
+    // Shows L17, L18.
+    test(`a lock of one address is lost before another is granted (${library})`, async (t) => {
+      const { lock, leader, port } = await begin(t, Redis, false);
+      const held = new Lock(connect(port), "lock", { ttlMs: 6_000, renewMs: 50 });
+      await held.hold();
+      process.kill(leader, "SIGKILL");
+      await assert.rejects(held.renew());
+      const other = lock({ ttlMs: LEASE_MS, waitMs: 60_000 });
+      while (!(await other.acquire().catch(() => false)));
+      assert.ok(!held.isHeld && held.signal.aborted && other.token > held.token);
+      assert.ok(!(await held.renew()) && (await other.release()));
+    });
+  }
+
+  test("the example of the README survives a failover", async (t) => {
+    const readme = readFileSync(inside("node_modules/lockwheel/README.md"), "utf8");
+    const blocks = [...readme.matchAll(/^```js\n([^]*?)^```$/gm)].map(([, code]) => code);
+    let example = blocks.find((code) => code.includes("10.0.0.1"));
+    const { leader, processes } = await begin(t, Redis, false);
+    for (const [index, port] of [...processes.keys()].entries()) {
+      const address = `host: "10.0.0.${index + 1}", port: 6379`;
+      assert.ok(example.includes(address));
+      example = example.replace(address, `host: "127.0.0.1", port: ${port}`);
+    }
+    writeFileSync(inside("example-of-a-cluster.js"), `${example}\nexport { lock };\n`);
+    const { lock } = await import("./example-of-a-cluster.js");
+    await lock.hold();
+    process.kill(leader, "SIGKILL");
+    while (!(await lock.renew().catch(() => false))) assert.ok(lock.isHeld, "it was lost");
+    assert.ok(await lock.release());
+  });
+
+  // Shows L17, L18.
   test("a bound lock of a stopped cluster is lost with its grace", async (t) => {
     const { lock, processes } = await begin(t, Redis, false);
     const held = await lock({ ttlMs: LEASE_MS, bound: true, graceMs: 300 }).hold();

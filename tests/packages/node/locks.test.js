@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { createConnection } from "node:net";
+import { createConnection, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { mock, test } from "node:test";
@@ -92,6 +93,14 @@ async function holder(server, key) {
 }
 
 const queue = async (server) => (await info(server)).queue.map(({ owner }) => owner);
+
+async function freePort() {
+  const free = createServer().listen(0, "127.0.0.1");
+  await once(free, "listening");
+  const { port } = free.address();
+  await new Promise((resolve) => free.close(resolve));
+  return port;
+}
 
 /** Repeats the condition until it is true. */
 async function until(condition) {
@@ -450,6 +459,24 @@ each("a bound lock survives its connection", async ({ server, lock }) => {
   assert.equal((await holder(server)).owner, held.owner);
   assert.ok(await held.release());
 });
+
+for (const [library, connect] of Object.entries(LIBRARIES)) {
+  test(`a lock is held over a Unix socket (${library})`, async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "lockwheel-locks-"));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const path = join(folder, "socket");
+    // Without a number of a port a server with a socket listens on no port.
+    const given = ["--port", String(await freePort()), "--unixsocket", path];
+    const { server } = await begin(t, connect, { options: given });
+    const options = { ttlMs: LEASE_MS, bound: true, graceMs: 60_000, renewMs: 1 };
+    const held = await new Lock(connect(`unix://${path}`, {}), "lock", options).hold();
+    const first = (await holder(server)).client;
+    await server.call("CLIENT", "KILL", "ID", first);
+    await until(async () => ![0, first].includes((await holder(server)).client));
+    assert.equal((await holder(server)).owner, held.owner);
+    assert.ok(await held.release());
+  });
+}
 
 each("a bound lock is released over a new connection", async ({ server, lock }) => {
   const held = await lock({ bound: true }).hold();
