@@ -4,6 +4,7 @@ package lockwheel.packages;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.lockwheel.Program;
@@ -26,6 +27,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
@@ -112,9 +114,14 @@ class ClusterTest {
         return settings;
     }
 
-    private Locks lettuce(boolean isSecure) {
+    private RedisClient lettuce() {
         var lettuce = RedisClient.create();
         opened.add(() -> lettuce.shutdown(Duration.ZERO, Duration.ZERO));
+        return lettuce;
+    }
+
+    private Locks lettuce(boolean isSecure) {
+        var lettuce = lettuce();
         var uri = RedisURI.builder().withSentinelMasterId("mymaster");
         // The leader is asked first, which is the worst order if it is stopped.
         int leader = client.getCurrentMaster().getPort();
@@ -203,6 +210,60 @@ class ClusterTest {
         }
     }
 
+    // Shows L17, L18.
+    @Test
+    void aLockOfOneAddressIsLostBeforeTheClusterGrantsItAgain(@TempDir Path folder)
+            throws Exception {
+        start(folder, false);
+        int leader = client.getCurrentMaster().getPort();
+        var jedis = redis.clients.jedis.RedisClient.create("127.0.0.1", leader);
+        opened.add(jedis);
+        var addresses = List.of(new JedisLocks(jedis),
+                new LettuceLocks(lettuce(), RedisURI.create("127.0.0.1", leader)));
+        var held = new ArrayList<NativeLock>();
+        for (int index = 0; index < addresses.size(); index++) {
+            held.add(addresses.get(index).lock("lock-" + index, Duration.ofSeconds(6))
+                    .renewEvery(Duration.ofMillis(50)).build().acquire());
+        }
+        signal("KILL", processes.get(leader));
+        for (var lock : held) {
+            assertThrows(RuntimeException.class, lock::renew);
+        }
+        for (int index = 0; index < held.size(); index++) {
+            var other = locks.get(0).lock("lock-" + index, LocksContract.TTL)
+                    .waitFor(Duration.ofMinutes(1)).build();
+            assertTrue(answered(other::tryAcquire));
+            assertFalse(held.get(index).isHeld());
+            assertTrue(other.token() > held.get(index).token());
+            assertTrue(other.release());
+            assertFalse(held.get(index).renew());
+        }
+    }
+
+    // The README's locks of a cluster.
+
+    Locks overLettuce(RedisClient client, String nodes) { // Such as 10.0.0.1:6379,10.0.0.2:6379.
+        return new LettuceLocks(client, RedisURI.create("redis-sentinel://" + nodes + "#mymaster"));
+    }
+
+    Locks overJedis(Set<HostAndPort> nodes) {
+        var settings = DefaultJedisClientConfig.builder().build();
+        var client = RedisSentinelClient.builder().masterName("mymaster").sentinels(nodes)
+                .clientConfig(settings).sentinelClientConfig(settings).build();
+        return new JedisLocks(client, settings); // Close the client after its locks.
+    }
+
+    @Test
+    void theExamplesOfTheReadmeSurviveAFailover(@TempDir Path folder) throws Exception {
+        start(folder, false);
+        var nodes = processes.keySet().stream().map(port -> new HostAndPort("127.0.0.1", port))
+                .collect(Collectors.toSet());
+        var addresses = nodes.stream().map(HostAndPort::toString).collect(Collectors.joining(","));
+        locks = List.of(overLettuce(lettuce(), addresses), overJedis(nodes));
+        locksOutliveTheLeader("KILL", LocksContract.TTL);
+    }
+
+    // Shows L17, L18.
     @Test
     void aBoundLockOfAStoppedClusterIsLostWithItsGrace(@TempDir Path folder) throws Exception {
         start(folder, false);

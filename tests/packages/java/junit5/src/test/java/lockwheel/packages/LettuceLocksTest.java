@@ -2,6 +2,9 @@
 
 package lockwheel.packages;
 
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.lockwheel.LockwheelServer;
 import io.github.lockwheel.locks.LettuceLocks;
 import io.github.lockwheel.locks.Locks;
 import io.lettuce.core.ClientOptions;
@@ -11,8 +14,14 @@ import io.lettuce.core.RedisURI;
 import io.lettuce.core.TimeoutOptions;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.resource.ClientResources;
+import io.lettuce.core.resource.EpollProvider;
+import java.net.ServerSocket;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class LettuceLocksTest extends LocksContract {
     private static final ClientResources RESOURCES = ClientResources.create();
@@ -50,6 +59,35 @@ class LettuceLocksTest extends LocksContract {
     @Override
     List<String> otherJars() {
         return List.of("jedis", "commons-pool2");
+    }
+
+    @Test
+    void aLockIsHeldOverAUnixSocket(@TempDir Path folder) throws Exception {
+        Assumptions.assumeTrue(EpollProvider.isAvailable(), "the library is for Linux on x86_64");
+        var socket = folder.resolve("socket").toString();
+        String port;
+        try (var free = new ServerSocket(0)) {
+            port = Integer.toString(free.getLocalPort());
+        }
+        // Without a number of a port a server with a socket listens on no port.
+        var builder = LockwheelServer.builder().options("--port", port, "--unixsocket", socket);
+        try (var server = builder.start()) {
+            var locks = locks(RedisURI.Builder.socket(socket), ClientOptions.builder());
+            var lock = locks.lock("lock", TTL).bound(Duration.ofMinutes(1))
+                    .renewEvery(Duration.ofMillis(1)).build().acquire();
+            var client = client(server);
+            server.call("CLIENT", "KILL", "ID", client);
+            Later.eventually("it connects again", () ->
+                    !List.of(client, "0").contains(client(server)));
+            assertTrue(server.call("LOCK.INFO", "lock").toString().contains(lock.owner()));
+            assertTrue(lock.release());
+        }
+    }
+
+    /** The connection of the only owner of the lock. */
+    private static String client(LockwheelServer server) {
+        var info = server.call("LOCK.INFO", "lock").toString();
+        return info.replaceAll(".*client, (\\d+),.*", "$1");
     }
 
     /** Holds a lock of the server with this port. */

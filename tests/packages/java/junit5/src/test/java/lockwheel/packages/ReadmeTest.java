@@ -24,7 +24,7 @@ class ReadmeTest {
         var blocks = BLOCK.matcher(page).results()
                 .map(block -> unindented(block.group(1))).toList();
         var running = sources();
-        assertEquals(10, blocks.size());
+        assertEquals(11, blocks.size());
         assertEquals(List.of(), blocks.stream().filter(block -> !running.contains(block)).toList());
     }
 
