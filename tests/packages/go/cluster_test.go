@@ -174,7 +174,7 @@ func TestABoundLockOfAStoppedClusterIsLostWithItsGrace(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t, false)
 	lock := locks.New(cluster.client(t, redis.FailoverOptions{}), "lock", locks.Options{
-		TTL: ttl, Bound: true, Grace: 300 * time.Millisecond,
+		TTL: ttl, Bound: true, Grace: 2 * time.Second,
 	})
 	no(t, lock.Acquire(background))
 	ctx := lock.Context(background)

@@ -327,7 +327,7 @@ func TestALockThatIsNotRenewedIsLostByTheClockOfItsProcess(t *testing.T) {
 
 // Shows L17, L18.
 func TestALockCountsFromWhenItsRequestWasSent(t *testing.T) {
-	server, grace := frozen(t), 900*time.Millisecond
+	server, grace := frozen(t), 2*time.Second
 	lock := held(t, server, "lock", locks.Options{Bound: true, Grace: grace})
 	renewals := lockwheel.Requests{Command: "lock.renew"}
 	gate := server.Faults.Gate(renewals)
@@ -335,7 +335,7 @@ func TestALockCountsFromWhenItsRequestWasSent(t *testing.T) {
 	go func() { renewed <- lock.Renew() }()
 	gate.Wait()
 	sent := time.Now() // Or before.
-	time.Sleep(grace * 2 / 3)
+	time.Sleep(grace / 3)
 	gate.Open()
 	<-renewed
 	server.Faults.Add(lockwheel.Close, renewals)

@@ -148,7 +148,7 @@ describe("on a cluster", { concurrency: true }, () => {
   // Shows L17, L18.
   test("a bound lock of a stopped cluster is lost with its grace", async (t) => {
     const { lock, processes } = await begin(t, Redis, false);
-    const held = await lock({ ttlMs: LEASE_MS, bound: true, graceMs: 300 }).hold();
+    const held = await lock({ ttlMs: LEASE_MS, bound: true, graceMs: 2_000 }).hold();
     const lost = once(held.signal, "abort");
     for (const node of processes.values()) process.kill(node, "SIGSTOP");
     await lost;

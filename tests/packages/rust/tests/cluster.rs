@@ -185,7 +185,7 @@ async fn a_lock_of_one_address_is_lost_before_the_cluster_grants_it_again() {
 async fn a_bound_lock_of_a_stopped_cluster_is_lost_with_its_grace() {
     let cluster = Cluster::start();
     let options = Options::new(TTL);
-    let options = options.bound_with_grace(Duration::from_millis(300));
+    let options = options.bound_with_grace(Duration::from_secs(2));
     let guard = cluster.lock(options).acquire().await.expect("it is free");
     for node in &cluster.nodes {
         node.signal("STOP");

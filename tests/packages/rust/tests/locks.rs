@@ -336,13 +336,13 @@ async fn a_lock_that_is_not_renewed_is_lost_by_the_clock_of_its_process() {
 #[tokio::test]
 async fn a_lock_counts_from_when_its_request_was_sent() {
     let server = server();
-    let grace = Duration::from_millis(900);
+    let grace = 2 * SECOND;
     let guard = held(&server, options().bound_with_grace(grace)).await;
     let gate = server.faults().gate(Requests::any().command("lock.renew")).expect("a gate");
     let delay = async {
         until(|| gate.fired().expect("a gate") > 0).await;
         let sent = Instant::now(); // Or before.
-        sleep(grace * 2 / 3).await;
+        sleep(grace / 3).await;
         gate.open().expect("a server");
         sent
     };

@@ -270,7 +270,7 @@ class ClusterTest {
         var held = new ArrayList<NativeLock>();
         for (int index = 0; index < locks.size(); index++) {
             held.add(locks.get(index).lock("lock-" + index, LocksContract.TTL)
-                    .bound(Duration.ofMillis(300)).build().acquire());
+                    .bound(Duration.ofSeconds(2)).build().acquire());
         }
         for (var process : processes.values()) {
             signal("STOP", process);
