@@ -5,8 +5,8 @@
 //!
 //! - the rows of `server/defects`, and the seeded faults of `tests/src/faulty`;
 //! - the invariants of `docs/specification.md`, which its defects name;
-//! - the comments of tests (`/// Shows G12.`), of cases (`# Shows G12.`), and of the files of
-//!   programs (`//! Shows G12.`).
+//! - the comments of tests (`/// Shows G12.`; in other languages `# Shows G12.` or `// Shows G12.`), of
+//!   cases (`# Shows G12.`), and of the files of programs (`//! Shows G12.`).
 //!
 //! With `LOCKWHEEL_WRITE_DOCS` set, the page is written.
 
@@ -275,6 +275,35 @@ fn specification() -> Method {
 const COMMENTS: [(&str, Option<&str>); 3] =
     [("/// Shows ", Some("fn ")), ("# Shows ", Some("== ")), ("//! Shows ", None)];
 
+/// How such a comment begins in tests of other languages, by the ending of their files, and what is
+/// around the name of the test in one of the next lines.
+const LANGUAGES: [(&str, &str, [&str; 2]); 4] = [
+    ("py", "# Shows ", ["def ", "("]),
+    ("go", "// Shows ", ["func ", "("]),
+    ("java", "// Shows ", ["void ", "("]),
+    ("js", "// Shows ", ["(\"", "\""]),
+];
+
+/// Tests of other languages whose comments name promises.
+fn tests_of_packages(method: &mut Method) {
+    for path in files(&root().join("tests/packages")) {
+        let is_of = |ending: &str| path.extension().is_some_and(|extension| extension == ending);
+        let Some((_, comment, [before, after])) = LANGUAGES.iter().find(|row| is_of(row.0)) else {
+            continue;
+        };
+        let (text, path) = (read(&path), relative(&path));
+        for (place, _) in text.match_indices(comment) {
+            let (first, below) = text[place + comment.len()..].split_once('\n').unwrap_or_default();
+            let ids = list(first);
+            if ids.iter().all(|id| is_id(id)) {
+                let name = below.split_once(before).and_then(|(_, rest)| rest.split_once(after));
+                let (name, _) = name.unwrap_or_else(|| panic!("{path}: {first}: of nothing"));
+                method.add(&ids, &format!("[{name}](../{path})"));
+            }
+        }
+    }
+}
+
 /// Tests, cases and programs whose comments name promises.
 fn tests() -> Method {
     let mut method = Method { name: TESTS, shown: BTreeMap::new() };
@@ -305,6 +334,7 @@ fn tests() -> Method {
             }
         }
     }
+    tests_of_packages(&mut method);
     method
 }
 
