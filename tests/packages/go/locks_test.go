@@ -307,7 +307,7 @@ func TestALockOfAnUnreachableServerIsLostWithItsLease(t *testing.T) {
 }
 
 func TestALockThatIsNotRenewedIsLostByTheClockOfItsProcess(t *testing.T) {
-	short := 100 * time.Millisecond
+	short := 500 * time.Millisecond
 	for name, options := range map[string]locks.Options{
 		"lease": {TTL: short},
 		"grace": {Bound: true, Grace: short},

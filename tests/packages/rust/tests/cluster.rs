@@ -112,7 +112,7 @@ impl Drop for Cluster {
 /// Ends the leader with a signal while a lock is held.
 async fn a_lock_outlives_the_leader(cluster: &Cluster, signal: &str, ttl: Duration) {
     let options = Options::new(ttl).renew_every(Duration::from_millis(50));
-    let guard = cluster.lock(options.clone()).acquire().await.expect("it is free");
+    let guard = granted(&cluster.lock(options.clone())).await;
     cluster.leader().signal(signal);
     while let Err(error) = guard.renew().await {
         assert!(guard.is_held(), "{error}");
@@ -152,9 +152,8 @@ fn a_blocking_lock_outlives_a_leader_that_is_killed() {
     assert!(other.acquire().expect("it is free").token() > token);
 }
 
-/// The next holder of the lock, which the cluster grants when it has a leader again.
-async fn next(cluster: &Cluster) -> Guard {
-    let lock = cluster.lock(Options::new(TTL));
+/// Waits until the cluster grants the lock, which it does when it has a leader.
+async fn granted(lock: &Lock) -> Guard {
     loop {
         match lock.acquire_within(MINUTE).await {
             Ok(guard) => return guard,
@@ -174,7 +173,7 @@ async fn a_lock_of_one_address_is_lost_before_the_cluster_grants_it_again() {
     let guard = guard.expect("it is free");
     leader.signal("KILL");
     assert!(matches!(guard.renew().await, Err(LockError::Redis(_))));
-    let next = next(&cluster).await;
+    let next = granted(&cluster.lock(Options::new(TTL))).await;
     assert!(!guard.is_held());
     assert!(next.token() > guard.token());
     assert!(matches!(guard.renew().await, Err(LockError::Lost { .. })));

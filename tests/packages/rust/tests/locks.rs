@@ -322,7 +322,7 @@ async fn a_lock_of_an_unreachable_server_is_lost_with_its_lease() {
 
 #[tokio::test]
 async fn a_lock_that_is_not_renewed_is_lost_by_the_clock_of_its_process() {
-    let short = Duration::from_millis(100);
+    let short = Duration::from_millis(500);
     for options in [Options::new(short), Options::new(TTL).bound_with_grace(short)] {
         let server = server();
         let guard = held(&server, options.renew_every(Duration::ZERO)).await;

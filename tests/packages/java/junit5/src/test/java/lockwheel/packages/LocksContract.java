@@ -352,7 +352,7 @@ abstract class LocksContract {
 
     @Test
     void aLockThatIsNotRenewedIsLostByTheClockOfItsProcess() throws Exception {
-        var grace = Duration.ofMillis(100);
+        var grace = Duration.ofMillis(500);
         for (var options : List.of(locks.lock("lock", grace), options("lock").bound(grace))) {
             var lock = held(options.renewEvery(Duration.ZERO));
             Later.eventually("it is lost", () -> !lock.isHeld());
