@@ -5,8 +5,8 @@
 //!
 //! - the rows of `server/defects`, and the seeded faults of `tests/src/faulty`;
 //! - the invariants of `docs/specification.md`, which its defects name;
-//! - the comments of tests (`/// Shows G12.`; in other languages `# Shows G12.` or `// Shows G12.`), of
-//!   cases (`# Shows G12.`), and of the files of programs (`//! Shows G12.`).
+//! - the comments of tests (`/// Shows G12.`; in other languages `# Shows G12.` or
+//!   `// Shows G12.`), of cases (`# Shows G12.`), and of the files of programs (`//! Shows G12.`).
 //!
 //! With `LOCKWHEEL_WRITE_DOCS` set, the page is written.
 

@@ -210,7 +210,7 @@ public final class NativeLock implements AutoCloseable {
         return true;
     }
 
-    /** The server has granted a request that was sent then. Its clock may be faster by a twentieth. */
+    /** The server has granted a request of this time. Its clock may be faster by a twentieth. */
     private void trust(long sinceNs) {
         trustedUntilNs = sinceNs + TimeUnit.MILLISECONDS.toNanos(trustMs) / 20 * 19;
     }
