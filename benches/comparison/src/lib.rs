@@ -1,5 +1,7 @@
 //! What the programs of this package share: their errors, a description of the machine, and a PING.
 
+pub mod floor;
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;

@@ -121,7 +121,8 @@ fn build_is_compared_in_plain_native_and_durable_workloads() {
 
 #[test]
 fn nodes_that_replicate_are_measured_beside_one_and_beside_another_build() {
-    let (figures, _) = figures_of(&["--replication", "--only", "16 clients", "--peers", "Lock"]);
+    let peers_of_run = ["--replication", "--only", "16 clients", "--peers", "Lock,floor"];
+    let (figures, _) = figures_of(&peers_of_run);
     let [one, three] =
         ["one node", "three nodes"].map(|it| format!("Redis (Lockwheel 0.1.0), {it}"));
     let expected = [
@@ -129,11 +130,31 @@ fn nodes_that_replicate_are_measured_beside_one_and_beside_another_build() {
         (&three, &one, true),
         ("Lockwheel, one node", &one, false),
         ("Lockwheel, three nodes", &three, false),
+        ("floor, one node", &one, false),
+        ("floor, three nodes", &one, false),
     ];
     assert_eq!(peers(&figures), expected);
     let compared = figures["compared"].as_array().expect("ratios").iter();
     let ratios = compared.filter(|it| it["base"] == *three && it["ratio"].is_object());
     assert!(ratios.count() > 0, "{figures}");
+    let all = figures["figures"].as_array().expect("figures").iter();
+    let of_rounds = all.filter(|it| it["name"] == "CPU of all nodes per round");
+    let of_floor = of_rounds.filter(|it| it["peer"] == "floor, three nodes");
+    assert!(of_floor.count() > 0, "{figures}");
+}
+
+#[test]
+fn durable_server_is_shown_beside_the_floor() {
+    let only = ["--flush-delay-ms", "0", "--only", "delete, 1 connection"];
+    let briefly = ["--durable", "--quick", "--seconds", "0.01", "--format", "markdown"];
+    let peers = ["--peers", "Lockwheel,floor"];
+    let output = run(on_one_core(&[&briefly[..], &only, &peers].concat()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    let group = "SET NX PX and compare-and-delete, beside the floor\n";
+    let (_, table) = page.split_once(group).unwrap_or_else(|| panic!("{page}"));
+    assert!(table.contains("Lockwheel; **ratio to floor**"), "{page}");
+    assert!(table.contains("| server CPU per operation, us | "), "{page}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use lockwheel_tests::certificates::Certificates;
 use lockwheel_tests::{daemon, redis_server};
 
 use crate::measure::running::{Running, bind_to, command};
-use crate::measure::servers::{BARE, ClusterType, ComparedServer, ServerType};
-use crate::options::{BARE_SERVER, Options, contains_one_of};
+use crate::measure::servers::{BARE, ClusterType, ComparedServer, FLOOR, ServerType};
+use crate::options::{self, BARE_SERVER, Options, contains_one_of};
 use crate::progress;
 use crate::workloads::replication;
 
@@ -26,13 +26,17 @@ pub(crate) fn find(options: &Options) -> Outcome<Vec<ComparedServer>> {
     let mut servers = others(options)?;
     let alone = servers.is_empty();
     let ours = own_servers(core)?;
-    match options.replication {
-        true => servers = replication::servers(&ours[0], &servers),
-        false => servers.extend(ours),
-    }
-    // The bare server is useful only in a comparison with other servers.
-    if !alone && !options.durable && !options.replication && !options.tls {
-        servers.push(bare_server(core)?);
+    if options.replication {
+        let floor = lower_bound(FLOOR, options::FLOOR, core)?;
+        servers = replication::servers(&ours[0], &servers, &floor);
+    } else {
+        servers.extend(ours);
+        if options.durable {
+            servers.push(lower_bound(FLOOR, options::FLOOR, core)?);
+        } else if !alone && !options.tls {
+            // The bare server is useful only in a comparison with other servers.
+            servers.push(lower_bound(BARE, BARE_SERVER, core)?);
+        }
     }
     if options.tls {
         let certificates = Rc::new(Certificates::new());
@@ -98,11 +102,11 @@ fn own_servers(core: Option<usize>) -> Outcome<Vec<ComparedServer>> {
     Ok(ours)
 }
 
-/// The lower bound for all servers.
-fn bare_server(core: Option<usize>) -> Outcome<ComparedServer> {
+/// A lower bound for all servers: a subcommand of this program.
+fn lower_bound(name: &str, subcommand: &str, core: Option<usize>) -> Outcome<ComparedServer> {
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
-    let words = vec![program, BARE_SERVER.to_owned()];
-    Ok(ComparedServer::new(BARE, ServerType::Bare, words, core))
+    let words = vec![program, subcommand.to_owned()];
+    Ok(ComparedServer::new(name, ServerType::Bare, words, core))
 }
 
 /// `redis-server` on `PATH`, the servers of the Debian 13 folder, and those of the command line.

@@ -19,11 +19,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use lockwheel_comparison::Outcome;
+use lockwheel_comparison::{Outcome, floor};
 
 use crate::measure::servers::{ComparedServer, ServerType};
 use crate::measure::{bare_server, shutdown};
-use crate::options::{CompareAction, Format, Options};
+use crate::options::{CompareAction, FloorArguments, Format, Options};
 use crate::progress::RunMeter;
 use crate::report::figures::Figures;
 use crate::report::{page, saved, text, wheel};
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match &options.action {
         Some(CompareAction::StartInProcess) => return start::print_in_process(),
         Some(CompareAction::BareServer(it)) => bare_server::serve(it.address()).map(|()| true),
+        Some(CompareAction::Floor(it)) => run_floor(it).map(|()| true),
         Some(CompareAction::Render { files }) => render(&options, files),
         Some(CompareAction::Wheel { folder }) => save_wheel(&options, folder),
         None => run(&options),
@@ -82,6 +83,15 @@ fn run(options: &Options) -> Outcome<bool> {
     saved::write(options, &figures)?;
     write_outcome(options, &figures, output)?;
     Ok(figures.failures.is_empty())
+}
+
+/// Runs a node of the floor.
+fn run_floor(arguments: &FloorArguments) -> Outcome<()> {
+    let (address, directory) = (arguments.server.address(), &arguments.dir);
+    match arguments.follows {
+        true => floor::follow(address, directory),
+        false => floor::serve(address, directory, &arguments.follower),
+    }
 }
 
 /// Converts criterion's costs of a timer into `benches/results/wheel.json`.

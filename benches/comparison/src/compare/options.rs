@@ -17,6 +17,9 @@ pub(crate) const START_IN_PROCESS: &str = "start-in-process";
 /// The name of the subcommand that runs the bare server.
 pub(crate) const BARE_SERVER: &str = "bare-server";
 
+/// The name of the subcommand that runs a node of the floor.
+pub(crate) const FLOOR: &str = "floor";
+
 /// The number of rounds, and the length of a measurement.
 const ROUNDS: u32 = 3;
 const SECONDS: f64 = 0.5;
@@ -117,6 +120,9 @@ pub(crate) enum CompareAction {
     /// Runs a server that only sends configured replies
     #[command(hide = true)]
     BareServer(ServerArguments),
+    /// Runs a node that does only what a durable or a replicated change costs
+    #[command(hide = true)]
+    Floor(FloorArguments),
 }
 
 /// The arguments with which every server is started.
@@ -130,6 +136,24 @@ pub(crate) struct ServerArguments {
     save: String,
     #[arg(long)]
     appendonly: String,
+}
+
+/// The arguments of a node of the floor.
+#[derive(Debug, PartialEq, Eq, Args)]
+pub(crate) struct FloorArguments {
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+    #[arg(long)]
+    appendfsync: String,
+    /// The directory of the log.
+    #[arg(long)]
+    pub(crate) dir: PathBuf,
+    /// A node that has each change before the reply, unless another one does.
+    #[arg(long)]
+    pub(crate) follower: Vec<SocketAddr>,
+    /// Whether it is such a node.
+    #[arg(long, conflicts_with = "follower")]
+    pub(crate) follows: bool,
 }
 
 impl ServerArguments {

@@ -18,6 +18,7 @@ pub(crate) mod log_directory;
 pub(crate) mod metric;
 pub(crate) mod open_loop;
 pub(crate) mod requests;
+pub(crate) mod rounds;
 pub(crate) mod running;
 pub(crate) mod servers;
 pub(crate) mod shutdown;

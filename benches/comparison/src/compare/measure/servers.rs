@@ -12,6 +12,9 @@ use crate::measure::running::Running;
 /// The name of the server that is the lower bound.
 pub(crate) const BARE: &str = "bare server";
 
+/// The name of the lower bound of servers with a log.
+pub(crate) const FLOOR: &str = "floor";
+
 /// What a server is for the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerType {
@@ -21,7 +24,7 @@ pub(crate) enum ServerType {
     InLua,
     /// Another build of Lockwheel.
     Build { has_native_locks: bool },
-    /// The lower bound: `bare_server.rs`.
+    /// The lower bound: `bare_server.rs`, or the floor of servers with a log.
     Bare,
     /// Another server.
     Other,
@@ -32,7 +35,7 @@ pub(crate) enum ServerType {
 pub(crate) enum ClusterType {
     /// One node, with a log that is flushed before each reply.
     One,
-    /// Three nodes of Lockwheel.
+    /// Three nodes of Lockwheel, or of the floor.
     Raft,
     /// Three nodes of etcd.
     Etcd,
@@ -118,6 +121,14 @@ impl ComparedServer {
         let is_base = |it: &&ComparedServer| it.is_build() && it.nodes == self.nodes;
         let build = servers.iter().find(is_base).filter(|it| it.name != self.name);
         build.filter(|_| self.is_lockwheel()).or_else(|| servers.first())
+    }
+
+    /// The floor with the same nodes, if it is Lockwheel.
+    pub(crate) fn floor<'a>(&self, servers: &'a [ComparedServer]) -> Option<&'a ComparedServer> {
+        let is_floor =
+            |it: &&ComparedServer| it.server_type == ServerType::Bare && it.name.starts_with(FLOOR);
+        let mut floors = servers.iter().filter(is_floor).filter(|it| it.nodes == self.nodes);
+        floors.next().filter(|_| self.is_lockwheel())
     }
 
     /// A server that is started with these words and arguments of each measurement.

@@ -47,6 +47,9 @@ pub(crate) struct ServerInfo {
     /// The server to which its ratios are; the first one if this is empty.
     #[serde(default)]
     pub(crate) base: String,
+    /// The floor beside which it is shown; empty if there is none.
+    #[serde(default)]
+    pub(crate) floor: String,
 }
 
 /// A group of workloads in the report.
@@ -89,6 +92,7 @@ impl Figures {
             ours: server.is_lockwheel() && !server.is_build(),
             build: server.is_build(),
             base: server.base(servers).map_or_else(String::new, |base| base.name.clone()),
+            floor: server.floor(servers).map_or_else(String::new, |floor| floor.name.clone()),
         };
         Figures {
             machine: Machine::this(),
@@ -185,6 +189,12 @@ impl Figures {
         let recorded = self.peers.iter().find(|it| it.name == peer).map(|it| it.base.as_str());
         let first = self.peers.first().map_or("", |it| &it.name);
         recorded.filter(|base| !base.is_empty()).unwrap_or(first)
+    }
+
+    /// The floor beside which a server is shown.
+    pub(crate) fn floor(&self, peer: &str) -> Option<&str> {
+        let floor = self.peers.iter().find(|it| it.name == peer).map(|it| it.floor.as_str());
+        floor.filter(|floor| !floor.is_empty())
     }
 
     /// Whether a server is Lockwheel, and is compared with another build of it.
@@ -333,6 +343,7 @@ pub(crate) mod tests {
             ours,
             build: false,
             base: String::new(),
+            floor: String::new(),
         };
         Figures {
             peers: vec![server_info("theirs", false), server_info("ours", true)],

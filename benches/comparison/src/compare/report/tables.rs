@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::measure::metric::Better;
 use crate::measure::servers::BARE;
 use crate::report::figures::{Figures, Group, OverallRatio, Row, ServerInfo};
 use crate::report::statistics::{METHOD, Ratio};
@@ -151,7 +152,7 @@ impl Tables {
             machine: machine(figures),
             targets: targets(figures),
             worse: worse(figures),
-            groups: figures.groups.iter().map(|group| GroupTable::of(figures, group)).collect(),
+            groups: GroupTable::all(figures),
             failures: failures(figures),
         }
     }
@@ -202,6 +203,43 @@ impl fmt::Display for Cell {
 }
 
 impl GroupTable {
+    /// The tables of all groups, each followed by that beside the floor.
+    pub(crate) fn all(figures: &Figures) -> Vec<GroupTable> {
+        let of_group = |group| {
+            let beside_floor = GroupTable::beside_floor(figures, group);
+            [Some(GroupTable::of(figures, group)), beside_floor].into_iter().flatten()
+        };
+        figures.groups.iter().flat_map(of_group).collect()
+    }
+
+    /// The ratios of Lockwheel to the floor, if it was measured too.
+    fn beside_floor(figures: &Figures, group: &Group) -> Option<GroupTable> {
+        let rows = figures.rows(&group.name);
+        let participants = figures.participants(&rows);
+        let beside = participants.iter().filter_map(|peer| Some((*peer, figures.floor(peer)?)));
+        let beside: Vec<_> = beside.filter(|(_, floor)| participants.contains(floor)).collect();
+        let cell = |row: &Row<'_>, (peer, floor)| Cell::of_ratio(row.ratio(peer, floor), false);
+        let table_row = |row: &Row<'_>| TableRow {
+            parameters: row.parameters.to_owned(),
+            metric: row.metric.title(),
+            cells: beside.iter().map(|pair| cell(row, *pair)).collect(),
+        };
+        let table = GroupTable {
+            name: format!("{}, beside the floor", group.name),
+            note: "The figures above as ratios to the floor, within each round: 0.5 is twice the \
+                   time, or half the rate. The floor has one thread and one batch in flight."
+                .to_owned(),
+            rows: rows
+                .iter()
+                .filter(|row| row.metric.better != Better::Neither)
+                .map(table_row)
+                .collect(),
+            bases: beside.iter().map(|(_, floor)| (*floor).to_owned()).collect(),
+            peers: beside.iter().map(|(peer, _)| (*peer).to_owned()).collect(),
+        };
+        (!beside.is_empty()).then_some(table)
+    }
+
     /// The table of a group.
     pub(crate) fn of(figures: &Figures, group: &Group) -> GroupTable {
         let rows = figures.rows(&group.name);

@@ -24,7 +24,7 @@ pub(crate) fn write(figures: &Figures, format: Format) -> String {
 
 /// The tables of all groups, and those of builds over all workloads.
 fn group_tables(figures: &Figures) -> Vec<GroupTable> {
-    let groups = figures.groups.iter().map(|group| GroupTable::of(figures, group));
+    let groups = GroupTable::all(figures).into_iter();
     groups.chain(GroupTable::of_builds(figures)).collect()
 }
 

@@ -22,7 +22,8 @@ pub(crate) trait Workload {
         false
     }
 
-    /// Whether the bare server can run it, which shows the lower bound of the cost.
+    /// Whether the bare server, or the floor if there is a log, can run it, which shows the lower
+    /// bound of the cost.
     fn has_lower_bound(&self) -> bool {
         false
     }

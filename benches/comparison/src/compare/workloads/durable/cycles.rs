@@ -11,6 +11,7 @@ use crate::measure::generator::{Answered, Clients, REPLY_TIMEOUT, Throughput};
 use crate::measure::latencies::{histogram, quantiles, record};
 use crate::measure::metric::{Metric, Reading};
 use crate::measure::requests::Cycles;
+use crate::measure::rounds::Rounds;
 use crate::measure::servers::ComparedServer;
 use crate::workloads::cycles::{CycleType, LOCKS};
 use crate::workloads::workload::Workload;
@@ -57,7 +58,12 @@ impl Workload for DurableCycle {
     fn note(&self) -> &'static str {
         "Lock and unlock of random keys without contention, each flushed before the reply. The \
          latency is the time from sending a request, or a pipeline, until its whole reply has \
-         arrived."
+         arrived. The floor only writes and flushes the requests, and replies. A round is a batch \
+         that is flushed; rows about rounds are of servers that count them in INFO."
+    }
+
+    fn has_lower_bound(&self) -> bool {
+        true
     }
 
     fn measure(&self, server: &ComparedServer, effort: &Effort) -> Outcome<Vec<Reading>> {
@@ -71,6 +77,7 @@ impl Workload for DurableCycle {
         let mut latencies = histogram()?;
         load.run(effort.warm_up, &mut latencies)?;
         latencies.clear();
+        let rounds = Rounds::of(&running)?;
         let (began, before) = (Instant::now(), running.cpu()?);
         let operations = load.run(effort.span, &mut latencies)?;
         let done = Throughput { operations, span: began.elapsed(), cpu: running.cpu()? - before };
@@ -80,6 +87,9 @@ impl Workload for DurableCycle {
             Metric::info("server CPU", "%").with(done.cpu_percent()),
         ];
         readings.extend(quantiles("reply", &latencies, &QUANTILES));
+        if let Some((before, after)) = rounds.zip(Rounds::of(&running)?) {
+            readings.extend(after.readings(before, &[("server CPU", done)]));
+        }
         Ok(readings)
     }
 }

@@ -13,6 +13,7 @@ use super::clients::{Dialog, RedisDialog};
 use super::etcd::Grpc;
 use crate::measure::load::connect;
 use crate::measure::log_directory::LogDirectory;
+use crate::measure::rounds::Rounds;
 use crate::measure::running::{Running, command};
 use crate::measure::servers::{ClusterType, ComparedServer, ServerType};
 use crate::progress;
@@ -28,22 +29,28 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const REWRITTEN: [&str; 2] = ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
 
 /// The clusters that are compared: of Lockwheel, its other builds first, each with one node and
-/// with three; of etcd if it is installed; and of the other servers.
-pub(crate) fn servers(ours: &ComparedServer, others: &[ComparedServer]) -> Vec<ComparedServer> {
+/// with three; of etcd if it is installed; of the other servers; and the floors of one and three
+/// nodes.
+pub(crate) fn servers(
+    ours: &ComparedServer,
+    others: &[ComparedServer],
+    floor: &ComparedServer,
+) -> Vec<ComparedServer> {
     let named = |server: &ComparedServer, nodes, how: &str| {
         let name = format!("{}, {how}", server.name);
         ComparedServer { name, nodes, ..server.clone() }
     };
     let builds = others.iter().filter(|it| it.is_build()).chain([ours]);
-    let of_build =
+    let one_and_three =
         |it| [named(it, ClusterType::One, "one node"), named(it, ClusterType::Raft, "three nodes")];
-    let mut all: Vec<_> = builds.flat_map(of_build).collect();
+    let mut all: Vec<_> = builds.flat_map(one_and_three).collect();
     match etcd() {
         Some(etcd) => all.push(named(&etcd, ClusterType::Etcd, "three nodes")),
         None => progress::print("no etcd on PATH: Lockwheel is not compared with etcd"),
     }
     let with_replicas = |it| named(it, ClusterType::Replicas, "two replicas, WAIT 1");
     all.extend(others.iter().filter(|it| !it.is_build()).map(with_replicas));
+    all.extend(one_and_three(floor));
     all
 }
 
@@ -70,6 +77,9 @@ impl Cluster {
         let directories = directories.collect::<Outcome<Vec<_>>>()?;
         let (nodes, leader) = match server.nodes {
             ClusterType::One => (vec![server.start_with_log_anywhere(&directories[0], &[])?], 0),
+            ClusterType::Raft if server.server_type == ServerType::Bare => {
+                start_floor(server, &directories)?
+            }
             ClusterType::Raft => start_raft(&server.words, &directories)?,
             ClusterType::Etcd => start_etcd(&server.words, &directories)?,
             ClusterType::Replicas => start_replicas(server, &directories)?,
@@ -85,6 +95,16 @@ impl Cluster {
     /// The processor time of all nodes so far.
     pub(super) fn cpu(&self) -> Outcome<Duration> {
         self.nodes.iter().map(Running::cpu).sum()
+    }
+
+    /// The rounds of the leader so far, if it counts them.
+    pub(super) fn rounds(&self) -> Outcome<Option<Rounds>> {
+        match self.nodes_type {
+            ClusterType::Etcd => Ok(None),
+            ClusterType::One | ClusterType::Raft | ClusterType::Replicas => {
+                Rounds::of(self.leader())
+            }
+        }
     }
 
     /// What each of its clients sends.
@@ -141,6 +161,27 @@ fn raft_leader(status: &str, nodes: &[Running], count: usize) -> Option<usize> {
     let leader = lines.iter().find(|it| matches!(it[..], [_, "leader", ..]))?;
     let address = leader.last().filter(|_| votes.count() == count)?;
     nodes.iter().position(|node| node.address.to_string() == *address)
+}
+
+/// Starts two followers of the floor, and its leader.
+fn start_floor(
+    server: &ComparedServer,
+    directories: &[Rc<LogDirectory>],
+) -> Outcome<(Vec<Running>, usize)> {
+    let [first, others @ ..] = directories else { return Err("no directories".into()) };
+    let follower = |directory: &Rc<LogDirectory>| {
+        let port = free_port();
+        let mut command = command(&server.words);
+        command.args(["--follows", "--bind", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        command.arg("--dir").arg(directory.server_path());
+        Running::spawn(command, port, None, Some(directory), listens)
+    };
+    let mut nodes = others.iter().map(follower).collect::<Outcome<Vec<_>>>()?;
+    let addresses: Vec<String> = nodes.iter().map(|it| it.address.to_string()).collect();
+    let followers: Vec<&str> = addresses.iter().flat_map(|it| ["--follower", it]).collect();
+    nodes.insert(0, server.start_with_log_anywhere(first, &followers)?);
+    Ok((nodes, 0))
 }
 
 /// Starts three nodes of etcd at once: none answers before there is a majority.

@@ -46,7 +46,14 @@ impl Workload for ReplicatedCycle {
          Lockwheel and etcd until a majority has, before the reply; Redis with appendfsync always \
          on the master and its replicas, and WAIT 1 sent with each request, so that the reply \
          comes when one replica has the change too. Unlike the others, Redis may still lose the \
-         change in a failover. All nodes and the clients share the processors of one machine."
+         change in a failover. All nodes and the clients share the processors of one machine. The \
+         floor only writes, flushes and sends the requests, until a majority has them. A round is \
+         a batch that is flushed and sent; rows about rounds are of servers that count them in \
+         INFO."
+    }
+
+    fn has_lower_bound(&self) -> bool {
+        true
     }
 
     fn measures_twice(&self) -> bool {
@@ -60,17 +67,23 @@ impl Workload for ReplicatedCycle {
         load.run(effort.warm_up)?;
         load.latencies.clear();
         let cpu = || -> Outcome<_> { Ok((cluster.leader().cpu()?, cluster.cpu()?)) };
+        let rounds = cluster.rounds()?;
         let (began, before) = (Instant::now(), cpu()?);
         let operations = load.run(effort.span)?;
         let (span, after) = (began.elapsed(), cpu()?);
         let leader = Throughput { operations, span, cpu: after.0 - before.0 };
         let all = Throughput { operations, span, cpu: after.1 - before.1 };
+        let rounds = rounds.zip(cluster.rounds()?);
         let mut readings = quantiles("cycle", &load.latencies, &QUANTILES);
         readings.extend([
             Metric::rate("cycles", "/s").with(all.rate()),
             Metric::cost("CPU per cycle, leader", "us").with(leader.cpu_us()),
             Metric::cost("CPU per cycle, all nodes", "us").with(all.cpu_us()),
         ]);
+        if let Some((before, after)) = rounds {
+            let costs = [("CPU of the leader", leader), ("CPU of all nodes", all)];
+            readings.extend(after.readings(before, &costs));
+        }
         Ok(readings)
     }
 }
@@ -78,13 +91,17 @@ impl Workload for ReplicatedCycle {
 #[cfg(test)]
 mod tests {
     use super::ReplicatedCycle;
-    use crate::measure::servers::ComparedServer;
+    use crate::measure::servers::{ComparedServer, FLOOR};
     use crate::workloads::replication::servers;
     use crate::workloads::workload::tests::check_runs_on;
 
     #[test]
     fn every_cluster_is_measured() {
-        for server in servers(&ComparedServer::lockwheel(), &[]) {
+        let floor = ComparedServer::named(FLOOR);
+        for server in servers(&ComparedServer::lockwheel(), &[], &floor) {
+            if server.name.starts_with(FLOOR) {
+                continue;
+            }
             check_runs_on(&server, &mut ReplicatedCycle { clients: 16 });
         }
     }
