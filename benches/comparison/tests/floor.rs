@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -95,6 +95,23 @@ fn all_nodes_have_the_same_log() {
     for folder in &folders[1..] {
         eventually("the same log", || log(folder) == log(&folders[0]));
     }
+}
+
+#[test]
+fn follower_is_ready_for_a_leader_after_the_end_of_another() {
+    let folder = Folder::new();
+    let address = follow(&folder);
+    let batch = b"\0\0\0\x03SET";
+    let mut first = TcpStream::connect(address).expect("a connection");
+    first.write_all(batch).expect("sent");
+    eventually("a logged batch", || log(&folder) == batch);
+    // The acknowledgement was not read, so that the connection is reset.
+    drop(first);
+    let mut second = TcpStream::connect(address).expect("a connection");
+    second.write_all(batch).expect("sent");
+    let mut acknowledgement = [0];
+    second.read_exact(&mut acknowledgement).expect("an acknowledgement");
+    assert_eq!(log(&folder), batch.repeat(2));
 }
 
 #[test]

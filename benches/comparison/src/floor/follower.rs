@@ -14,7 +14,7 @@ const ACKNOWLEDGEMENT: u8 = b'.';
 /// Follows one leader after another until the process ends.
 ///
 /// # Errors
-/// The address cannot be bound, a connection fails, or the log cannot be written.
+/// The address cannot be bound, or the log cannot be written.
 pub fn follow(address: SocketAddr, directory: &Path) -> Outcome<()> {
     let listener = TcpListener::bind(address)?;
     let mut log = Log::open(directory)?;
@@ -25,14 +25,14 @@ pub fn follow(address: SocketAddr, directory: &Path) -> Outcome<()> {
     }
 }
 
-/// Logs the batches of a connection until it is closed. Batches that arrive together are flushed
-/// together, so that a follower that is behind catches up.
+/// Logs the batches of a connection until it is closed or fails. Batches that arrive together are
+/// flushed together, so that a follower that is behind catches up.
 fn follow_until_end(mut stream: TcpStream, log: &mut Log) -> Outcome<()> {
     let (mut received, mut chunk) = (Vec::new(), vec![0; CHUNK_BYTES]);
     loop {
-        match stream.read(&mut chunk)? {
-            0 => return Ok(()),
-            count => received.extend_from_slice(&chunk[..count]),
+        match stream.read(&mut chunk) {
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(count) => received.extend_from_slice(&chunk[..count]),
         }
         let (mut bytes, mut acknowledgements) = (0, Vec::new());
         while let Some(batch) = batch_bytes(&received[bytes..]) {
@@ -41,8 +41,10 @@ fn follow_until_end(mut stream: TcpStream, log: &mut Log) -> Outcome<()> {
         }
         if bytes > 0 {
             log.append(&received[..bytes])?;
-            stream.write_all(&acknowledgements)?;
             received.drain(..bytes);
+            if stream.write_all(&acknowledgements).is_err() {
+                return Ok(());
+            }
         }
     }
 }

@@ -8,9 +8,9 @@
 //! depends only on the name of the command and on the number of its arguments.
 //!
 //! A node has one thread and blocking sockets; the leader waits for all of them with one epoll. A
-//! thread of its own for the log or for a follower would add two wake-ups to each round, which cost
-//! more than a flush of the loop delays other requests: these are collected by the kernel meanwhile,
-//! and by the leader while it waits for an acknowledgement. One batch is in flight at a time.
+//! thread of its own for the log or for a follower would add two wake-ups to each round. Requests
+//! that arrive during a flush are in the buffers of their sockets, and the leader collects them
+//! while it waits for an acknowledgement. One batch is in flight at a time.
 //!
 //! What is missing on purpose: a lock table, leases, scripts, terms and elections, checksums, and
 //! files that are divided and deleted.
