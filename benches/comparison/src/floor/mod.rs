@@ -1,11 +1,12 @@
 //! The floor: a server that does only what a durable or a replicated change costs, as the lower
 //! bound for servers with a log.
 //!
-//! The [leader](serve) reads requests, finds the end of each, and collects them in a batch. It sends
-//! the batch to its followers, writes it to its log, flushes the log, and replies when one follower
-//! has flushed the batch as well. A [follower](follow) only reads, writes, flushes and acknowledges.
-//! Without followers, the leader is the floor of one durable node. No node keeps any lock: the reply
-//! depends only on the name of the command and on the number of its arguments.
+//! The [leader](serve) reads requests, finds the end of each, and collects them in a batch. It
+//! sends the batch to its followers, writes it to its log, flushes the log, and replies when one
+//! follower has flushed the batch as well. A [follower](follow) only reads, writes, flushes and
+//! acknowledges. Without followers, the leader is the floor of one durable node. No node keeps
+//! any lock: the reply depends only on the name of the command and on the number of its
+//! arguments.
 //!
 //! A node has one thread and blocking sockets; the leader waits for all of them with one epoll. A
 //! thread of its own for the log or for a follower would add two wake-ups to each round. Requests
