@@ -1,4 +1,5 @@
-//! What the programs of this package share: their errors, a description of the machine, and a PING.
+//! What the programs of this package share: their errors, a description of the machine, a PING, and
+//! the floor.
 
 pub mod floor;
 
