@@ -20,6 +20,7 @@ use lockwheel_compat::wire::request;
 use lockwheel_simulated_network::{Direction, Network};
 use parking_lot::Mutex;
 
+use crate::events::{Recorder, listen, vote_on};
 use crate::facts::Facts;
 use crate::machine::Machine;
 use crate::native::Native;
@@ -149,6 +150,8 @@ pub struct Core {
     pub native: Native,
     /// The requests to locks, with their recipes.
     pub history: Vec<history::Event>,
+    /// The events of the nodes.
+    pub recorder: Recorder,
     /// The violations that were detected.
     pub violations: Vec<Violation>,
     /// The record of all events.
@@ -215,6 +218,7 @@ impl Core {
             facts: Facts::default(),
             native: Native::default(),
             history: Vec::new(),
+            recorder: Recorder::new(plan),
             violations: Vec::new(),
             trace,
             paused_until_us: vec![0; plan.roles.len()],
@@ -560,7 +564,7 @@ impl Core {
     // --- servers ---
 
     fn start(&mut self, server: usize) {
-        let (now_us, plan) = (self.now_us, self.plan.clone());
+        let now_us = self.now_us;
         let machine = &mut self.machines[server];
         let is_admitted = !self.plan.is_cluster || machine.node_id() > 0;
         if machine.server.is_some() || !is_admitted {
@@ -570,8 +574,7 @@ impl Core {
             let at_us = machine.suspended_until_us;
             return self.schedule_at(at_us, Event::Start(server));
         }
-        let started = catch_unwind(AssertUnwindSafe(|| machine.start(&plan, now_us)));
-        let started = started.unwrap_or_else(|_| Err("a panic".to_owned()));
+        let started = self.start_process(server);
         self.disturbed_us = now_us;
         match started {
             Ok(()) => {
@@ -596,6 +599,20 @@ impl Core {
         }
     }
 
+    /// Starts a process, and records what its node does.
+    fn start_process(&mut self, server: usize) -> Result<(), String> {
+        let (now_us, plan) = (self.now_us, &self.plan);
+        let machine = &mut self.machines[server];
+        let vote = vote_on(&machine.disk);
+        let start = || catch_unwind(AssertUnwindSafe(|| machine.start(plan, now_us)));
+        let (started, within) = listen(start);
+        if plan.is_cluster {
+            let slow_ppm = plan.slow_ppm[server];
+            self.recorder.start(now_us, machine, (slow_ppm, vote), within);
+        }
+        started.unwrap_or_else(|_| Err("a panic".to_owned()))
+    }
+
     fn work(&mut self, server: usize, generation: u64, work: Work) {
         let now_us = self.now_us;
         let machine = &mut self.machines[server];
@@ -614,11 +631,12 @@ impl Core {
         }
         machine.use_clocks(now_us);
         let Machine { server: Some(process), random, scheduled, .. } = machine else { return };
+        let mut within = None;
         match work {
             Work::Turn => scheduled.turn = false,
             Work::Node => {
                 scheduled.node = false;
-                process.run_node();
+                within = Some(listen(|| process.run_node()).1);
             }
             Work::Deadline => scheduled.deadline_us = None,
             Work::Log => {
@@ -633,6 +651,9 @@ impl Core {
         }
         process.run_tasks(&mut |bound| random.below(bound));
         process.end_turn();
+        if let Some(within) = within {
+            self.recorder.step(now_us, machine, within);
+        }
         if work == Work::Second {
             self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
         }

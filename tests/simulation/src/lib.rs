@@ -7,6 +7,7 @@
 pub mod actors;
 pub mod core;
 pub mod defects;
+pub mod events;
 pub mod facts;
 pub mod judge;
 pub mod machine;

@@ -21,7 +21,7 @@ use crate::plan::Plan;
 const EPOCH_US: i64 = 1_700_000_000_000_000;
 
 /// Time after a message of a leader during which a node votes for no other one.
-const LEASE: Duration = Duration::from_millis(400);
+pub const LEASE_MS: u16 = 400;
 
 /// Time that the disks of some nodes need to flush; others need twice as long, or none.
 const FLUSH: Duration = Duration::from_millis(4);
@@ -205,6 +205,11 @@ impl Machine {
         self.set_node_id(0);
     }
 
+    /// The monotonic clock when it was last used.
+    pub fn clock_us(&self) -> i64 {
+        self.used_us
+    }
+
     /// The number of the node; 0 without one.
     pub fn node_id(&self) -> NodeId {
         self.node.as_ref().map_or(0, |(id, _)| *id)
@@ -362,7 +367,7 @@ fn node_options(id: NodeId, network: &SharedNetwork, plan: &Plan) -> NodeOptions
         id,
         begins: (id == 1).then(nodes),
         connect: Arc::new(From(id, Arc::clone(network))),
-        lease: LEASE,
+        lease: Duration::from_millis(LEASE_MS.into()),
         entries_kept: plan.entries_kept,
         flush: FLUSH * (id % 3) as u32,
     }

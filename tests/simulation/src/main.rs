@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --histories 200
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --cluster --histories 200
+//! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --cluster --traces
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --defects --record
 //! cargo run --release --manifest-path tests/simulation/Cargo.toml -- --seed 7 --story
@@ -31,6 +32,8 @@ struct Options {
     all_defects: bool,
     /// Whether the servers are the nodes of a cluster.
     is_cluster: bool,
+    /// Whether only the specification judges the histories of clusters.
+    only_traces: bool,
     record: bool,
     story: bool,
     /// The file to which the requests to locks are written; of defects, those of histories in
@@ -45,6 +48,7 @@ fn options() -> Result<Options, String> {
         defect: None,
         all_defects: false,
         is_cluster: false,
+        only_traces: false,
         record: false,
         story: false,
         history: None,
@@ -60,6 +64,7 @@ fn options() -> Result<Options, String> {
                 options.defect = Some(defects::find(&name).ok_or(format!("no defect {name}"))?);
             }
             "--cluster" => options.is_cluster = true,
+            "--traces" => options.only_traces = true,
             "--defects" => options.all_defects = true,
             "--record" => options.record = true,
             "--story" => options.story = true,
@@ -91,7 +96,7 @@ fn main() -> ExitCode {
 /// Runs histories until one fails.
 fn run_histories(options: &Options) -> bool {
     let begin = Instant::now();
-    let mut requests = 0;
+    let (mut requests, mut steps) = (0, BTreeMap::new());
     let mut written = create(options);
     for seed in options.seed..options.seed + options.histories {
         let plan = draw(options.is_cluster, seed, options.defect);
@@ -105,7 +110,19 @@ fn run_histories(options: &Options) -> bool {
             let name = plan.seed.to_string();
             operations::write(out, &name, &plan, &outcome.history).expect("a writable file");
         }
-        if !outcome.violations.is_empty() {
+        match &outcome.followed {
+            Ok(followed) => {
+                for (step, count) in &followed.steps {
+                    *steps.entry(*step).or_insert(0) += count;
+                }
+            }
+            Err(refusal) if options.only_traces => {
+                println!("seed {seed}: {refusal}");
+                return false;
+            }
+            Err(_) => {}
+        }
+        if !outcome.violations.is_empty() && !options.only_traces {
             report_failure(&plan, &outcome);
             return false;
         }
@@ -115,6 +132,9 @@ fn run_histories(options: &Options) -> bool {
         "{} histories, {requests} requests to locks: no violation ({seconds:.1} s)",
         options.histories
     );
+    if options.is_cluster {
+        println!("steps of the specification: {steps:?}");
+    }
     true
 }
 

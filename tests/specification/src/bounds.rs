@@ -1,10 +1,12 @@
 //! How much is checked, and the steps that happen.
 
+use crate::state::{Nodes, Time, Vote};
+
 /// Declares an enum, and a list of its values.
 macro_rules! listed {
     ($(#[$text:meta])* $visibility:vis enum $name:ident { $($(#[$of:meta])* $value:ident,)* }) => {
         $(#[$text])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         $visibility enum $name { $($(#[$of])* $value,)* }
 
         impl $name {
@@ -24,11 +26,18 @@ listed! {
         Heartbeat,
         /// A leader's message arrives with its log; the reply is on its way.
         Message,
+        /// The same, but the node gets only the next entry that it lacks, or removes its last entry
+        /// if the leader does not have that.
+        Part,
+        /// The same without entries.
+        Contact,
         /// The reply arrives.
         Reply,
-        /// A node that leads no more stops executing commands.
+        /// A leader stops executing commands. It need not have lost its lease.
         StepDown,
-        /// A leader begins with an entry of its own.
+        /// Raft adds an entry without effect, which is the first one of a leader.
+        Blank,
+        /// A leader adds an entry of its own.
         Barrier,
         /// It executes commands, since that entry is applied.
         Begin,
@@ -46,8 +55,12 @@ listed! {
         Ask,
         /// A node becomes a candidate.
         Stand,
-        /// A candidate gets a vote.
+        /// A node votes for a candidate.
         Vote,
+        /// The votes of a majority have arrived: the candidate is elected.
+        Win,
+        /// A node learns that another one has given a later vote.
+        Learn,
         /// A machine is suspended with all its clocks.
         Suspend,
         /// It is resumed.
@@ -69,13 +82,18 @@ impl Step {
         matches!(self, CutLog | LoseDisk | Restart | Suspend)
     }
 
+    pub(crate) fn is_message(self) -> bool {
+        matches!(self, Step::Heartbeat | Step::Message | Step::Part | Step::Contact)
+    }
+
     pub(crate) fn is_command(self) -> bool {
         matches!(self, Step::Grant | Step::Release | Step::End | Step::Change)
     }
 
+    #[cfg(feature = "check")]
     pub(crate) fn has_other(self) -> bool {
-        use Step::{Ask, Change, Confirm, Heartbeat, Message, Reply, Vote};
-        matches!(self, Ask | Change | Confirm | Heartbeat | Message | Reply | Vote)
+        use Step::{Ask, Change, Confirm, Learn, Reply, Vote};
+        self.is_message() || matches!(self, Ask | Change | Confirm | Learn | Reply | Vote)
     }
 }
 
@@ -85,21 +103,21 @@ pub struct Bounds {
     /// Their name.
     pub name: &'static str,
     /// The time for which a follower votes for no other node.
-    pub promise: u8,
+    pub promise: Time,
     /// The part of it that the leader does not use.
-    pub margin: u8,
+    pub margin: Time,
     /// The entries of the log.
     pub entries: u8,
     /// The terms. The first one has a leader.
-    pub terms: u8,
+    pub terms: Vote,
     /// Faults.
     pub faults: u8,
     /// Log time.
-    pub time: u8,
+    pub time: Time,
     /// Which clocks are fast, one bit for each node: one history begins with each.
-    pub fast: &'static [u8],
+    pub fast: &'static [Nodes],
     /// The nodes that vote first, and those to which a leader may change them.
-    pub members: &'static [u8],
+    pub members: Vec<Nodes>,
     /// What happens besides ticks.
     pub steps: Vec<Step>,
 }
@@ -107,8 +125,8 @@ pub struct Bounds {
 impl Bounds {
     /// Bounds with little of everything, and the steps that every history needs.
     fn least(name: &'static str, steps: &[Step]) -> Bounds {
-        use Step::{Barrier, Begin, Commit, Heartbeat, Stand, StepDown, Vote};
-        let common = [Heartbeat, StepDown, Barrier, Begin, Commit, Stand, Vote];
+        use Step::{Barrier, Begin, Commit, Heartbeat, Stand, StepDown, Vote, Win};
+        let common = [Heartbeat, StepDown, Barrier, Begin, Commit, Stand, Vote, Win];
         Bounds {
             name,
             promise: 2,
@@ -118,7 +136,7 @@ impl Bounds {
             faults: 1,
             time: 2,
             fast: &[0b110],
-            members: &[0b111],
+            members: vec![0b111],
             steps: [&common, steps].concat(),
         }
     }
@@ -127,6 +145,12 @@ impl Bounds {
     pub fn elections() -> Bounds {
         let steps = [Step::Ask, Step::Message, Step::Reply];
         Bounds { entries: 2, faults: 0, ..Bounds::least("elections", &steps) }
+    }
+
+    /// Messages with parts of the log, and late news of votes.
+    pub fn messages() -> Bounds {
+        let steps = [Step::Part, Step::Contact, Step::Blank, Step::Learn, Step::Reply];
+        Bounds { faults: 0, ..Bounds::least("messages", &steps) }
     }
 
     /// Nodes that start again.
@@ -147,7 +171,7 @@ impl Bounds {
 
     /// Changes of the nodes that vote.
     pub fn members() -> Bounds {
-        let members = &[0b111, 0b001, 0b011];
+        let members = vec![0b111, 0b001, 0b011];
         Bounds { fast: &[0], members, ..Bounds::least("members", &[Step::Change]) }
     }
 
@@ -161,6 +185,7 @@ impl Bounds {
     pub fn small() -> Vec<Bounds> {
         vec![
             Bounds::elections(),
+            Bounds::messages(),
             Bounds::restarts(),
             Bounds::suspended(),
             Bounds::disks(),

@@ -7,8 +7,16 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::bounds::{Bounds, Step};
 use crate::defects::Defect;
-use crate::rules::{INVARIANTS, Rules};
-use crate::state::{NODES, State};
+use crate::{rules, state};
+
+/// Number of nodes. Not all of them need to be members.
+const NODES: usize = 3;
+
+/// The entries of a log at most.
+const ENTRIES: usize = 6;
+
+type Rules = rules::Rules<NODES, ENTRIES>;
+type State = state::State<NODES, ENTRIES>;
 
 /// What was found.
 #[derive(Debug)]
@@ -118,7 +126,8 @@ impl Model for Checking {
             for ((_, occurs), count) in CASES.iter().zip(&model.cases) {
                 count.fetch_add(u64::from(occurs(&model.rules, state)), Ordering::Relaxed);
             }
-            let broken = INVARIANTS.iter().find(|(_, holds)| !holds(&model.rules, state));
+            let broken =
+                rules::invariants().into_iter().find(|(_, holds)| !holds(&model.rules, state));
             broken
                 .is_none_or(|(name, _)| model.violation.get_or_init(|| (name, *state)).1 != *state)
         };

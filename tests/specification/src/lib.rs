@@ -9,12 +9,17 @@
 //! crates and is built in minutes, while `stateright` brings eight that are new here.
 
 mod bounds;
+#[cfg(feature = "check")]
 mod check;
 mod defects;
+mod follow;
 mod log;
 mod rules;
 mod state;
+pub mod trace;
 
 pub use bounds::{Bounds, Step};
+#[cfg(feature = "check")]
 pub use check::{Checked, Violation, check};
 pub use defects::Defect;
+pub use follow::{Followed, Refusal, follow};

@@ -1,25 +1,28 @@
 //! A log that is copied as a value.
 
-use crate::state::Entry;
+use crate::state::{Entry, Vote};
 
-/// The entries of a log at most.
-const ENTRIES: usize = 6;
-
-/// A log, or its beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Log {
+/// A log, or its beginning, of at most `E` entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Log<const E: usize> {
     length: u8,
     /// Those that are not in use are the default.
-    entries: [Entry; ENTRIES],
+    entries: [Entry; E],
 }
 
-impl std::hash::Hash for Log {
+impl<const E: usize> Default for Log<E> {
+    fn default() -> Log<E> {
+        Log { length: 0, entries: [Entry::default(); E] }
+    }
+}
+
+impl<const E: usize> std::hash::Hash for Log<E> {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
         self.entries().hash(hasher);
     }
 }
 
-impl Log {
+impl<const E: usize> Log<E> {
     /// Its entries.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries[..self.length.into()]
@@ -31,7 +34,7 @@ impl Log {
     }
 
     /// What decides which of two logs is further: the vote of the last entry, and its place.
-    pub(crate) fn last(&self) -> (u8, u8) {
+    pub(crate) fn last(&self) -> (Vote, u8) {
         (self.entries().last().map_or(0, |last| last.vote), self.length)
     }
 
@@ -42,7 +45,7 @@ impl Log {
     }
 
     /// The first entries.
-    pub(crate) fn prefix(mut self, length: u8) -> Log {
+    pub(crate) fn prefix(mut self, length: u8) -> Log<E> {
         while self.length > length {
             self.length -= 1;
             self.entries[usize::from(self.length)] = Entry::default();
@@ -51,7 +54,13 @@ impl Log {
     }
 
     /// Whether it has all entries of the other log, in their places.
-    pub(crate) fn has(&self, other: &Log) -> bool {
+    pub(crate) fn has(&self, other: &Log<E>) -> bool {
         self.entries().starts_with(other.entries())
+    }
+
+    /// The number of first entries that both have.
+    pub(crate) fn common(&self, other: &Log<E>) -> u8 {
+        let pairs = self.entries().iter().zip(other.entries());
+        pairs.take_while(|(own, other)| own == other).count() as u8
     }
 }

@@ -2,23 +2,31 @@
 
 use crate::log::Log;
 
-/// Number of nodes. Not all of them need to be members.
-pub(crate) const NODES: usize = 3;
+/// A time that a clock shows, or has to pass.
+pub(crate) type Time = u16;
+
+/// A vote: `term * TERM + node`.
+pub(crate) type Vote = u16;
+
+/// The votes of a term, one for each node.
+pub(crate) const TERM: Vote = 16;
 
 /// A set of nodes, one bit for each.
-pub(crate) type Nodes = u8;
+pub(crate) type Nodes = u16;
 
 /// The lease of the lock, which is granted twice at most.
-pub(crate) const TTL: u8 = 3;
+pub(crate) const TTL: Time = 3;
 
 /// How far a fast clock runs in a tick. Others run 1.
-pub(crate) const FAST: u8 = 2;
+pub(crate) const FAST: Time = 2;
 
 /// What an entry does. A grant has a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     #[default]
     Barrier,
+    /// None: Raft adds it when a leader begins.
+    Blank,
     Grant(u8),
     Release(u8),
     End(u8),
@@ -29,9 +37,9 @@ pub(crate) enum Effect {
 /// An entry: the vote of its leader, the place after its barrier (of a barrier 0), log time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
-    pub(crate) vote: u8,
+    pub(crate) vote: Vote,
     pub(crate) barrier: u8,
-    pub(crate) stamp: u8,
+    pub(crate) stamp: Time,
     pub(crate) effect: Effect,
 }
 
@@ -39,14 +47,14 @@ pub(crate) struct Entry {
 #[derive(Default)]
 pub(crate) struct View {
     pub(crate) barrier: u8,
-    pub(crate) time: u8,
-    pub(crate) holder: Option<(u8, u8)>,
+    pub(crate) time: Time,
+    pub(crate) holder: Option<(u8, Time)>,
 }
 
 impl View {
     pub(crate) fn pass(&mut self, place: usize, entry: &Entry) {
         match entry.effect {
-            Effect::Members(..) => return,
+            Effect::Blank | Effect::Members(..) => return,
             Effect::Barrier => self.barrier = place as u8 + 1,
             _ if entry.barrier != self.barrier => return,
             Effect::Grant(grant) => self.holder = Some((grant, entry.stamp + TTL)),
@@ -72,7 +80,7 @@ pub(crate) enum Phase {
 /// suspended with all its clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Power {
-    On(u8),
+    On(Time),
     Suspended,
     Gone,
 }
@@ -84,39 +92,60 @@ impl Default for Power {
 }
 
 /// A node. The first four are on its disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Node {
-    /// The greatest vote that it has given, of the node `vote % 4`, and whether that was elected.
-    pub(crate) vote: u8,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node<const N: usize, const E: usize> {
+    /// The greatest vote that it has given, or knows, of the node `vote % TERM`, and whether that
+    /// was elected.
+    pub(crate) vote: Vote,
     pub(crate) is_elected: bool,
-    pub(crate) log: Log,
+    pub(crate) log: Log<E>,
     /// What the log of a candidate must have, if the end of its own was lost.
-    pub(crate) needed: Option<(u8, u8)>,
+    pub(crate) needed: Option<(Vote, u8)>,
     pub(crate) phase: Phase,
     /// How long it neither votes nor is a candidate.
-    pub(crate) promise: u8,
+    pub(crate) promise: Time,
     /// The entries that it knows to be committed.
     pub(crate) applied: u8,
     /// For how long each node confirms this leader; of a reply that has not arrived, and known.
-    pub(crate) sent: [Option<u8>; NODES],
-    pub(crate) contact: [u8; NODES],
+    pub(crate) sent: [Option<Time>; N],
+    pub(crate) contact: [Time; N],
     /// The place after its barrier, whether it executes commands, and its log time.
     pub(crate) barrier: u8,
     pub(crate) leads: bool,
-    pub(crate) clock: u8,
+    pub(crate) clock: Time,
     pub(crate) power: Power,
 }
 
-impl Node {
+impl<const N: usize, const E: usize> Default for Node<N, E> {
+    fn default() -> Node<N, E> {
+        Node {
+            vote: 0,
+            is_elected: false,
+            log: Log::default(),
+            needed: None,
+            phase: Phase::default(),
+            promise: 0,
+            applied: 0,
+            sent: [None; N],
+            contact: [0; N],
+            barrier: 0,
+            leads: false,
+            clock: 0,
+            power: Power::default(),
+        }
+    }
+}
+
+impl<const N: usize, const E: usize> Node<N, E> {
     pub(crate) fn runs(&self) -> bool {
         matches!(self.power, Power::On(_))
     }
 
     /// Follows another node, or votes for it.
-    pub(crate) fn accept(&mut self, vote: u8, is_elected: bool) {
+    pub(crate) fn accept(&mut self, vote: Vote, is_elected: bool) {
         if (vote, is_elected) > (self.vote, self.is_elected) {
             (self.vote, self.is_elected) = (vote, is_elected);
-            self.sent = [None; NODES];
+            self.sent = [None; N];
             self.barrier *= u8::from(self.leads);
             if !matches!(self.phase, Phase::Asking(_)) {
                 self.phase = Phase::Follower;
@@ -124,7 +153,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn would_follow(&self, other: &Node) -> bool {
+    pub(crate) fn would_follow(&self, other: &Node<N, E>) -> bool {
         let last = other.log.last();
         self.log.last() <= last && self.needed.is_none_or(|needed| needed <= last)
     }
@@ -136,17 +165,30 @@ pub(crate) struct Lease {
     pub(crate) is_executed: bool,
     pub(crate) is_acknowledged: bool,
     pub(crate) is_over: bool,
-    pub(crate) age: u8,
+    pub(crate) age: Time,
 }
 
 /// The cluster, and what its clients know: the log up to the last entry that was acknowledged,
 /// and whether a lease has ended early.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    pub(crate) nodes: [Node; NODES],
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State<const N: usize, const E: usize> {
+    pub(crate) nodes: [Node<N, E>; N],
     pub(crate) fast: Nodes,
     pub(crate) leases: [Lease; 2],
-    pub(crate) known: Log,
+    pub(crate) known: Log<E>,
     pub(crate) is_early: bool,
     pub(crate) faults: u8,
+}
+
+impl<const N: usize, const E: usize> Default for State<N, E> {
+    fn default() -> State<N, E> {
+        State {
+            nodes: [Node::default(); N],
+            fast: 0,
+            leases: [Lease::default(); 2],
+            known: Log::default(),
+            is_early: false,
+            faults: 0,
+        }
+    }
 }

@@ -115,6 +115,7 @@ impl Core {
             (Step::HandOver(_) | Step::Enter(_), Ok(_)) | (Step::HandOver(_), Err(_)) => Step::Done,
             (Step::Remove(_), Ok(_)) => {
                 self.drop_connections(server);
+                self.recorder.remove(self.now_us, self.machines[server].node_id());
                 self.machines[server].replace();
                 Step::AddToken
             }

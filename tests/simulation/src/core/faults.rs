@@ -145,14 +145,15 @@ impl Core {
     /// log is damaged, the judges decide whether that was right.
     fn start_damaged(&mut self, server: usize, fault: usize) {
         self.end_process(server);
-        let (plan, now_us) = (self.plan.clone(), self.now_us);
+        let plan = &self.plan;
         let machine = &mut self.machines[server];
         // These have choices of their own, so that the other histories stay as they are.
         let mut random = Random::of(plan.seed, 30_000 + fault as u64);
         let Some((name, intact)) = machine.damage(&mut random) else { return };
-        let started = catch_unwind(AssertUnwindSafe(|| machine.start(&plan, now_us)));
+        let started = self.start_process(server);
+        let machine = &mut self.machines[server];
         match started {
-            Ok(Ok(())) => {
+            Ok(()) => {
                 let generation = machine.generation;
                 self.note(|| format!("server {server} starts although {name} is damaged"));
                 self.schedule(SECOND_US, Event::Server(server, generation, Work::Second));
