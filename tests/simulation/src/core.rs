@@ -321,6 +321,16 @@ impl Core {
         self.violations.push(Violation { kind: kind.to_owned(), text });
     }
 
+    /// Records that a request, which was sent at `asked_us`, was executed by the node at the other
+    /// end of the connection.
+    pub fn note_answer(&mut self, connection: usize, asked_us: i64) {
+        if !self.plan.is_cluster {
+            return;
+        }
+        let node = self.machines[self.connections[connection].server].node_id();
+        self.recorder.answered(self.now_us, node, asked_us);
+    }
+
     /// Records a completed request to a lock.
     pub fn record(&mut self, event: history::Event) {
         self.trace.add(self.now_us, "record", &[], || event.to_string());

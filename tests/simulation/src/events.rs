@@ -71,7 +71,6 @@ impl Recorder {
             return;
         }
         let Some(mut shown) = show(process) else { return };
-        // Where nothing else happens, a node changes only its lease.
         for what in &mut within {
             if let What::Message(_, last) = what {
                 *last = shown.last;
@@ -90,6 +89,11 @@ impl Recorder {
     /// A node is removed, and its disk is lost.
     pub fn remove(&mut self, now_us: i64, node: NodeId) {
         self.add(now_us, node, What::Removed);
+    }
+
+    /// A client has got an answer of a node to a request that it has sent at `asked_us`.
+    pub fn answered(&mut self, now_us: i64, node: NodeId, asked_us: i64) {
+        self.add(now_us, node, What::Answered(asked_us));
     }
 
     fn add(&mut self, at_us: i64, node: NodeId, what: What) {
@@ -166,17 +170,7 @@ struct Within {
 /// Runs what a node does; returns that, and what has happened.
 pub fn listen<T>(run: impl FnOnce() -> T) -> (T, Vec<What>) {
     let result = DISPATCH.with(|dispatch| tracing::dispatcher::with_default(dispatch, run));
-    (result, WITHIN.take_all())
-}
-
-trait TakeAll {
-    fn take_all(&'static self) -> Vec<What>;
-}
-
-impl TakeAll for std::thread::LocalKey<RefCell<Within>> {
-    fn take_all(&'static self) -> Vec<What> {
-        self.with_borrow_mut(|within| std::mem::take(&mut within.all))
-    }
+    (result, WITHIN.with_borrow_mut(|within| std::mem::take(&mut within.all)))
 }
 
 /// Reads some log messages of `openraft`.

@@ -45,7 +45,7 @@ fn histories_of_clusters_are_histories_of_the_specification() {
 
 /// Defects that the specification must notice: in the history with the first seed, which is tried
 /// first, or at least in one of so many.
-const DEFECTS: [(Defect, u64, u64); 10] = [
+const DEFECTS: [(Defect, u64, u64); 12] = [
     (Defect::RaftBarrierLeftOut, 5, 10),
     (Defect::RaftLearnersCounted, 4, 10),
     (Defect::RaftLeaseFromReceipt, 1, 5),
@@ -53,6 +53,8 @@ const DEFECTS: [(Defect, u64, u64); 10] = [
     (Defect::RaftLeaseTooLong, 1, 5),
     (Defect::RaftLessThanAMajority, 1, 5),
     (Defect::RaftVoteNotSaved, 2, 10),
+    (Defect::ReadsNotConfirmed, 2, 20),
+    (Defect::RaftReadIndexUnconfirmed, 8, 20),
     (Defect::RaftVotesDuringLease, 15, 30),
     (Defect::RaftOnlyNewVotersCounted, 40, 50),
     (Defect::RaftCandidateDespiteLeader, 71, 100),

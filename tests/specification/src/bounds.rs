@@ -47,7 +47,7 @@ listed! {
         Release,
         /// The leader ends the lease.
         End,
-        /// The leader changes which nodes vote.
+        /// A leader changes which nodes vote, whether it executes commands or not.
         Change,
         /// A majority has an entry.
         Commit,

@@ -84,6 +84,12 @@ struct Follower {
     lengths: BTreeMap<(Vote, u64), u8>,
     /// The logs of leaders, of which messages may arrive when they lead no more.
     logs: BTreeMap<Vote, Log<ENTRIES>>,
+    /// How far leaders that may answer clients have applied the log, as they show, and until when one
+    /// with each length could.
+    leaders: Vec<u8>,
+    led_us: BTreeMap<u8, i64>,
+    /// How far nodes have applied the log, as they show.
+    applied: [u8; NODES],
     /// The longest log that is known to be committed.
     committed: Log<ENTRIES>,
     followed: Followed,
@@ -122,6 +128,9 @@ impl Follower {
             planned: BTreeMap::new(),
             lengths: BTreeMap::new(),
             logs: BTreeMap::new(),
+            leaders: Vec::new(),
+            led_us: BTreeMap::new(),
+            applied: [0; NODES],
             committed: Log::default(),
             followed: Followed::default(),
         };
@@ -204,6 +213,7 @@ impl Follower {
 
     fn follow(&mut self, event: &Event) -> Happens {
         self.pass(event.at_us);
+        self.note_leaders(event.at_us);
         let n = self.number(event.node);
         let mut refused = Ok(());
         let mut next = Vec::new();
@@ -218,6 +228,7 @@ impl Follower {
             }
         }
         self.states = next;
+        self.note_leaders(event.at_us);
         self.followed.states_max = self.followed.states_max.max(self.states.len());
         if self.states.is_empty() { refused } else { Ok(()) }
     }
@@ -233,6 +244,25 @@ impl Follower {
         }
         if passed != [0; NODES] {
             self.states.iter_mut().for_each(|state| self.rules.pass(state, &passed));
+        }
+    }
+
+    /// Notes how far the leaders that may answer clients have applied the log. One that could before
+    /// has been able to until now.
+    fn note_leaders(&mut self, at_us: i64) {
+        let leaders = self.states.iter().flat_map(|state| self.rules.leaders(state));
+        let applied: Vec<u8> = leaders.map(|(n, _)| self.applied[n]).collect();
+        for applied in self.leaders.iter().chain(&applied) {
+            self.led_us.insert(*applied, at_us);
+        }
+        self.leaders = applied;
+    }
+
+    /// A node executes a request if it leads, or has applied what a leader had since.
+    fn answers(&self, n: usize, asked_us: i64) -> Happens {
+        match self.led_us.range(..=self.applied[n]).any(|(_, led_us)| *led_us >= asked_us) {
+            true => Ok(()),
+            false => Err("it answers although another node may lead"),
         }
     }
 
@@ -298,6 +328,7 @@ impl Follower {
                 self.step(state, Step::LoseDisk, n, n);
                 Ok(())
             }
+            What::Answered(asked_us) => self.answers(n, *asked_us),
             What::Started { .. } | What::Ended(_) => Ok(()),
         }
     }
@@ -379,7 +410,8 @@ impl Follower {
     /// can.
     fn catch_up(&mut self, state: &mut State, n: usize, vote: Vote, last: Option<EntryId>) -> bool {
         if let Some(last) = last.filter(|last| self.vote_of(*last) == vote) {
-            self.extend(state, usize::from(vote % TERM), vote, last.index);
+            // What the leader must not have added is noticed on the leader.
+            let _ = self.extend(state, usize::from(vote % TERM), vote, last.index);
         }
         let (Some(place), before) = (self.place(last), *state) else { return false };
         while state.nodes[n].log.last() != place {
@@ -446,19 +478,25 @@ impl Follower {
         if let Some(last) = shown.last.filter(|last| self.vote_of(*last) == vote)
             && last.node == self.nodes[n]
         {
-            self.extend(state, n, vote, last.index);
+            // It begins to lead before it does anything else.
+            if let Some(barrier) = shown.barrier {
+                self.extend(state, n, vote, barrier)?;
+                self.step(state, Step::Commit, n, n);
+                self.step(state, Step::Begin, n, n);
+            }
+            self.extend(state, n, vote, last.index)?;
         }
         let is_at = |state: &State, place| Some(state.nodes[n].log.last()) == place;
         // A snapshot has arrived.
         if !is_at(state, self.place(shown.last)) && !self.catch_up(state, n, vote, shown.last) {
             return Err("its log is another one");
         }
-        self.applied(state, shown.applied)?;
+        self.applied[n] = self.check_applied(state, shown.applied)?;
         self.leads(state, n, vote, (shown, lease))
     }
 
     /// A leader adds its entries up to this index.
-    fn extend(&mut self, state: &mut State, n: usize, vote: Vote, index: u64) {
+    fn extend(&mut self, state: &mut State, n: usize, vote: Vote, index: u64) -> Happens {
         let is_leader = state.nodes[n].phase == Phase::Leader && state.nodes[n].vote == vote;
         let planned: Vec<(u64, Planned)> = self
             .planned
@@ -491,8 +529,11 @@ impl Follower {
             if log.len() > before || is_same {
                 self.lengths.insert((vote, index), log.len());
                 self.logs.insert(vote, log);
+            } else {
+                return Err("it adds an entry although it must not");
             }
         }
+        Ok(())
     }
 
     /// Changes the members.
@@ -510,8 +551,12 @@ impl Follower {
         }
     }
 
-    /// What is applied is committed.
-    fn applied(&mut self, state: &mut State, applied: Option<EntryId>) -> Happens {
+    /// What is applied is committed. Returns its length.
+    fn check_applied(
+        &mut self,
+        state: &mut State,
+        applied: Option<EntryId>,
+    ) -> Result<u8, &'static str> {
         for leader in 0..self.nodes.len() {
             if state.nodes[leader].phase == Phase::Leader {
                 self.step(state, Step::Commit, leader, leader);
@@ -525,7 +570,7 @@ impl Follower {
         let is_committed =
             |log: Log<ENTRIES>| log.len() >= length && log.prefix(length).last() == (vote, length);
         match length == 0 || logs.any(is_committed) {
-            true => Ok(()),
+            true => Ok(length),
             false => Err("it has applied what is not committed"),
         }
     }

@@ -278,7 +278,12 @@ impl<const N: usize, const E: usize> Rules<N, E> {
     fn command(&self, state: &mut State<N, E>, step: Step, n: usize, m: usize) -> bool {
         let node = state.nodes[n];
         let has_space = node.log.len() < self.bounds.entries;
-        if !self.serves(n, &node) || !has_space {
+        // Raft changes the members, also while the leader answers no clients.
+        let may_run = match step {
+            Step::Change => node.phase == Phase::Leader,
+            _ => self.serves(n, &node),
+        };
+        if !may_run || !has_space {
             return false;
         }
         let next = state.leases.iter().position(|lease| !lease.is_executed);

@@ -68,6 +68,8 @@ pub enum What {
     Ended(Vec<What>),
     /// Its disk is lost.
     Removed,
+    /// A client has got an answer to a request that it has sent at this time, in microseconds.
+    Answered(i64),
 }
 
 /// Something that has happened.

@@ -160,6 +160,7 @@ impl LockClient {
             return self.set_timer(core, after_us);
         };
         core.record(event.answered(answer, core.now_us));
+        core.note_answer(self.connection, asked_us);
         let after_us = match answer {
             Answer::Granted => {
                 self.granted_us = asked_us;

@@ -112,6 +112,9 @@ impl MarkWriter {
             return;
         }
         let succeeded = reply.kind != b'-';
+        if succeeded {
+            core.note_answer(self.connection, asked_us);
+        }
         let deletes = matches!(step, Step::Delete | Step::Transaction(_, true));
         let is_confirmed_only = core.plan.durability == Durability::Confirmed;
         if succeeded && is_confirmed_only && step != Step::Confirm && !deletes {
@@ -270,6 +273,9 @@ impl MarkReader {
     fn replied(&mut self, core: &mut Core, reply: &Frame) {
         let Some((reading, asked_us)) = self.pending.pop_front() else { return };
         let now_us = core.now_us;
+        if matches!(reading, Reading::Exists(_) | Reading::Names) && reply.kind != b'-' {
+            core.note_answer(self.connection, asked_us);
+        }
         match reading {
             _ if reply.kind == b'-' => {}
             Reading::Exists(mark) => {

@@ -230,6 +230,7 @@ impl NativeClient {
                 Event { count: left, ..asked.answered(answer, core.now_us) }
             }
         };
+        core.note_answer(self.connection, event.invoked_us);
         self.record(core, event);
         let span_us = self.terms.ttl_us.min(2_000_000);
         let longest_us = match (self.holds, self.random.below(8)) {
