@@ -84,8 +84,8 @@ struct Follower {
     lengths: BTreeMap<(Vote, u64), u8>,
     /// The logs of leaders, of which messages may arrive when they lead no more.
     logs: BTreeMap<Vote, Log<ENTRIES>>,
-    /// How far leaders that may answer clients have applied the log, as they show, and until when one
-    /// with each length could.
+    /// How far leaders that may answer clients have applied the log, as they show, and until when
+    /// one with each length could.
     leaders: Vec<u8>,
     led_us: BTreeMap<u8, i64>,
     /// How far nodes have applied the log, as they show.
@@ -247,8 +247,8 @@ impl Follower {
         }
     }
 
-    /// Notes how far the leaders that may answer clients have applied the log. One that could before
-    /// has been able to until now.
+    /// Notes how far the leaders that may answer clients have applied the log. One that could
+    /// before has been able to until now.
     fn note_leaders(&mut self, at_us: i64) {
         let leaders = self.states.iter().flat_map(|state| self.rules.leaders(state));
         let applied: Vec<u8> = leaders.map(|(n, _)| self.applied[n]).collect();
