@@ -13,7 +13,7 @@ use crate::state::{self, Nodes, Phase, TERM, Time, Vote};
 use crate::trace::{EntryId, Event, GivenVote, NodeId, Shown, Trace, What};
 
 /// The nodes of a history at most, with those that were replaced.
-const NODES: usize = 12;
+const NODES: usize = TERM as usize;
 
 /// The entries of a history that matter, at most.
 const ENTRIES: usize = 64;
@@ -99,11 +99,14 @@ type Happens = Result<(), &'static str>;
 
 impl Follower {
     fn new(trace: &Trace) -> Follower {
-        let started = |event: &Event| {
-            matches!(event.what, What::Started { .. } | What::Removed).then_some(event.node)
-        };
-        let mut nodes: Vec<NodeId> = trace.events.iter().filter_map(started).collect();
-        nodes.extend(&trace.members);
+        let mut nodes: Vec<NodeId> = trace.members.iter().copied().collect();
+        for event in &trace.events {
+            match &event.what {
+                What::Started { .. } | What::Removed => nodes.push(event.node),
+                What::Shows(shown) => nodes.extend(shown.members.1.iter().flatten()),
+                _ => {}
+            }
+        }
         nodes.sort_unstable();
         nodes.dedup();
         let steps = Step::ALL.iter().copied().filter(|step| *step != Step::Ask).collect();
