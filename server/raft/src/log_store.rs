@@ -7,9 +7,9 @@
 //! `openraft` 0.9 waits for the disk of a leader before it sends entries. So this log reports the
 //! entries of a leader as flushed at once, and the leader sends them while they are flushed here.
 //! `openraft` may then count an entry as committed that is not on the disk of the leader. Nothing
-//! may rely on that: followers are sent as committed only what [`Shared::is_flushed`] confirms, entries are
-//! applied when [`Shared::wait_until_flushed`] returns, and a leader that was killed needs another
-//! term ([`Shared::write_vote`]).
+//! may rely on that: followers are sent as committed only what [`Shared::is_flushed`] confirms,
+//! entries are applied when [`Shared::wait_until_flushed`] returns, and a leader that was killed
+//! needs another term ([`Shared::write_vote`]).
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -346,8 +346,8 @@ impl Shared {
         vote::write(&*self.disk, &Vote { committed: vote.committed && may_go_on, ..vote })
     }
 
-    /// Ends the log of a node that has stopped. If it has led, it may go on in the same term when it
-    /// starts: all entries that it has sent are flushed.
+    /// Ends the log of a node that has stopped. If it has led, it may go on in the same term when
+    /// it starts: all entries that it has sent are flushed.
     ///
     /// # Errors
     /// If the files could not be written.

@@ -387,7 +387,7 @@ impl Node {
     /// Waits until the node has ended, or must end; returns why, unless it was stopped.
     pub async fn ended(&self) -> Option<Failure> {
         let (mut metrics, mut is_lost) = (self.metrics(), self.is_lost.subscribe());
-        // These metrics change seldom, and their sender is dropped when the task of `openraft` ends.
+        // These metrics change seldom; their sender is dropped when the task of `openraft` ends.
         let task_has_ended = async { while metrics.changed().await.is_ok() {} };
         let reason = tokio::select! {
             biased;

@@ -552,6 +552,9 @@ impl Core {
             connection.input.drain(..length);
             notices.push(Notice::Received(slot, frame));
         }
+        if let Some(left_ms) = guard_left_ms(&bytes) {
+            self.disturb(left_ms * 1_000);
+        }
         let (id, _) = self.plan.roles[client];
         self.trace.add(self.now_us, "receive", &bytes, || {
             format!("client {id}.{slot} receives {}", short(&bytes))
@@ -815,4 +818,11 @@ fn short(bytes: &[u8]) -> String {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }
+}
+
+/// How long a restart guard is still on according to a reply. In its last second requests are held.
+fn guard_left_ms(replies: &[u8]) -> Option<i64> {
+    let replies = String::from_utf8_lossy(replies);
+    let (_, left) = replies.split_once("-LOADING ")?.1.split_once("ready in ")?;
+    left.split_once(" ms")?.0.parse().ok()
 }

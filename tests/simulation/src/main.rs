@@ -24,6 +24,7 @@ use lockwheel_simulation::plan::Plan;
 use lockwheel_simulation::run::{Outcome, catch_panics, run};
 use lockwheel_simulation::shrink::shrink;
 use lockwheel_simulation::{defects, operations};
+use lockwheel_specification::follow;
 
 struct Options {
     histories: u64,
@@ -110,17 +111,18 @@ fn run_histories(options: &Options) -> bool {
             let name = plan.seed.to_string();
             operations::write(out, &name, &plan, &outcome.history).expect("a writable file");
         }
-        match &outcome.followed {
-            Ok(followed) => {
-                for (step, count) in &followed.steps {
-                    *steps.entry(*step).or_insert(0) += count;
+        if options.only_traces {
+            match follow(&outcome.nodes) {
+                Ok(followed) => {
+                    for (step, count) in followed.steps {
+                        *steps.entry(step).or_insert(0) += count;
+                    }
+                }
+                Err(refusal) => {
+                    println!("seed {seed}: {refusal}");
+                    return false;
                 }
             }
-            Err(refusal) if options.only_traces => {
-                println!("seed {seed}: {refusal}");
-                return false;
-            }
-            Err(_) => {}
         }
         if !outcome.violations.is_empty() && !options.only_traces {
             report_failure(&plan, &outcome);
@@ -132,7 +134,7 @@ fn run_histories(options: &Options) -> bool {
         "{} histories, {requests} requests to locks: no violation ({seconds:.1} s)",
         options.histories
     );
-    if options.is_cluster {
+    if options.only_traces {
         println!("steps of the specification: {steps:?}");
     }
     true

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lockwheel_compat::judge::history;
-use lockwheel_specification::{Followed, Refusal, follow};
 
 use crate::actors::{self, Actor};
 use crate::core::{Core, Event, Violation};
@@ -29,8 +28,8 @@ pub struct Outcome {
     pub lines: Vec<String>,
     /// The requests to locks.
     pub history: Vec<history::Event>,
-    /// What the specification does not permit of the nodes of a cluster, or what they have done.
-    pub followed: Result<Followed, Refusal>,
+    /// What the nodes of a cluster have done, for the specification.
+    pub nodes: lockwheel_specification::trace::Trace,
 }
 
 thread_local! {
@@ -61,16 +60,11 @@ pub fn run(plan: &Plan, is_story: bool) -> Outcome {
         violations = judge::judge(plan, &core.history);
         violations.extend(core.native.judge());
     }
-    let followed = follow(&core.recorder.trace);
-    if let Err(refusal) = &followed
-        && violations.is_empty()
-    {
-        violations.push(Violation { kind: "specification".to_owned(), text: refusal.to_string() });
-    }
     let history = std::mem::take(&mut core.history);
     let hash = core.trace.hash();
     let lines = core.trace.lines.take().unwrap_or_default();
-    Outcome { violations, hash, lines, history, followed }
+    let nodes = std::mem::take(&mut core.recorder.trace);
+    Outcome { violations, hash, lines, history, nodes }
 }
 
 fn play(core: &mut Core) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use lockwheel_defects::Defect;
 use lockwheel_simulation::plan::Plan;
 use lockwheel_simulation::run::{catch_panics, run};
-use lockwheel_specification::Step;
+use lockwheel_specification::{Step, follow};
 
 /// Histories that are followed.
 const HISTORIES: u64 = 40;
@@ -34,7 +34,7 @@ const STEPS: [Step; 15] = [
 fn histories_of_clusters_are_histories_of_the_specification() {
     let mut steps = BTreeSet::new();
     for seed in 1..=HISTORIES {
-        match run(&Plan::draw_cluster(seed, None), false).followed {
+        match follow(&run(&Plan::draw_cluster(seed, None), false).nodes) {
             Ok(followed) => steps.extend(followed.steps.into_keys()),
             Err(refusal) => panic!("seed {seed}: {refusal}"),
         }
@@ -65,7 +65,7 @@ fn specification_notices_nodes_that_break_a_rule() {
     catch_panics();
     for (defect, first, histories) in DEFECTS {
         let is_noticed =
-            |seed| run(&Plan::draw_cluster(seed, Some(defect)), false).followed.is_err();
+            |seed| follow(&run(&Plan::draw_cluster(seed, Some(defect)), false).nodes).is_err();
         let mut seeds = std::iter::once(first).chain(1..=histories);
         assert!(seeds.any(is_noticed), "{defect} is not noticed");
     }

@@ -358,6 +358,11 @@ impl Follower {
             states.push(cut);
         }
         self.step(state, Step::Restart, n, n);
+        let node = &mut state.nodes[n];
+        if given.is_elected && node.vote == vote && usize::from(vote % TERM) == n {
+            // It was stopped, and has flushed what it has sent.
+            (node.phase, node.is_elected) = (Phase::Leader, true);
+        }
         states.push(*state);
         let happens = |state: &State| match state.nodes[n].vote == vote {
             true => Ok(()),

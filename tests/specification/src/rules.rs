@@ -409,7 +409,9 @@ impl<const N: usize, const E: usize> Rules<N, E> {
                 node.needed = Some(UNKNOWN).filter(|_| !self.has(Defect::CutLogTrusted));
                 node.is_elected &= self.has(Defect::CutLogLeads);
             }
-            Step::Restart => {}
+            // It may have sent entries that it lacks now: in its term it would make others in their
+            // places.
+            Step::Restart => node.is_elected &= usize::from(vote % TERM) != n,
             _ => return false,
         }
         if step != Step::Suspend && node.is_elected && usize::from(node.vote % TERM) == n {

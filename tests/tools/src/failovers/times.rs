@@ -41,7 +41,8 @@ impl Times {
         self.probe_us.values().map(Vec::len).sum()
     }
 
-    /// The longest time from a fault to the next granted lock, for a client that reconnects at once.
+    /// The longest time from a fault to the next granted lock, for a client that reconnects at
+    /// once.
     pub(crate) fn longest_ms(&self) -> i64 {
         self.probe_us.values().flatten().max().map_or(0, |us| us / 1000)
     }
