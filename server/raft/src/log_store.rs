@@ -334,6 +334,12 @@ impl Shared {
         vote.map_or(Ok(()), |vote| self.write_vote(vote))
     }
 
+    /// Whether the last vote of this node is for itself.
+    pub(crate) fn has_own_vote(&self) -> bool {
+        let vote = self.log.lock().vote;
+        vote.is_some_and(|vote| self.own.get() == Some(&vote.leader_id.node_id))
+    }
+
     /// Whether this is the vote of this node as a leader.
     fn leads_with(&self, vote: &Vote<NodeId>) -> bool {
         vote.committed && self.own.get() == Some(&vote.leader_id.node_id)

@@ -147,6 +147,11 @@ impl Node {
         let raft =
             Raft::new(settings.id, Arc::new(config), network.clone(), log, machine.clone()).await;
         let (started, doubt) = (Instant::now(), Doubt::new(machine.shared.is_in_doubt));
+        // A node that has last voted for itself has promised nothing since.
+        let contact = match machine.shared.has_own_vote() {
+            true => started.checked_sub(settings.lease * 2).unwrap_or(started),
+            false => started,
+        };
         let node = Arc::new(Node {
             settings,
             raft: raft.map_err(io::Error::other)?,
@@ -155,7 +160,7 @@ impl Node {
             role: watch::Sender::new(Role::Follower),
             started,
             leads_until_ns: AtomicU64::new(0),
-            promises: Promises::new(started),
+            promises: Promises::new(contact),
             doubt,
             membership_change: tokio::sync::Mutex::default(),
             choice: watch::Sender::new(None),

@@ -17,7 +17,7 @@ pub(crate) struct Promises(Mutex<Given>);
 /// The promises of one node.
 #[derive(Debug)]
 pub(crate) struct Given {
-    /// When the last message of a leader arrived, or this node started.
+    /// When the last message of a leader arrived, or may have arrived before this node started.
     pub(crate) last_contact: Instant,
     /// Number of vote requests that are being decided.
     undecided: u32,

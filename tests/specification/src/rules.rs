@@ -398,6 +398,9 @@ impl<const N: usize, const E: usize> Rules<N, E> {
         }
         let promise = self.bounds.promise * Time::from(!self.has(Defect::PromiseForgotten));
         let needed = needed.filter(|needed| *needed > log.last()).map(|_| UNKNOWN);
+        // A node that has last voted for itself has promised nothing since.
+        let is_own = vote > 0 && usize::from(vote % TERM) == n;
+        let promise = if is_own { 0 } else { promise };
         let mut node = Node { vote, is_elected, log, needed, promise, ..Node::default() };
         match step {
             Step::Suspend => node = Node { power: Power::Suspended, ..old },
