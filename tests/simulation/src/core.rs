@@ -588,7 +588,7 @@ impl Core {
             return self.schedule_at(at_us, Event::Start(server));
         }
         let started = self.start_process(server);
-        self.disturbed_us = now_us;
+        self.disturb(0);
         match started {
             Ok(()) => {
                 let machine = &mut self.machines[server];
@@ -775,7 +775,7 @@ impl Core {
 
     /// Ends the process, and schedules its restart.
     fn end_process(&mut self, server: usize) {
-        self.disturbed_us = self.now_us;
+        self.disturb(0);
         self.machines[server].kill();
         self.restart_later(server);
     }
@@ -799,7 +799,7 @@ impl Core {
 
     fn crash(&mut self, server: usize, wall_us: i64, boot_us: Option<i64>) {
         self.note(|| format!("machine {server} crashes"));
-        self.disturbed_us = self.now_us;
+        self.disturb(0);
         let now_us = self.now_us;
         let machine = &mut self.machines[server];
         let boot_us = boot_us.unwrap_or_else(|| machine.random.between(1_000, 5 * SECOND_US));
