@@ -114,8 +114,11 @@ interface ObjectsContract extends Contract {
         assertEquals(1, clients().any(1).getTopic(name + ".a").publish("1"));
         assertEquals(0, clients().any(1).getTopic(name).publish("unheard"));
         assertEquals(1, clients().any(1).getTopic(name + ".b").publish("2"));
-        assertEquals(name + ".a=1", received.poll(20, SECONDS));
-        assertEquals(name + ".b=2", received.poll(20, SECONDS));
+        // Redisson passes them to its threads, which do not keep their order.
+        var messages = new HashSet<String>();
+        messages.add(received.poll(20, SECONDS));
+        messages.add(received.poll(20, SECONDS));
+        assertEquals(Set.of(name + ".a=1", name + ".b=2"), messages);
         assertTrue(received.isEmpty());
     }
 
